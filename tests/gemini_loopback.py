@@ -22,6 +22,10 @@ KEY = "AIzaSyLoopbackKeyThatMustNeverBeSeen012"
 FORBIDDEN = "forbidden words"
 HANG_SECONDS = 8.0
 _PATH = re.compile(r"/v1(?:beta)?/(models/[\w.-]+):(batchEmbedContents|generateContent)")
+_PREFIXES = {
+    "title: none | text: ": "RETRIEVAL_DOCUMENT",
+    "task: search result | query: ": "RETRIEVAL_QUERY",
+}
 
 Fault = Callable[["_Answer"], None]
 
@@ -30,6 +34,24 @@ def vector(text: str, dimensions: int, task: str) -> np.ndarray:
     """The server's vector of a text: its own direction, and no unit length."""
     seed = int.from_bytes(hashlib.blake2b(f"{task}/{text}".encode(), digest_size=8).digest(), "big")
     return np.random.default_rng(seed).normal(size=dimensions).round(6) * 3
+
+
+def asked_text(request: dict[str, Any]) -> tuple[str, str]:
+    """The text of a request and its task, which models that know no task types have before the text."""
+    text = request["content"]["parts"][0]["text"]
+    if "taskType" in request:
+        return text, request["taskType"]
+    for prefix, task in _PREFIXES.items():
+        if text.startswith(prefix):
+            return text.removeprefix(prefix), task
+    raise ValueError(text)
+
+
+def right_vector(request: dict[str, Any]) -> list[float]:
+    """The vector that a request asks for."""
+    text, task = asked_text(request)
+    values: list[float] = vector(text, request["outputDimensionality"], task).tolist()
+    return values
 
 
 @dataclass
@@ -106,7 +128,7 @@ class _Answer(BaseHTTPRequestHandler):
         if not called or len(self.asked) > 100 or {r["model"] for r in self.asked} != {called[1]}:
             status(404, "NOT_FOUND", "no such method, or a request that it does not take")(self)
             return
-        texts = [r["content"]["parts"][0]["text"] for r in self.asked]
+        texts = [asked_text(r)[0] for r in self.asked]
         good = lambda: {"embeddings": [{"values": v} for v in self.values()]}  # noqa: E731
         self.answer(texts, self.asked[0], good)
 
@@ -135,10 +157,7 @@ class _Answer(BaseHTTPRequestHandler):
 
     def values(self) -> list[list[float]]:
         """The right vectors."""
-        return [
-            vector(r["content"]["parts"][0]["text"], r["outputDimensionality"], r["taskType"]).tolist()
-            for r in self.asked
-        ]
+        return [right_vector(r) for r in self.asked]
 
     def send(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         """Send JSON, or text as it is."""

@@ -59,15 +59,13 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
             make_answer_cache(settings),
         )
         added = told_context(tables, added, estimated)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     embedding = estimate(
-        texts_to_embed(tables.chunks(), ibis.memtable(added)),
-        make_embedder(settings.embedding, settings.gemini, settings.safety),
-        make_embedding_cache(settings),
+        texts_to_embed(tables.chunks(), ibis.memtable(added)), embedder, make_embedding_cache(settings)
     )
     longer = writing.missing * (context_sentences.SENTENCE_CHARS // _CHARS_OF_TOKEN)
-    price = settings.gemini.price_per_million_tokens if settings.embedding.is_remote else 0.0
     more = replace(
-        embedding, tokens=embedding.tokens + longer, dollars=embedding.dollars + longer * price / 1e6
+        embedding, tokens=embedding.tokens + longer, dollars=embedding.dollars + longer * embedder.price / 1e6
     )
     return more, writing
 

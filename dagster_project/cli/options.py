@@ -21,7 +21,8 @@ from dagster_project.resources.system.disk_space import (
     unwritable,
 )
 from transforms.errors import DiskFullError, QuerySyntaxError, WeftError
-from transforms.retrieval.query_language import HAS, KINDS, storable
+from transforms.retrieval.query_fields import HAS, KINDS
+from transforms.retrieval.query_language import storable
 from transforms.settings.search import Expansion, SearchOptions
 
 

@@ -20,6 +20,7 @@ REPLACED = {
     "graph.code_rule": 'is part of `graph.profile` now (lines: profile = "text")',
     "graph.baseline": 'is part of `graph.profile` now (title: profile = "text")',
     "embedding.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
+    "gemini.price_per_million_tokens": "is gone: `weft cost` knows the list prices of Google's models",
     "gemini.timeout_seconds": "`gemini.time_limit_seconds` bounds a run",
     "search.normalise_sources": 'is part of `search.aggregation` = "before_elbow" now',
     "search.aggregation_siblings": "is part of `search.aggregation` now (after_elbow: 1; before_elbow: 2)",

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from dagster_project.config.settings import Settings
 from dagster_project.resources.context.conversation_context import context_of, read_conversation
 from dagster_project.resources.outgoing.receipts import Disclosed
-from dagster_project.resources.search.condition_sql import DATED
+from dagster_project.resources.search.conditions.field_values import DATED
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import reading, resolved_name

@@ -139,10 +139,11 @@ def weighed_mails(
 
 
 class _TermList(NamedTuple):
-    """The postings of one term."""
+    """The postings of one term; its idf is that of the index times what the term counts (`factor`)."""
 
     term: str
     idf: float
+    factor: float
     df: int
     parts: Sequence[Part]
 
@@ -175,7 +176,9 @@ def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> li
     counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
     known = {term: df for term in sorted(counts) if (df := postings.df(term))}
     count = postings.chunk_count
-    return [_TermList(t, counts[t] * idf(df, count), df, postings.parts(t)) for t, df in known.items()]
+    return [
+        _TermList(t, counts[t] * idf(df, count), counts[t], df, postings.parts(t)) for t, df in known.items()
+    ]
 
 
 def terms_by_query(query_terms: pa.Table, query_count: int) -> list[list[str]]:
@@ -249,7 +252,8 @@ class TermScores:
             np.add.at(body, mail, mails.body[codes])
             np.maximum.at(title, mail, mails.title[codes])
             frequency = body + title
-            scores += idf(term_list.mails(mails), mails.count) * frequency / (frequency + norm)
+            weight = term_list.factor * idf(term_list.mails(mails), mails.count)
+            scores += weight * frequency / (frequency + norm)
         return numbers, scores
 
     @property

@@ -8,15 +8,16 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from dataclasses import field as declared
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lark import Lark, Token, Tree, UnexpectedToken
 from lark.lexer import Lexer
 
 from transforms.errors import QueryError, QuerySyntaxError, shortened
+from transforms.retrieval import query_fields
 
 FIELDS = {
     "s": "s", "subject": "s", "b": "b", "body": "b", "nq": "nq", "q": "q",
@@ -25,15 +26,14 @@ FIELDS = {
     "reported": "reported", "l": "l", "list": "l", "d": "d", "date": "d", "m": "m", "id": "m",
     "path": "path", "tag": "tag", "kind": "kind", "has": "has", "source": "source",
     "thread": "thread", "series": "series", "type": "type",
+    "title": "title", "hierarchy": "s", "tags": "tag", "tree": "source", "is": "is", "is_code": "is_code",
+    "keyword": "keyword", "newer_than": "newer_than", "older_than": "older_than", "larger": "larger",
 }  # fmt: skip
 """Field by the prefixes that name it."""
 
-TEXT_FIELDS = ("", "s", "b", "nq", "q", "dfn", "dfhh", "dfa", "dfb")
+TEXT_FIELDS = ("", "s", "title", "b", "nq", "q", "dfn", "dfhh", "dfa", "dfb")
 """Fields whose words are looked for in text and rank hits, too; '' is all text."""
 
-KINDS = ("message", "attachment", "document", "conversation")
-HAS = ("patch", "attachment")
-_VALUES = {"kind": KINDS, "has": HAS}
 MAX_CHARACTERS = 20_000
 """Characters of a query or of a filter: some four times what any model of embeddings reads."""
 MAX_CONDITIONS = 64
@@ -50,18 +50,16 @@ _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
 _SQL = re.compile(
     r"\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|WHERE|HAVING|VALUES|CASE|WHEN|JOIN|BETWEEN)\b"
 )
-_OPERATOR = re.compile(r"(AND|OR|NOT)(?![^\s()])")
 _JOINING = re.compile(r"\b(?:AND|OR|NOT)\b")
-_CAPITALS = re.compile(r"\s+[A-Z]{2,}(?!\S)")
 _GRAMMAR = """
 ?start: sequence
 sequence: either+
 ?either: both (_OR both)*
 ?both: unary (_AND unary)*
-?unary: NOT unary -> negation | atom
-?atom: WORD | PHRASE | FIELD (WORD | PHRASE | group) -> fielded | group
+?unary: NOT unary -> negation | atom BOOST -> boosted | atom
+?atom: WORD | PHRASE | PATTERN | FIELD (WORD | PHRASE | PATTERN | group) -> fielded | group
 group: LPAR sequence _RPAR
-%declare WORD PHRASE FIELD LPAR _RPAR _OR _AND NOT
+%declare WORD PHRASE PATTERN BOOST FIELD LPAR _RPAR _OR _AND NOT
 """
 
 
@@ -120,14 +118,17 @@ Condition = Leaf | Negation | Both | Either
 class Query:
     """A query as it is understood: `text` of the `original` ranks, every one of `conditions` must be met.
 
-    `identifier` is the query if it could be the id of a mail, document or chunk, without angle
-    brackets.
+    `factors` says what some words of the text count, and `patterns` what the words of the index count that a pattern
+    stands for; they rank as well. `identifier` is the query if it could be the id of a mail, document or chunk, without
+    angle brackets.
     """
 
     original: str
     text: str
     conditions: tuple[Condition, ...] = ()
     identifier: str | None = None
+    factors: tuple[tuple[str, float], ...] = ()
+    patterns: tuple[tuple[str, float], ...] = ()
 
 
 def plain_query(text: str) -> Query:
@@ -161,16 +162,17 @@ def parsed_query(text: str) -> Query:
         return plain_query(text)
     tokens = list(_tokens(text))
     types = [t.type for t in tokens]
-    if types != ["PHRASE"] and (len(types) < 2 or set(types) <= {"WORD", "LPAR", "_RPAR"}):
+    if types not in (["PHRASE"], ["PATTERN"]) and (len(types) < 2 or set(types) <= {"WORD", "LPAR", "_RPAR"}):
         bare = stripped.removeprefix("<").removesuffix(">")
         return replace(plain_query(text), identifier=bare or None)
     try:
         tree: Tree[Any] = _parser().parse(tokens)
     except UnexpectedToken as fault:
         raise _explained(text, tokens, fault.token) from None
-    reader = _Reader(text)
+    original, reader = text, _Reader(text)
     conditions = tuple(reader.conditions(tree))
-    return Query(text, " ".join(reader.ranking), conditions)
+    text = " ".join(reader.ranking)
+    return Query(original, text, conditions, None, tuple(reader.factors), tuple(reader.patterns))
 
 
 def leaves_of(condition: Condition) -> Iterator[Leaf]:
@@ -180,37 +182,6 @@ def leaves_of(condition: Condition) -> Iterator[Leaf]:
     else:
         for part in (condition.part,) if isinstance(condition, Negation) else condition.parts:
             yield from leaves_of(part)
-
-
-def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
-    """The half-open span of time (UTC) of `2004`, `2004-05`, `2004-05-17`, `20040517` or `from..to`; None if it is none.
-
-    Both ends are meant as a whole: 2004..2006 ends with 2006; one of them may be missing.
-    """
-    first, dots, last = value.partition("..")
-    if not dots:
-        return _whole(first)
-    begin, end = (_whole(part) if part else (None, None) for part in (first, last))
-    if begin is None or end is None or not (first or last):
-        return None
-    return begin[0], end[1]
-
-
-def _whole(value: str) -> tuple[datetime, datetime] | None:
-    """The year, month or day of a date as a half-open span."""
-    match = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?|(\d\d)(\d\d))?", value, re.ASCII)
-    if match is None:
-        return None
-    year, month, day = int(match[1]), match[2] or match[4], match[3] or match[5]
-    try:
-        start = datetime(year, int(month or 1), int(day or 1), tzinfo=UTC)
-        if day:
-            return start, start + timedelta(days=1)
-        if month:
-            return start, datetime(year + int(month) // 12, int(month) % 12 + 1, 1, tzinfo=UTC)
-        return start, datetime(year + 1, 1, 1, tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _tokens(query: str) -> Iterator[Token]:
@@ -240,6 +211,9 @@ def _tokens(query: str) -> Iterator[Token]:
             has_words = any(map(str.isalnum, inside))
             yield Token("PHRASE" if has_words else "WORD", inside, start_pos=at)
             at = end + 1
+        elif at and query[at - 1] in '")' and (match := query_fields.factor_at(query, at)):
+            yield Token("BOOST", match[0], start_pos=at)
+            at = match.end()
         elif begins and query[at] == "(":
             opened.append(at)
             yield Token("LPAR", "(", start_pos=at)
@@ -254,20 +228,24 @@ def _tokens(query: str) -> Iterator[Token]:
         elif begins and (match := _FIELD.match(query, at)):
             yield Token("FIELD", match[1], start_pos=at)
             at = match.end()
-        elif begins and not shouted and (match := _operator(query, at)):
+        elif begins and not shouted and (match := query_fields.operator(query, at)):
             yield Token({"AND": "_AND", "OR": "_OR"}.get(match[1], "NOT"), match[1], start_pos=at)
             at = match.end()
         else:
             end = _word_end(query, at, opened)
-            yield Token("WORD", query[at:end], start_pos=at)
+            yield from _word_tokens(query, at, end, begins=begins)
             at = end
 
 
-def _operator(query: str, at: int) -> re.Match[str] | None:
-    """AND, OR or NOT at this place; NOT NULL and the like are words."""
-    match = _OPERATOR.match(query, at)
-    is_word = match is not None and match[1] == "NOT" and _CAPITALS.match(query, match.end())
-    return None if is_word else match
+def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Token]:
+    """A word or pattern with the factor behind it; a fault if it `begins` like a field that there is not."""
+    word = query[at:end]
+    if begins and query[at - 1 : at] != ":" and (reason := query_fields.unknown_field(word, FIELDS)):
+        raise QuerySyntaxError(query, at, reason)
+    word, factor = query_fields.boosted(word) if begins else (word, "")
+    yield Token("PATTERN" if query_fields.is_pattern(word) else "WORD", word, start_pos=at)
+    if factor:
+        yield Token("BOOST", factor, start_pos=at + len(word))
 
 
 def _word_end(query: str, at: int, opened: list[int | None]) -> int:
@@ -290,17 +268,39 @@ class _Reader:
     def __init__(self, query: str):
         self.query = query
         self.ranking: list[str] = []
-        self.count = 0
+        self.factors: list[tuple[str, float]] = []
+        self.patterns: list[tuple[str, float]] = []
+        self.count, self.factor = 0, 1.0
 
     def conditions(self, sequence: Tree[Any], depth: int = 0) -> Iterator[Condition]:
         """The conditions of a sequence, inside of `depth` groups, whose plain words only rank."""
         for part in sequence.children:
             if isinstance(part, Token) and part.type == "WORD":
-                self.ranking.append(str(part))
+                self.rank(part)
             elif isinstance(part, Tree) and part.data == "group":
                 yield from self.conditions(part.children[1], self.deeper(part, depth))
+            elif isinstance(part, Tree) and part.data == "boosted":
+                with self.counting(part) as inner:
+                    yield from self.conditions(Tree("sequence", [inner]), depth)
             else:
                 yield self.condition(part, "", True, depth)
+
+    @contextmanager
+    def counting(self, node: Tree[Any]) -> Iterator[Tree[Any] | Token]:
+        """What stands before a factor, which counts for the words in it."""
+        inner, factor = node.children
+        before, self.factor = self.factor, self.factor * float(str(factor))
+        yield inner
+        self.factor = before
+
+    def rank(self, token: Token) -> None:
+        """Let a word, a phrase or the words of a pattern count."""
+        if token.type == "PATTERN":
+            self.patterns.append((str(token), self.factor))
+            return
+        self.ranking.append(str(token))
+        if self.factor != 1:
+            self.factors.append((str(token), self.factor))
 
     def condition(self, node: Tree[Any] | Token, name: str, ranks: bool, depth: int) -> Condition:
         """The condition of a node below an operator or a field `name`, where plain words must be met, too."""
@@ -310,13 +310,14 @@ class _Reader:
             return Negation(self.condition(node.children[1], name, False, self.deeper(node, depth)))
         if node.data == "fielded":
             prefix, value = node.children
-            assert isinstance(prefix, Token)
             if name:
-                reason = f"a field stands inside of {name}:( )"
-                raise QuerySyntaxError(self.query, prefix.start_pos or 0, reason)
-            return self.condition(value, FIELDS.get(prefix, str(prefix)), ranks, depth)
+                raise self.fault(prefix, f"a field stands inside of {name}:( )")
+            return self.condition(value, FIELDS.get(str(prefix), str(prefix)), ranks, depth)
         if node.data == "group":
             return self.condition(node.children[1], name, ranks, self.deeper(node, depth))
+        if node.data == "boosted":
+            with self.counting(node) as inner:
+                return self.condition(inner, name, ranks, depth)
         parts = tuple(self.condition(part, name, ranks, depth) for part in node.children)
         if len(parts) == 1:
             return parts[0]
@@ -325,39 +326,31 @@ class _Reader:
     def deeper(self, node: Tree[Any], depth: int) -> int:
         """The depth inside of a group or negation."""
         if depth == MAX_DEPTH:
-            opening = node.children[0]
-            assert isinstance(opening, Token)
             reason = f"groups or negations nested deeper than {MAX_DEPTH}: leave some out"
-            raise QuerySyntaxError(self.query, opening.start_pos or 0, reason)
+            raise self.fault(node.children[0], reason)
         return depth + 1
 
     def leaf(self, token: Token, name: str, ranks: bool) -> Leaf:
         """The condition that a word or phrase makes."""
-        start = token.start_pos or 0
         value, exact = str(token), token.type == "PHRASE"
         self.count += 1
         if self.count > MAX_CONDITIONS:
-            raise QuerySyntaxError(
-                self.query, start, f"more than {MAX_CONDITIONS} conditions: ask with fewer"
-            )
+            raise self.fault(token, f"more than {MAX_CONDITIONS} conditions: ask with fewer")
         if name in TEXT_FIELDS:
             if ranks:
-                self.ranking.append(value)
-            if not exact:
-                value = _bare(value)
+                self.rank(token)
+            if token.type == "WORD":
+                value = query_fields.bare(value)
             if not any(map(str.isalnum, value)):
-                raise QuerySyntaxError(self.query, start, "there is no letter or digit to look for here")
-        elif name in _VALUES and value not in _VALUES[name]:
-            raise QuerySyntaxError(self.query, start, f"{name}: takes {', '.join(_VALUES[name])}")
-        elif name == "d" and time_span(value) is None:
-            dates = "2004, 2004-05, 2004-05-17, 2004..2006, 2004-05.. or ..2006-01-31"
-            raise QuerySyntaxError(self.query, start, f"d: takes dates such as {dates}")
-        return Leaf(name, value, exact, start, self.query)
+                raise self.fault(token, "there is no letter or digit to look for here")
+        elif reason := query_fields.fault_of(name, value):
+            raise self.fault(token, reason)
+        return Leaf(name, value, exact, token.start_pos or 0, self.query)
 
-
-def _bare(word: str) -> str:
-    """A word without the signs around it; those of C++ and C# stay."""
-    return re.sub(r"^[^\w]+|[^\w+#]+$", "", word)
+    def fault(self, token: Tree[Any] | Token, reason: str) -> QuerySyntaxError:
+        """What is wrong at a token."""
+        assert isinstance(token, Token)
+        return QuerySyntaxError(self.query, token.start_pos or 0, reason)
 
 
 class _TokenFeed(Lexer):

@@ -9,13 +9,18 @@ from pydantic import Field, field_validator, model_validator
 
 from transforms.hashing import text_hash
 from transforms.settings.base import Internal, StageSettings, without_credentials
-from transforms.settings.search import GEMINI_LANGUAGE_NAME
+from transforms.settings.model_names import (
+    DIMENSIONS,
+    EMBEDDING_NAME,
+    LANGUAGE_NAME,
+    Prefixes,
+    gemini_embedding,
+    in_service,
+    prefixes_of,
+)
 
 _STATIC_NAME = "wordllama-l2-supercat"
 _STATIC_DIMENSIONS = 256
-_GEMINI_NAME = "gemini-embedding-001"
-_GEMINI_DIMENSIONS = (768, 1536, 3072)
-_GEMINI_MAX_TOKENS = 2048
 
 
 class EmbeddingSettings(StageSettings):
@@ -27,7 +32,7 @@ class EmbeddingSettings(StageSettings):
     )
     name: str | None = Field(
         None,
-        description="transformer: folder or name on the hub; gemini: none for gemini-embedding-001",
+        description="transformer: folder or name on the hub; gemini: none for gemini-embedding-2",
     )
     revision: str | None = Field(
         None, description="transformer: commit of the hub; a folder's is the hash of its files"
@@ -43,7 +48,7 @@ class EmbeddingSettings(StageSettings):
         description="tokens of a text that are embedded; none: what the model takes",
     )
     document_prefix: str | None = Field(
-        None, description="transformer: put before texts; none: what its files say"
+        None, description="transformer: put before texts; none: what its files or its name say"
     )
     query_prefix: str | None = Field(None, description="the same for queries")
     onnx_file: str | None = Field(
@@ -59,8 +64,8 @@ class EmbeddingSettings(StageSettings):
             return values
         filled = dict(values)
         if values.get("model") == "gemini":
-            filled.setdefault("dimensions", _GEMINI_DIMENSIONS[0])
-            filled["name"] = values.get("name") or _GEMINI_NAME
+            filled.setdefault("dimensions", DIMENSIONS[0])
+            filled["name"] = values.get("name") or EMBEDDING_NAME
         return filled
 
     @model_validator(mode="after")
@@ -75,11 +80,13 @@ class EmbeddingSettings(StageSettings):
             raise ValueError("transformer needs a name (a folder or a model of the hub) and its dimensions")
         if self.model == "gemini":
             if ":" in (self.name or ""):
-                raise ValueError(f"{self.name!r} is another library's spelling; write {_GEMINI_NAME!r}")
-            if self.dimensions not in _GEMINI_DIMENSIONS:
-                raise ValueError(f"gemini has {', '.join(map(str, _GEMINI_DIMENSIONS))} dimensions")
-            if (self.max_tokens or 1) > _GEMINI_MAX_TOKENS:
-                raise ValueError(f"gemini reads {_GEMINI_MAX_TOKENS} tokens of a text at most")
+                raise ValueError(f"{self.name!r} is another library's spelling; write {EMBEDDING_NAME!r}")
+            in_service(self.name or "")
+            if self.dimensions not in DIMENSIONS:
+                raise ValueError(f"gemini has {', '.join(map(str, DIMENSIONS))} dimensions")
+            if (self.max_tokens or 1) > gemini_embedding(self.name).max_tokens:
+                most = gemini_embedding(self.name).max_tokens
+                raise ValueError(f"{self.name} reads {most} tokens of a text at most")
         return self
 
     def digest(self) -> str:
@@ -89,7 +96,7 @@ class EmbeddingSettings(StageSettings):
     @property
     def token_limit(self) -> int | None:
         """Tokens of a text that are embedded; None for no limit, or the model's own."""
-        return self.max_tokens or (_GEMINI_MAX_TOKENS if self.model == "gemini" else None)
+        return self.max_tokens or (gemini_embedding(self.name).max_tokens if self.model == "gemini" else None)
 
     @property
     def model_id(self) -> str:
@@ -102,11 +109,22 @@ class EmbeddingSettings(StageSettings):
         else:
             base = (self.name or "").rstrip("/").rsplit("/", 1)[-1] if self.names_folder else str(self.name)
             base += f"@{self.revision}" if self.revision else ""
-        altered: tuple[object, ...] = (self.max_tokens, self.document_prefix)
+        # What is before a text of Google's models goes with their names.
+        document_prefix = (
+            self.document_prefix if self.is_remote else self.prefixes.document or self.document_prefix
+        )
+        altered: tuple[object, ...] = (self.max_tokens, document_prefix)
         if self.onnx_file:
             altered += (self.onnx_file,)
         variant = text_hash(json.dumps(altered))[:8] if any(v is not None for v in altered) else ""
         return f"{base}+{variant}" if variant else base
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """What is put before texts: what the settings say, else what is known of the model by its name."""
+        known = prefixes_of(self.name or "")
+        given = self.document_prefix, self.query_prefix
+        return Prefixes(*(k if g is None else g for g, k in zip(given, known, strict=True)))
 
     @property
     def is_remote(self) -> bool:
@@ -133,7 +151,6 @@ class GeminiSettings(StageSettings):
     budget_tokens: int = Field(
         20_000_000, ge=0, description="tokens of a run; one that needs more ends before it asks"
     )
-    price_per_million_tokens: float = Field(0.15, ge=0, description="US dollars, for estimates")
     concurrency: Internal[int] = 8
     """Requests under way at once."""
     request_texts: Internal[int] = 100
@@ -180,5 +197,6 @@ class SentenceSettings(StageSettings):
         "off",
         description="for sources without `sentence`: from what is known of a chunk, or by a language model",
     )
-    name: str = Field(GEMINI_LANGUAGE_NAME, description="gemini: the language model")
+    name: str = Field(LANGUAGE_NAME, description="gemini: the language model")
+    _served = field_validator("name")(in_service)
     lexical: bool = Field(False, description="index the terms of a sentence, too")

@@ -8,6 +8,7 @@ import Stemmer
 from pydantic import Field, field_validator, model_validator
 
 from transforms.settings.base import Internal, StageSettings
+from transforms.settings.model_names import LANGUAGE_NAME, in_service
 
 
 class TermSettings(StageSettings):
@@ -177,9 +178,6 @@ class McpSettings(StageSettings):
     receipts: bool = Field(True, description="note what was disclosed, see `weft receipts`")
 
 
-GEMINI_LANGUAGE_NAME = "gemini-2.5-flash"
-
-
 class RerankSettings(StageSettings):
     """How the best hits of a search get a second look."""
 
@@ -189,7 +187,7 @@ class RerankSettings(StageSettings):
     )
     top: int = Field(10, gt=0, le=100, description="hits that are looked at again")
     name: str | None = Field(
-        None, description=f"gemini: none for {GEMINI_LANGUAGE_NAME}; cross_encoder: folder or name on the hub"
+        None, description=f"gemini: none for {LANGUAGE_NAME}; cross_encoder: folder or name on the hub"
     )
     revision: str | None = Field(None, description="cross_encoder: commit of the hub")
     seconds: float = Field(5, gt=0, description="time of a model for a search; then the rest stays as it is")
@@ -198,12 +196,14 @@ class RerankSettings(StageSettings):
     def _names_a_model(self) -> RerankSettings:
         if self.method == "cross_encoder" and not self.name:
             raise ValueError("cross_encoder needs a name (a folder or a model of the hub)")
+        if self.method == "gemini":
+            in_service(self.language_model)
         return self
 
     @property
     def language_model(self) -> str:
         """Name of the language model."""
-        return self.name or GEMINI_LANGUAGE_NAME
+        return self.name or LANGUAGE_NAME
 
 
 class QuerySettings(StageSettings):
@@ -212,4 +212,6 @@ class QuerySettings(StageSettings):
     rewrite: Literal["off", "rules", "gemini"] = Field(
         "rules", description="names are added from the turns before; or not; or a language model rewrites"
     )
-    name: str = Field(GEMINI_LANGUAGE_NAME, description="gemini: the language model")
+    name: str = Field(LANGUAGE_NAME, description="gemini: the language model")
+
+    _served = field_validator("name")(in_service)

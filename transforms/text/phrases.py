@@ -34,6 +34,25 @@ def holding(texts: pl.Series, phrase: str) -> pl.Series:
     return matches.scatter(near, marked.str.contains(_marked_pattern(words)))
 
 
+def words_pattern(words: list[str]) -> str:
+    """The pattern of texts that hold one of some words in small letters, or one of them between the humps of an identifier.
+
+    A word may hold `.*` for any letters, marks, digits and underscores; other signs stand for themselves.
+
+    >>> texts = pl.Series(["a RED lamp", "stored", "isRedLamp", "redLamp", "REDO"])
+    >>> texts.str.contains(words_pattern(["red"])).to_list()
+    [True, False, True, True, False]
+    """
+    small = "|".join(_letters(word) for word in words)
+    capital = "|".join(_letters(word[:1].upper() + word[1:]) for word in words)
+    strict = rf"(?:^|{_BREAK})(?i:{small})(?:{_BREAK}|$)"
+    return rf"(?:{strict}|(?:^|{_BREAK})(?:{small}|{capital})\p{{Lu}}|\p{{Ll}}(?:{capital})(?:{_BREAK}|$|\p{{Lu}}))"
+
+
+def _letters(word: str) -> str:
+    return re.escape(word).replace(r"\.\*", r"[\p{L}\p{M}\p{N}_]*")
+
+
 def _pattern(words: list[str], *, is_cut: bool) -> str:
     """The pattern of a phrase, or of its beginning, in a text as it is."""
     before = rf"(?:^|{_BREAK})" if words[0][0].isalnum() else ""

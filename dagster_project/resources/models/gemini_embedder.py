@@ -13,19 +13,21 @@ from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.vectors import batch_ranges, unit_length
 from transforms.errors import EmbeddingError, RefusedTextError
+from transforms.settings.model_names import gemini_embedding
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 from transforms.text.redaction import screened
 
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient
 
+_DOCUMENT, _QUERY = "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"
 _HARMLESS = "The weather is fine today."
 """Embedded to tell a request that is wrong as such from one with a text that is refused."""
 _HARMLESS_TOKENS = 16
 
 
 class GeminiEmbedder:
-    """Vectors of `gemini-embedding-001` or a model like it, scaled to unit length.
+    """Vectors of `gemini-embedding-2` or another model of Google, scaled to unit length.
 
     Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and
     shorter than Gemini's, so that a text has fewer tokens there than are counted here. What is
@@ -48,7 +50,9 @@ class GeminiEmbedder:
         self.max_tokens: int | None = settings.token_limit
         self.batch_texts = gemini.request_texts
         self.batch_tokens: int | None = min(gemini.request_tokens, gemini.tokens_per_minute)
-        self.price = gemini.price_per_million_tokens
+        known = gemini_embedding(settings.name)
+        self.price, self.knows_tasks = known.price, known.knows_tasks
+        self.prefixes = {_DOCUMENT: settings.prefixes.document, _QUERY: settings.prefixes.query}
         self._budget = budget or RunBudget(gemini.budget_tokens)
         self.service = GeminiService(gemini)
         self._tokenizer: Any = None
@@ -63,28 +67,30 @@ class GeminiEmbedder:
         return screened(texts, self.safety).texts if self.safety else list(texts)
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
-        """Tokens of each text, int64; more than the service will count."""
-        return np.array([len(e.ids) for e in self._encoded(texts)], dtype=np.int64)
+        """Tokens of each text with what is put before it, int64; more than the service will count."""
+        return self._counts(texts, _DOCUMENT)
+
+    def _counts(self, texts: Sequence[str], task: str) -> np.ndarray:
+        prefix, *found = (len(e.ids) for e in self._encoded([self.prefixes[task], *texts]))
+        return np.array(found, dtype=np.int64) + prefix
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches as the service answers, several requests under way at once."""
-        return self.service.results(
-            self._job(n, texts, "RETRIEVAL_DOCUMENT") for n, texts in enumerate(batches)
-        )
+        return self.service.results(self._job(n, texts, _DOCUMENT) for n, texts in enumerate(batches))
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of texts that are searched (task type RETRIEVAL_DOCUMENT)."""
-        return self._in_order(texts, "RETRIEVAL_DOCUMENT")
+        return self._in_order(texts, _DOCUMENT)
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of texts that are searched with (task type RETRIEVAL_QUERY)."""
-        return self._in_order(texts, "RETRIEVAL_QUERY")
+        return self._in_order(texts, _QUERY)
 
     def _in_order(self, texts: Sequence[str], task: str) -> np.ndarray:
         texts = self._screened(texts)
         made = np.empty((len(texts), self.dimensions), dtype=np.float32)
         refused: dict[int, str] = {}
-        counts = np.minimum(self.token_counts(texts), self.max_tokens or 0).tolist()
+        counts = np.minimum(self._counts(texts, task), self.max_tokens or 0).tolist()
         for part in batch_ranges(counts, self.batch_texts, self.batch_tokens):
             done = self.service.result(self._job(0, [texts[i] for i in part], task))
             refused |= {part.start + place: why for place, why in done.refused.items()}
@@ -101,7 +107,7 @@ class GeminiEmbedder:
         """One batch as a job of the service."""
 
         async def run(client: AsyncClient) -> Embedded:
-            sent, counts, truncated = self._cut(self._screened(texts))
+            sent, counts, truncated = self._cut(self._screened(texts), task)
             sending = _Sending(self, client, sent, counts, task)
             await sending.fill()
             tokens = sum(count for place, count in enumerate(counts) if place not in sending.refused)
@@ -114,8 +120,10 @@ class GeminiEmbedder:
         from google.genai.types import Content, EmbedContentConfig, Part
 
         # One content per text: a list of plain strings is one text to some models.
-        contents: Any = [Content(parts=[Part(text=text)]) for text in texts]
-        config = EmbedContentConfig(task_type=task, output_dimensionality=self.dimensions)
+        contents: Any = [Content(parts=[Part(text=self.prefixes[task] + text)]) for text in texts]
+        config = EmbedContentConfig(
+            task_type=task if self.knows_tasks else None, output_dimensionality=self.dimensions
+        )
         return await client.models.embed_content(model=self.name, contents=contents, config=config)
 
     def vectors(self, answer: Any, count: int) -> np.ndarray:
@@ -130,14 +138,16 @@ class GeminiEmbedder:
             )
         return unit_length(np.array(found, dtype=np.float64))
 
-    def _cut(self, texts: Sequence[str]) -> tuple[list[str], list[int], int]:
-        """The texts within the limit, their tokens, and how many were cut."""
-        limit = self.max_tokens or 0
+    def _cut(self, texts: Sequence[str], task: str) -> tuple[list[str], list[int], int]:
+        """The texts within the limit, their tokens with what is put before them, and how many were cut."""
+        before, *encoded = self._encoded([self.prefixes[task], *texts])
+        prefix = len(before.ids)
+        limit = (self.max_tokens or 0) - prefix
         cut, counts, truncated = [], [], 0
-        for text, encoding in zip(texts, self._encoded(texts), strict=True):
+        for text, encoding in zip(texts, encoded, strict=True):
             is_long = len(encoding.ids) > limit
             cut.append(text[: encoding.offsets[limit - 1][1]] if is_long else text)
-            counts.append(min(len(encoding.ids), limit))
+            counts.append(min(len(encoding.ids), limit) + prefix)
             truncated += is_long
         return cut, counts, truncated
 

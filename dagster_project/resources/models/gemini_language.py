@@ -11,14 +11,11 @@ from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, prompt_json
 from transforms.errors import BudgetError
+from transforms.settings.model_names import language_dollars
 from transforms.settings.models import GeminiSettings, SafetySettings
 
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient
-
-
-_PROMPT_PRICE, _ANSWER_PRICE = 0.30, 2.50
-"""US dollars per million tokens sent, and thought and answered: Google's list price of 2025, for estimates."""
 
 
 class GeminiLanguageModel:
@@ -65,7 +62,7 @@ class GeminiLanguageModel:
         return sent + said, self._dollars(sent, said)
 
     def _dollars(self, sent: int, said: int) -> float:
-        return (sent * _PROMPT_PRICE + said * _ANSWER_PRICE) / 1e6
+        return language_dollars(self.model, sent, said)
 
     def _job(
         self, number: int, prompt: str, tokens: int, shape: type[Shape], instruction: str

@@ -60,23 +60,31 @@ class TransformerEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors of texts that are searched, float32 of shape (texts, dimensions)."""
-        found = self._load().encode_document(list(texts), prompt=self.settings.document_prefix, **_ENCODING)
+        found = self._load().encode_document(list(texts), prompt=self._prefix(), **_ENCODING)
         return self._checked(found, len(texts))
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
-        found = self._load().encode_query(list(texts), prompt=self.settings.query_prefix, **_ENCODING)
+        found = self._load().encode_query(list(texts), prompt=self._query_prefix(), **_ENCODING)
         return self._checked(found, len(texts))
 
     def _checked(self, found: np.ndarray, count: int) -> np.ndarray:
         return unit_length(np.asarray(found, dtype=np.float32).reshape(count, self.dimensions))
 
     def _prefix(self) -> str:
-        """What is put before a text: as the settings say, else as the model's files do."""
-        if self.settings.document_prefix is not None:
-            return self.settings.document_prefix
+        """What is put before a text: as the settings say, else as the model's files do, else as its name does."""
+        return self._said(self.settings.document_prefix, ("document", "passage", "corpus")) or (
+            self.settings.prefixes.document
+        )
+
+    def _query_prefix(self) -> str:
+        """The same for queries."""
+        return self._said(self.settings.query_prefix, ("query",)) or self.settings.prefixes.query
+
+    def _said(self, given: str | None, names: Sequence[str]) -> str:
+        """The prefix that the settings give, or the model's files under one of some names; empty if neither does."""
         prompts: dict[str, str] = self._load().prompts
-        return next((prompts[n] for n in ("document", "passage", "corpus") if prompts.get(n)), "")
+        return given if given is not None else next((prompts[n] for n in names if prompts.get(n)), "")
 
     def _load(self) -> Any:
         if self._loaded is None:

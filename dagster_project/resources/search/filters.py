@@ -14,14 +14,12 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
-from dagster_project.resources.search.condition_sql import CHUNKS_OF, DATED, HAS, NAMES, STATEMENTS
-from dagster_project.resources.search.people import MAILS, People
-from dagster_project.resources.search.text_conditions import TextConditions
-from transforms.errors import QueryError, QuerySyntaxError, shortened
+from dagster_project.resources.search.conditions.field_values import DATED, FieldValues, refused
+from dagster_project.resources.search.conditions.text_conditions import TextConditions
+from transforms.errors import QueryError, shortened
 from transforms.retrieval import collapse
 from transforms.retrieval.query_language import (
     MAX_CONDITION_WORDS,
-    META,
     TEXT_FIELDS,
     Both,
     Condition,
@@ -32,10 +30,11 @@ from transforms.retrieval.query_language import (
     bounded,
     leaves_of,
     parsed_query,
-    time_span,
 )
 from transforms.settings.search import TermSettings
-from transforms.text.properties import documents_with
+
+_MAX_VALUE = 1_000
+"""Characters of a name, an id or a path that is looked for: no header line of a mail has more."""
 
 
 @dataclass(frozen=True)
@@ -110,24 +109,22 @@ class Understood(NamedTuple):
 class Resolved(NamedTuple):
     """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
 
-    Without a text the hits are the chunks of `listed`: none if that is null.
+    Without a text the hits are the chunks of `listed`: none if that is null. `factors` say what some words of the text
+    count, beside 1.
     """
 
     text: str
     mask: np.ndarray | None
     understood: Understood
     listed: np.ndarray | None = None
-
-
-_MAX_VALUE = 1_000
-"""Characters of a name, an id or a path that is looked for: no header line of a mail has more."""
+    factors: Mapping[str, float] = {}
 
 
 class Conditions:
     """Conditions evaluated on the tables of one published index.
 
-    A condition holds for a mail, document or window as a whole: a phrase may stand in any of its
-    chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
+    A condition on text holds for a mail, a window or a section of a document as a whole: a phrase may stand in any of
+    its chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
     """
 
     def __init__(
@@ -136,13 +133,13 @@ class Conditions:
         self.connection, self.ids, self.is_mail = connection, arrays.ids, arrays.places.is_mail
         self.document = arrays.places.document
         """Number of the document of each chunk."""
+        self.values = FieldValues(connection)
         self.texts = TextConditions(connection, term_settings, arrays.postings)
-        self.people = People(connection)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
         """Which chunks meet all filters and conditions, by chunk number; None if there are none.
 
-        Of a document that meets them, the chunks that hold what is looked for in text are allowed;
+        Of a mail or section that meets them, the chunks that hold what is looked for in text are allowed;
         all of them if nothing is, or if none of them does.
         """
         return self._mask(filters, [*filters.conditions, *conditions], {})
@@ -159,9 +156,7 @@ class Conditions:
         for condition in conditions:
             met &= self._mask_of(condition, holding, known)
         matching = holding & met
-        with_matching = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
-        with_matching[self.document[matching]] = True
-        return np.asarray(met & (matching | ~with_matching[self.document]))
+        return np.asarray(met & (matching | ~self._whole(matching)))
 
     def resolved(self, query: Query, filters: Filters) -> Resolved:
         """What a query asks of this index, beside the filters."""
@@ -177,11 +172,12 @@ class Conditions:
         note = None
         if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.original.strip()):
             note = f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
-        if mask is not None and not any(map(str.isalnum, query.text)):
+        text, factors = self.texts.ranking(query)
+        if mask is not None and not any(map(str.isalnum, text)):
             return Resolved(
                 "", mask, Understood("", counts, "newest", note), self._by_time[mask[self._by_time]]
             )
-        return Resolved(query.text, mask, Understood(query.text, counts, "score", note))
+        return Resolved(text, mask, Understood(text, counts, "score", note), None, factors)
 
     def listed(self, queries: Sequence[Resolved], limit: int, per_document: int | None) -> pl.DataFrame:
         """The hits of queries that list chunks, `per_document` of a document as in a ranked search: scores are 0.
@@ -239,10 +235,8 @@ class Conditions:
         _require_bounded(leaves)
         known |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
         for leaf in leaves:
-            if leaf.field == "d":
-                known[leaf] = self._dated(*(time_span(leaf.value) or (None, None)))
-            elif leaf.field not in TEXT_FIELDS:
-                known[leaf] = self._with_value(leaf)
+            if leaf.field not in TEXT_FIELDS:
+                known[leaf] = self._masked(self.values.chunks(leaf))
 
     def _mask_of(
         self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]
@@ -258,75 +252,34 @@ class Conditions:
         if condition.field not in TEXT_FIELDS:
             return chunks
         holding |= chunks
-        documents = np.zeros(int(self.document.max(initial=-1)) + 1, dtype=bool)
-        documents[self.document[chunks]] = True
-        return documents[self.document]
-
-    def _with_value(self, leaf: Leaf) -> np.ndarray:
-        """The chunks whose mail, document or own row has the value of a leaf."""
-        if leaf.field in NAMES:
-            return self._numbered(STATEMENTS[leaf.field], names=self._names(leaf))
-        if leaf.field.startswith(META):
-            return self._numbered(CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
-        if leaf.field == "has":
-            return self._numbered(HAS[leaf.value])
-        if leaf.field in MAILS:
-            named = self.people.named(leaf.value)
-            return self._numbered(CHUNKS_OF.format(MAILS[leaf.field]), **named._asdict())
-        if leaf.field == "path":
-            path = _wildcards(leaf.value.strip("/"))
-            return self._numbered(STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
-        bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
-        return self._numbered(STATEMENTS[leaf.field], value=bare)
-
-    def _with_metadata(self, leaf: Leaf) -> list[str]:
-        """The documents whose frontmatter has a value; a fault names the known keys if none has the key."""
-        rows = self.connection.execute(
-            "SELECT doc_id, frontmatter FROM documents WHERE frontmatter <> ''"
-        ).fetchall()
-        try:
-            return documents_with(rows, leaf.field.removeprefix(META), f"(?is)^{_wildcards(leaf.value)}$")
-        except KeyError as fault:
-            raise _refused(leaf, fault.args[0]) from None
-
-    def _names(self, leaf: Leaf) -> list[str]:
-        """The known lists, sources or tags that a value names; a fault names the known ones if it names none.
-
-        Case is ignored, * and ? are wildcards, a tag names those below it, too.
-        """
-        what, statement = NAMES[leaf.field]
-        known = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
-        below = "(?:/.*)?" if leaf.field == "tag" else ""
-        pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
-        names = pl.Series(known, dtype=pl.String)
-        matching = names.filter(names.str.contains(pattern)).to_list()
-        if not matching:
-            reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
-            raise _refused(leaf, reason)
-        return matching
+        return self._whole(chunks)
 
     def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times; of everything if both are None."""
-        if since is None and until is None:
-            return np.ones(len(self.document), dtype=bool)
-        return self._numbered(
-            f"SELECT chunk_no FROM chunks JOIN ({DATED}) USING (doc_id) "
-            "WHERE ($since IS NULL OR dated_at >= $since) AND ($until IS NULL OR dated_at < $until)",
-            since=since,
-            until=until,
-        )
+        return self._masked(slice(None) if since is until is None else self.values.dated(since, until))
 
-    def _numbered(self, statement: str, **values: Any) -> np.ndarray:
-        """The mask of the chunks whose numbers a statement gives."""
-        numbers = self.connection.execute(statement, values).fetchnumpy()["chunk_no"]
+    def _masked(self, chunks: np.ndarray | slice) -> np.ndarray:
+        """The mask of chunks by their numbers."""
         mask = self._nothing
-        mask[np.asarray(numbers, dtype=np.int64)] = True
+        mask[chunks] = True
         return mask
 
+    @cached_property
+    def unit(self) -> np.ndarray:
+        """Number of what texts are looked for in as a whole: the mail or chat of each chunk, of documents its section."""
+        rows = self.connection.execute(
+            "SELECT chunk_no, dense_rank() OVER (ORDER BY parent_id, doc_id) AS section FROM chunks "
+            "WHERE source_kind = 'document'"
+        ).fetchnumpy()
+        units = self.document.astype(np.int64)
+        units[rows["chunk_no"]] = units.max(initial=-1) + rows["section"]
+        return units
 
-def _wildcards(value: str) -> str:
-    """A pattern that takes * for any characters, ? for one, and all others as they are."""
-    return re.sub(r"(?:\\\*)+", ".*", re.escape(value)).replace(r"\?", ".")
+    def _whole(self, chunks: np.ndarray) -> np.ndarray:
+        """The chunks of all mails, chats and sections that a mask has a chunk of."""
+        units = np.zeros(int(self.unit.max(initial=-1)) + 1, dtype=bool)
+        units[self.unit[chunks]] = True
+        return units[self.unit]
 
 
 def _require_bounded(leaves: Iterable[Leaf]) -> None:
@@ -335,13 +288,8 @@ def _require_bounded(leaves: Iterable[Leaf]) -> None:
     for leaf in leaves:
         count += len(leaf.value.split())
         if count > MAX_CONDITION_WORDS:
-            raise _refused(
+            raise refused(
                 leaf, f"more than {MAX_CONDITION_WORDS} words in conditions and filters: ask with fewer"
             )
         if leaf.field not in TEXT_FIELDS and len(leaf.value) > _MAX_VALUE:
-            raise _refused(leaf, f"{leaf.field}: takes at most {_MAX_VALUE:,} characters")
-
-
-def _refused(leaf: Leaf, reason: str) -> QueryError:
-    """The fault at a leaf, which stands in a query or is a filter beside it."""
-    return QuerySyntaxError(leaf.query, leaf.position, reason) if leaf.query else QueryError(reason)
+            raise refused(leaf, f"{leaf.field}: takes at most {_MAX_VALUE:,} characters")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -27,11 +27,19 @@ Mask = np.ndarray | None
 class QueryBatch:
     """Queries numbered from `first`; what several settings have in common is computed once.
 
-    `masks` say which chunks each query may find, None for all. `vector_path` is how vectors were searched last,
-    `seconds` what each kind of candidates took.
+    `masks` say which chunks each query may find, None for all; `factors` what words of each count, where that is not 1.
+    `vector_path` is how vectors were searched last, `seconds` what each kind of candidates took.
     """
 
-    def __init__(self, version: OpenedVersion, queries: Sequence[str], first: int, masks: Sequence[Mask]):
+    def __init__(
+        self,
+        version: OpenedVersion,
+        queries: Sequence[str],
+        first: int,
+        masks: Sequence[Mask],
+        factors: Sequence[Mapping[str, float]] = (),
+    ):
+        self.factors = factors
         self.version, self.queries, self.first, self.masks = version, list(queries), first, list(masks)
         self.numbers = range(first, first + len(self.queries))
         self.vector_path = "exact"
@@ -58,6 +66,16 @@ class QueryBatch:
             self._terms[settings.stopwords] = self.version.query_terms(self.queries, settings.stopwords)
         return self._terms[settings.stopwords]
 
+    def _counted(self, settings: SearchSettings) -> list[list[str] | dict[str, float]]:
+        """The terms of each query, and what each counts where the query says so."""
+        counted: list[list[str] | dict[str, float]] = [*self.terms(settings)]
+        for number, factors in enumerate(self.factors):
+            if factors:
+                of_words = self.version.query_terms(list(factors), ())
+                said = {t: f for words, f in zip(of_words, factors.values(), strict=True) for t in words}
+                counted[number] = {term: said.get(term, 1.0) for term in counted[number]}
+        return counted
+
     def lexical(self, settings: SearchSettings) -> list[bm25.TermScores]:
         """BM25 scores of each query; kept until those of other settings are needed."""
         key = bm25.lexical_key(settings)
@@ -66,7 +84,7 @@ class QueryBatch:
             weights = self.version.weighed(settings)
             scores = [
                 bm25.TermScores(words, self.version.postings, weights, mask)
-                for words, mask in zip(self.terms(settings), self.masks, strict=True)
+                for words, mask in zip(self._counted(settings), self.masks, strict=True)
             ]
             run = map if len(scores) == 1 else self.version.threads.map
             for _ in run(lambda score: score.best(settings.candidates_lexical), scores):
@@ -139,9 +157,14 @@ class QueryBatch:
         return near if all(len(scores.nearest) == k for scores in near) else None
 
 
-def batches(version: OpenedVersion, queries: Sequence[str], masks: Sequence[Mask]) -> Iterator[QueryBatch]:
+def batches(
+    version: OpenedVersion,
+    queries: Sequence[str],
+    masks: Sequence[Mask],
+    factors: Sequence[Mapping[str, float]] = (),
+) -> Iterator[QueryBatch]:
     """The queries in batches whose scores of all chunks fit into memory."""
     step = max(1, _CELLS_AT_ONCE // max(1, version.chunk_count))
     for first in range(0, len(queries), step):
         rows = slice(first, first + step)
-        yield QueryBatch(version, queries[rows], first, masks[rows])
+        yield QueryBatch(version, queries[rows], first, masks[rows], factors[rows])

@@ -127,7 +127,9 @@ class SearchIndex(OpenedVersion):
         ]
         parts = [
             self._ranked(batch, settings, report, spare)
-            for batch in batches(self, [query.text for query in resolved], [query.mask for query in resolved])
+            for batch in batches(
+                self, [q.text for q in resolved], [q.mask for q in resolved], [q.factors for q in resolved]
+            )
         ]
         listed = self.conditions.listed(resolved, settings.limit, settings.per_document)
         by_query = [label for p in parts for label in p.labels]

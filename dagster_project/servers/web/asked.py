@@ -9,7 +9,8 @@ from datetime import UTC, date, datetime
 from dagster_project.resources.search.filters import Filters
 from dagster_project.servers.web.addresses import with_parameters
 from transforms.errors import QueryError, shortened
-from transforms.retrieval.query_language import HAS, KINDS, storable
+from transforms.retrieval.query_fields import HAS, KINDS
+from transforms.retrieval.query_language import storable
 
 FILTERS = ("source", "list", "from", "kind", "has", "path", "tag", "since", "until")
 """Parameters that filter; they are named as the options of `weft search`."""

@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from dagster_project.resources.search.condition_sql import DATED
+from dagster_project.resources.search.conditions.field_values import DATED
 from dagster_project.resources.search.lookup import Ask
 from dagster_project.servers.web.asked import Asked
 

@@ -66,7 +66,7 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
     costs = answer(weft(built, "cost", "--json"))
     assert not gemini.requests
     assert costs["texts"] == costs["texts_to_embed"] > 0
-    assert costs["price_usd"] == round(costs["tokens"] * 0.15e-6, 4)
+    assert costs["price_usd"] == round(costs["tokens"] * 0.20e-6, 4)
 
     gemini.rule = lambda texts: server.expired_key
     failed = weft(built, "build", "--json")
@@ -83,7 +83,7 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
     assert figures["embedded"] == costs["texts_to_embed"] == len(gemini.paid)
     assert 0 < figures["tokens"] <= costs["tokens"]
     assert figures["calls"] == len(list(gemini.times)) - 1
-    assert old.sql("SELECT DISTINCT model FROM embeddings") == [("gemini-embedding-001",)]
+    assert old.sql("SELECT DISTINCT model FROM embeddings") == [("gemini-embedding-2",)]
     assert weft(built, "search", "compactor").exit_code == 0
 
     asked = len(gemini.requests)
@@ -161,7 +161,7 @@ def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, 
     assert result.exit_code == 0
     assert "1 texts are refused by the model and found by their words alone" in result.stdout
     ((mail, model, reason),) = built.sql("SELECT doc_id, model, reason FROM embedding_refusals")
-    assert (mail, model) == ("m800@example.org", "gemini-embedding-001")
+    assert (mail, model) == ("m800@example.org", "gemini-embedding-2")
     assert "The content is blocked" in reason
     hits = answer(weft(built, "search", "zeppelin", "compactor load", "--json"))["queries"]
     assert (hits[0]["hits"][0]["doc_id"], hits[0]["hits"][0]["vector_rank"]) == (mail, None)

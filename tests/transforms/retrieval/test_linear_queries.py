@@ -98,6 +98,12 @@ def test_ten_times_the_text_is_about_ten_times_the_work(name: str, repeated: str
         "NOT ",
         "a OR ",
         '"a" ',
+        "abc^2 ",
+        "abc*",
+        "abcd~ ",
+        "ab:c",
+        '"a"^2 ',
+        ")^2",
     ],
 )
 def test_ten_times_the_syntax_is_about_ten_times_the_work(repeated: str):

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.errors import QuerySyntaxError
-from transforms.retrieval.query_language import MAX_CONDITIONS, parsed_query, time_span
+from transforms.retrieval.query_fields import time_span
+from transforms.retrieval.query_language import MAX_CONDITIONS, parsed_query
 
 PLAIN = [
     "how do I vacuum a large table?",
@@ -36,6 +37,10 @@ PLAIN = [
     "!!! ()",
     "",
     'a log line: "x"\n-foo and (more',
+    "10^6 rows, e^2, HEAD~1 and ~user",
+    "psql:dump.sql:10: ERROR at localhost:5432, mailto:ann@example.org",
+    "docs:guides/auth.md#oauth-setup",
+    "**bold** char *p SELECT * int* a*b",
 ]
 
 
@@ -69,12 +74,25 @@ def test_a_text_without_syntax_is_taken_as_it_stands(text: str):
         ("kind:attachment has:patch -source:x", "", ["kind:attachment", "has:patch", "-source:x"]),
         ("C++ OR (std::vector), -CVE-2024-0001", "C++ std::vector ,", ["(C++ OR std::vector)", "-CVE-2024-0001"]),
         ('ERROR: relation "foo" does not exist', "ERROR: relation foo does not exist", ['"foo"']),
+        ("vacuum^2 slow", "vacuum slow", []),
+        ('title:"index scan"^3 (wal toast)^2', "index scan wal toast", ['title:"index scan"']),
+        ("vacu* -toas* l:pgsql*", "", ["vacu*", "-toas*", "l:pgsql*"]),
+        ("vacum~ OR postgers~2", "", ["(vacum~ OR postgers~2)"]),
+        ("tags:x tree:y hierarchy:z title:w", "z w", ["tag:x", "source:y", "s:z", "title:w"]),
+        ("newer_than:30d larger:100K is:unanswered is_code:true", "",
+            ["newer_than:30d", "larger:100K", "is:unanswered", "is_code:true"]),
         ("pg_sleep(1) OR f(a, b)", "pg_sleep(1) f(a, b)", ["(pg_sleep(1 OR f(a)"]),
     ],
 )  # fmt: skip
 def test_syntax_is_read(given: str, text: str, conditions: list[str]):
     query = parsed_query(given)
     assert (query.text, [str(c) for c in query.conditions]) == (text, conditions)
+
+
+def test_factors_and_patterns_rank():
+    query = parsed_query('vacuum^2 title:"index scan"^3 (wal toast^2)^2 OR vacu*^0.5 colr~ -nothing*')
+    assert query.factors == (("vacuum", 2), ("index scan", 3), ("wal", 2), ("toast", 4))
+    assert query.patterns == (("vacu*", 0.5), ("colr~", 1))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +108,10 @@ def test_syntax_is_read(given: str, text: str, conditions: list[str]):
         ("d:2004-13", 2, "2004-05-17"),
         ("kind:mail", 5, "message, attachment, document, conversation"),
         ("has:fun", 4, "patch, attachment"),
+        ("x titel:y", 2, "no field is called titel:, the nearest is title:"),
+        ("-owner:ann", 1, "no field is called owner:"),
+        ("older_than:1h", 11, "30d, 2w, 6m or 1y"),
+        ("larger:big", 7, "100K"),
         ("s:(a f:b)", 5, "a field stands inside"),
         (" ".join(['"a"'] * (MAX_CONDITIONS + 1)), 4 * MAX_CONDITIONS, "more than"),
     ],
@@ -138,7 +160,18 @@ def test_what_could_be_an_id_is_kept_as_one(given: str, identifier: str | None):
     assert parsed_query(given).identifier == identifier
 
 
-PIECES = [*'ab "()-:\\\n\x00fsd.*é', " OR ", " AND ", " NOT ", "s:", "f:(", "d:2004"]
+PIECES = [
+    *'ab "()-:\\\n\x00fsd.*é^~2',
+    "abcd*",
+    "abcd~",
+    "^2",
+    " OR ",
+    " AND ",
+    " NOT ",
+    "s:",
+    "f:(",
+    "d:2004",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))

@@ -15,7 +15,8 @@ from dagster_project.config.settings import load_settings
 from dagster_project.resources.models.embedders import make_embedder
 from tests.archives import Workspace
 from transforms.errors import EmbeddingError, SettingsError
-from transforms.settings.models import EmbeddingSettings
+from transforms.settings.models import EmbeddingSettings, SentenceSettings
+from transforms.settings.search import QuerySettings, RerankSettings
 
 TEXTS = [
     "The compactor stalls when a snapshot is open.",
@@ -75,8 +76,10 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
         ({"dimensions": 128}, "static takes no name and has 256 dimensions"),
         ({"name": "some/model"}, "static takes no name"),
         ({"model": "gemini", "dimensions": 256}, "768, 1536, 3072"),
-        ({"model": "gemini", "max_tokens": 4096}, "2048 tokens"),
+        ({"model": "gemini", "max_tokens": 9000}, "8192 tokens"),
         ({"model": "gemini", "name": "google-gla:gemini-embedding-001"}, "another library's spelling"),
+        ({"model": "gemini", "name": "text-embedding-004"}, "write 'gemini-embedding-2'"),
+        ({"model": "gemini", "name": "gemini-embedding-001", "max_tokens": 4000}, "2048"),
         ({"model": "gemini", "query_prefix": "q: "}, "for transformer only"),
         ({"model": "transformer", "dimensions": 384}, "needs a name"),
         ({"model": "transformer", "name": "some/model"}, "needs a name .* and its dimensions"),
@@ -217,3 +220,32 @@ def test_a_lone_surrogate_is_embedded_as_the_question_mark_that_is_stored_for_it
     assert np.array_equal(model.embed_queries([odd]), model.embed_queries([stored]))
     assert np.array_equal(model.embed_documents([odd]), model.embed_documents([stored]))
     assert model.token_counts([odd]).tolist() == model.token_counts([stored]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "query"),
+    [
+        ("BAAI/bge-base-en-v1.5", "", "Represent this sentence for searching relevant passages: "),
+        ("BAAI/bge-m3", "", ""),
+        ("intfloat/e5-large-v2", "passage: ", "query: "),
+        ("intfloat/multilingual-e5-large-instruct", "", ""),
+        ("nomic-ai/nomic-embed-text-v1.5", "search_document: ", "search_query: "),
+        ("sentence-transformers/all-MiniLM-L6-v2", "", ""),
+    ],
+)
+def test_prefixes_of_common_models_are_known_by_name(name: str, document: str, query: str):
+    settings = EmbeddingSettings(model="transformer", name=name, dimensions=768)
+    assert settings.prefixes == (document, query)
+    assert settings.model_copy(update={"query_prefix": "q: "}).prefixes == (document, "q: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "successor"),
+    [("gemini-2.5-flash", "gemini-3.5-flash-lite"), ("models/gemini-2.0-flash-001", "gemini-3.5-flash-lite")],
+)
+def test_a_retired_language_model_is_refused_with_its_successor(name: str, successor: str):
+    for settings in (SentenceSettings, QuerySettings):
+        with pytest.raises(ValidationError, match=f"write '{successor}'"):
+            settings(name=name)
+    with pytest.raises(ValidationError, match=f"write '{successor}'"):
+        RerankSettings(method="gemini", name=name)

@@ -288,12 +288,12 @@ def test_vectors_of_every_width_have_unit_length(gemini: Loopback, tmp_path: Pat
 
 
 def test_long_texts_are_cut_counted_and_sent_within_the_limits(gemini: Loopback, tmp_path: Path):
-    long = " ".join(f"word{n}" for n in range(1000))
+    long = " ".join(f"word{n}" for n in range(4000))
     texts = [f"{long} {n}" for n in range(4)] + TEXTS
-    found, report = embed(texts, tmp_path, gemini.url, request_tokens=4000, request_texts=100)
+    found, report = embed(texts, tmp_path, gemini.url, request_tokens=16_000, request_texts=100)
     assert (len(found), report.truncated) == (64, 4)
     sent = [t for t in gemini.paid if t.startswith("word0")]
-    assert len(sent) == 1 and long.startswith(sent[0]) and len(sent[0]) > 2000
+    assert len(sent) == 1 and long.startswith(sent[0]) and len(sent[0]) > 8000
     assert len(gemini.requests) == 4
 
 

@@ -105,7 +105,7 @@ def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspac
         [h["chunk_no"] for h in reversed(q)] for q in plain
     ]
     assert [h["rerank_score"] for h in found[0]] == [4, 3, 2, 1]
-    assert {h["reranker"] for q in found for h in q} == {"gemini-2.5-flash"}
+    assert {h["reranker"] for q in found for h in q} == {"gemini-3.5-flash-lite"}
     prompts = [json.loads(r["contents"][0]["parts"][0]["text"]) for r in gemini.requests]
     assert [p["query"] for p in prompts] == [QUERIES[0], "release schedule of [email]"]
     assert all(len(passage["text"]) <= 500 for p in prompts for passage in p["passages"])
@@ -131,7 +131,7 @@ def test_features_decide_where_the_model_fails_and_each_hit_says_so(
     expected = hits(built, Reranker(RerankSettings(method="features", top=4)))
     assert [[h["chunk_no"] for h in q] for q in found] == [[h["chunk_no"] for h in q] for q in expected]
     (label,) = {h["reranker"] for q in found for h in q}
-    assert label.startswith("features (gemini-2.5-flash: ") and said in label and KEY not in label
+    assert label.startswith("features (gemini-3.5-flash-lite: ") and said in label and KEY not in label
     assert len(gemini.requests) <= 2
 
 
@@ -142,7 +142,7 @@ def test_a_refused_query_leaves_the_others_to_the_model(built: Workspace, gemini
     gemini.rule = lambda texts: blocked if QUERIES[0] in texts[0] else None
     first, second = hits(built, by_gemini(gemini))
     assert "blocks the prompt (SAFETY)" in first[0]["reranker"]
-    assert {h["reranker"] for h in second} == {"gemini-2.5-flash"}
+    assert {h["reranker"] for h in second} == {"gemini-3.5-flash-lite"}
 
 
 @needs_gemini

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.search.conditions import text_conditions
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import START, Mail, Workspace, discussion
 from tests.examples import examples
 from transforms.errors import QueryError, QuerySyntaxError
-from transforms.retrieval.query_language import Both, Condition, Either, Leaf, Negation, storable, time_span
+from transforms.retrieval.query_fields import time_span
+from transforms.retrieval.query_language import Both, Condition, Either, Leaf, Negation, storable
 
 PATCH = """The patch renames it.
 
@@ -49,6 +51,18 @@ review:
 
 The garbage-collector pauses; see std::vector.
 """
+ROOMS = """# Rooms
+
+## Cellar
+
+A red lamp stands there on a barrel, behind the stairs that lead down from the kitchen and the yard.
+
+Further back, below the small window with the iron bars, is a blue lamp, whose cord has been lost for years.
+
+## Attic
+
+A green lamp hangs from the beam, above the chests in which the blankets and the old papers of the house are stored.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +84,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     (made.folder / "notes/deep").mkdir(parents=True)
     (made.folder / "notes/deep/Collector.md").write_text(NOTE)
     (made.folder / "notes/Empty room.md").write_text("# Room\n\nNothing about the collector of garbage.\n")
+    (made.folder / "notes/Rooms.md").write_text(ROOMS)
     made.build()
     return made
 
@@ -91,7 +106,9 @@ def rows(index: SearchIndex) -> list[dict[str, Any]]:
     """Every chunk with what is known of its mail or note."""
     return (
         index.connection.execute("""
-        SELECT c.chunk_no, c.doc_id, c.source, c.source_kind, c.title, c.text_display, c.text_lex, c.quote_lex,
+        SELECT CASE c.source_kind WHEN 'document' THEN c.parent_id ELSE c.doc_id END AS unit,
+          c.chunk_no, c.doc_id,
+          c.parent_id, c.heading_path, c.source, c.source_kind, c.title, c.text_display, c.text_lex, c.quote_lex,
           c.added_lex, c.removed_lex, c.diff_files, c.diff_functions, c.has_patch_markers, m.list_id, m.from_name,
           m.from_addr, coalesce(m.effective_at, d.modified_at, d.created_at) AS at, d.path, d.tags
         FROM chunks c LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN documents d ON d.doc_id = c.doc_id
@@ -110,6 +127,7 @@ def holds(text: str | None, phrase: str) -> bool:
 SHOWN: dict[str, Callable[[dict[str, Any]], list[str | None]]] = {
     "": lambda r: [r["title"], r["text_display"]],
     "s": lambda r: [r["title"]],
+    "title": lambda r: [(r["heading_path"] or [r["title"]])[-1]],
     "b": lambda r: [r["text_display"]],
     "nq": lambda r: [r["text_lex"], r["added_lex"], r["removed_lex"]],
     "q": lambda r: [r["quote_lex"]],
@@ -160,8 +178,9 @@ def oracle(condition: Condition, rows: list[dict[str, Any]]) -> set[int]:
         return set.union(*(oracle(part, rows) for part in condition.parts))
     met = [r for r in rows if own(condition, r)]
     if condition.field in SHOWN or condition.field == "has":
-        documents = {r["doc_id"] for r in met}
-        met = [r for r in rows if r["doc_id"] in documents]
+        whole = "doc_id" if condition.field == "has" else "unit"
+        documents = {r[whole] for r in met}
+        met = [r for r in rows if r[whole] in documents]
     return {r["chunk_no"] for r in met}
 
 
@@ -288,17 +307,49 @@ def test_after_deletes_a_search_with_hnsw_finds_as_many_as_an_exact_one(work: Wo
         ("tag:#ENGINE", {"notes:deep/Collector.md"}),
         ("path:deep/", {"notes:deep/Collector.md"}),
         ("type:design", {"notes:deep/Collector.md"}),
-        ("type:MARKDOWN engine", {"notes:deep/Collector.md", "notes:Empty room.md"}),
+        ("type:MARKDOWN engine", {"notes:deep/Collector.md", "notes:Empty room.md", "notes:Rooms.md"}),
         ('meta.status:"in progress"', {"notes:deep/Collector.md"}),
         ("meta.Status:2.* collector", {"notes:deep/Collector.md"}),
         ("meta.status:done", set()),
         ("meta.review.done:true -meta.status:done", {"notes:deep/Collector.md"}),
         ("shell OR \"C++\" l:d*", {"m51@example.org"}),
-        ("-collector kind:document", set()),
+        ("-collector kind:document", {"notes:Rooms.md"}),
+        ('"red lamp" "blue lamp"', {"notes:Rooms.md"}),
+        ('"red lamp" "green lamp"', set()),
+        ('"green lamp" -red', {"notes:Rooms.md"}),
+        ("title:attic", {"notes:Rooms.md"}),
+        ("title:rooms green", {"notes:Rooms.md"}),
+        ("hierarchy:rooms s:attic", {"notes:Rooms.md"}),
+        ("lam* kind:document", {"notes:Rooms.md"}),
+        ("colector~ kind:document", {"notes:deep/Collector.md", "notes:Empty room.md"}),
+        ("ectorcoll~", set()),
+        ("-col*r q:garbage", set()),
+        ("tree:notes tags:idea", {"notes:deep/Collector.md"}),
+        ("older_than:1y l:users shell", {f"m{n}@example.org" for n in range(100, 106)}),
+        ("newer_than:1y", set()),
+        ("larger:1K l:dev", set()),
+        ("larger:1 l:dev f:bob", {"m50@example.org"}),
+        ("is:unanswered l:dev", {"m50@example.org", "it's@example.org"}),
+        ("is_code:true has:patch", {"m50@example.org"}),
     ],
 )  # fmt: skip
 def test_a_query_finds_what_it_names(index: SearchIndex, query: str, found: set[str]):
     assert set(index.search([query], limit=50).hits.column("doc_id").to_pylist()) == found
+
+
+def test_what_counts_more_ranks_higher(index: SearchIndex):
+    def first(query: str) -> str:
+        return str(index.search([query], limit=1).hits.column("doc_id")[0])
+
+    assert first("lamp^9 shell") == "notes:Rooms.md" != first("lamp shell^9")
+    assert "lamp" in index.search(["lam*"]).understood[0].text
+
+
+def test_a_pattern_of_everything_is_refused(index: SearchIndex, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(text_conditions, "_MOST_FORMS", 0)
+    with pytest.raises(QuerySyntaxError, match="write more letters") as caught:
+        index.search(["x lamp*"])
+    assert caught.value.position == 2
 
 
 def test_an_id_of_a_chunk_finds_the_chunk(index: SearchIndex):

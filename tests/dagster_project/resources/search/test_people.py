@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dagster_project.resources.publish.macro_sql import macros
-from dagster_project.resources.search.people import MAILS, People
+from dagster_project.resources.search.conditions.people import MAILS, People
 from transforms.mail.address_uses import address_uses
 from transforms.mail.messages import RawMail, read_mail
 from transforms.mail.people import people

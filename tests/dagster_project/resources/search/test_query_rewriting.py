@@ -47,7 +47,7 @@ def test_a_language_model_rewrites_and_rules_do_where_it_fails(
         )
         found = explained(built, "why does it?", *TURNS)
         assert found["used"] == "why does the compactor stall load"
-        assert found["rewritten_by"] == "gemini-2.5-flash"
+        assert found["rewritten_by"] == "gemini-3.5-flash-lite"
         (asked,) = (json.loads(r["contents"][0]["parts"][0]["text"]) for r in gemini.requests)
         assert asked == {"turns": ["I wrote to [email].", TURNS[3]], "query": "why does it?"}
 
@@ -55,7 +55,8 @@ def test_a_language_model_rewrites_and_rules_do_where_it_fails(
         found = explained(built, "why does it?", *TURNS)
         assert found["used"] == "why does it? compactor stalls load"
         assert (
-            found["rewritten_by"].startswith("rules (gemini-2.5-flash: ") and "503" in found["rewritten_by"]
+            found["rewritten_by"].startswith("rules (gemini-3.5-flash-lite: ")
+            and "503" in found["rewritten_by"]
         )
 
         count = len(gemini.requests)

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dagster_project.resources.search.text_conditions import TextConditions
+from dagster_project.resources.search.conditions.text_conditions import TextConditions
 from transforms.retrieval.bm25 import FIELDS
 from transforms.retrieval.postings import Postings, Segment, all_numbers
 from transforms.retrieval.query_language import Leaf

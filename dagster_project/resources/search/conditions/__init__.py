@@ -1,0 +1,1 @@
+"""What conditions of a query look at: text, and values of fields."""

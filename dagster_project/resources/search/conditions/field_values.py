@@ -1,0 +1,179 @@
+"""Which chunks of a published index have the value of a field: of their mail or document, or their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from dagster_project.resources.search.conditions.people import MAILS, People
+from transforms.errors import QueryError, QuerySyntaxError, shortened
+from transforms.retrieval.query_fields import age, size, time_span
+from transforms.retrieval.query_language import META, Leaf
+from transforms.text.properties import documents_with
+
+DATED = """
+SELECT message_id AS doc_id, effective_at AS dated_at FROM messages
+UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
+UNION ALL SELECT doc_id, first_at FROM conversation_windows
+"""
+"""The time of every mail, document and window."""
+
+# A path is looked for as whole components, the last with or without its ending, anywhere in the path. A pattern, unlike
+# GLOB, takes no longer for more wildcards.
+_AT_PATH = "regexp_matches(path, $path)"
+
+# Statements that give the numbers of the chunks of documents whose field has the value.
+_CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
+_STATEMENTS = {
+    "m": "SELECT chunk_no FROM chunks WHERE doc_id = $value",
+    "l": _CHUNKS_OF.format("SELECT message_id FROM memberships WHERE list_id IN (SELECT unnest($names))"),
+    "source": "SELECT chunk_no FROM chunks WHERE source IN (SELECT unnest($names))",
+    "tag": _CHUNKS_OF.format(
+        "SELECT doc_id FROM (SELECT doc_id, unnest(tags) AS tag FROM documents) WHERE tag IN (SELECT unnest($names))"
+    ),
+    "type": _CHUNKS_OF.format(
+        "SELECT doc_id FROM documents WHERE doc_type IN (SELECT unnest($names)) OR format IN (SELECT unnest($names))"
+    ),
+    "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
+    "path": f"""
+SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE {_AT_PATH})
+UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chunks) WHERE {_AT_PATH}
+""",
+    "d": f"SELECT chunk_no FROM chunks JOIN ({DATED}) USING (doc_id) "
+    "WHERE ($since IS NULL OR dated_at >= $since) AND ($until IS NULL OR dated_at < $until)",
+    "larger": _CHUNKS_OF.format(
+        "SELECT message_id FROM messages WHERE raw_bytes > $size "
+        "UNION ALL SELECT doc_id FROM documents WHERE strlen(text) > $size"
+    ),
+    "keyword": "SELECT chunk_no FROM chunks JOIN chunk_keywords USING (chunk_id) WHERE keyword IN (SELECT unnest($names))",
+    "thread": _CHUNKS_OF.format(
+        "SELECT message_id FROM thread_tree WHERE thread_id = $value OR thread_id IN "
+        "(SELECT thread_id FROM thread_tree WHERE message_id = $value)"
+    ),
+    "series": _CHUNKS_OF.format(
+        "SELECT message_id FROM patch_series WHERE series_id = $value OR series_id IN "
+        "(SELECT series_id FROM patch_series WHERE message_id = $value)"
+    ),
+}
+# The graph has a rule of its own for documents.
+_CLASSED = "LEFT JOIN chunk_classes c USING (chunk_id)"
+_OF_VALUE = {
+    ("has", "patch"): _CHUNKS_OF.format("SELECT doc_id FROM chunks WHERE has_patch_markers"),
+    ("has", "attachment"): _CHUNKS_OF.format("SELECT message_id FROM attachments"),
+    ("is", "unanswered"): _CHUNKS_OF.format(
+        """
+SELECT root.message_id FROM thread_tree root JOIN messages asking USING (message_id)
+WHERE root.parent_id IS NULL AND NOT root.is_ghost AND NOT EXISTS (
+  FROM thread_tree answer JOIN messages answering ON answering.message_id = answer.message_id
+  WHERE answer.thread_id = root.thread_id AND answer.message_id <> root.message_id
+    AND answering.from_addr IS DISTINCT FROM asking.from_addr
+)"""
+    ),
+    ("is_code", "true"): f"SELECT chunk_no FROM chunks {_CLASSED} WHERE coalesce(c.is_code, chunks.is_code)",
+    (
+        "is_code",
+        "false",
+    ): f"SELECT chunk_no FROM chunks {_CLASSED} WHERE NOT coalesce(c.is_code, chunks.is_code)",
+}
+"""The statements of the fields that take few values."""
+_NAMES = {
+    "l": ("mailing list", "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL"),
+    "source": ("source", "SELECT DISTINCT source FROM chunks ORDER BY ALL"),
+    "tag": ("tag", "SELECT DISTINCT unnest(tags) FROM documents ORDER BY ALL"),
+    "keyword": ("keyword", "SELECT DISTINCT keyword FROM chunk_keywords ORDER BY ALL"),
+    "type": (
+        "type",
+        "SELECT doc_type FROM documents WHERE doc_type IS NOT NULL UNION SELECT format FROM documents ORDER BY ALL",
+    ),
+}
+
+
+class FieldValues:
+    """Looks for the values that leaves of fields other than TEXT_FIELDS name; `now` is what ages count from."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ):
+        self.connection, self.now, self.people = connection, now, People(connection)
+        tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        self.has_graph = ("chunk_classes",) in tables
+
+    def chunks(self, leaf: Leaf) -> np.ndarray:
+        """The numbers of the chunks whose mail, document or own row has the value of a leaf."""
+        if leaf.field == "d":
+            return self.dated(*(time_span(leaf.value) or (None, None)))
+        if leaf.field in ("newer_than", "older_than"):
+            edge = self.now() - (age(leaf.value) or timedelta())
+            return self.dated(*((edge, None) if leaf.field == "newer_than" else (None, edge)))
+        if not self.has_graph and leaf.field == "keyword":
+            raise refused(leaf, "keyword: needs the graph: set `graph.enabled` and build")
+        if not self.has_graph and leaf.field == "is_code":
+            return self._numbers(f"SELECT chunk_no FROM chunks WHERE is_code = {leaf.value}")
+        if leaf.field in _NAMES:
+            return self._numbers(_STATEMENTS[leaf.field], names=self._names(leaf))
+        if leaf.field.startswith(META):
+            return self._numbers(_CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
+        if (leaf.field, leaf.value) in _OF_VALUE:
+            return self._numbers(_OF_VALUE[leaf.field, leaf.value])
+        if leaf.field in MAILS:
+            return self._numbers(
+                _CHUNKS_OF.format(MAILS[leaf.field]), **self.people.named(leaf.value)._asdict()
+            )
+        if leaf.field == "path":
+            path = _wildcards(leaf.value.strip("/"))
+            return self._numbers(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
+        if leaf.field == "larger":
+            return self._numbers(_STATEMENTS["larger"], size=size(leaf.value))
+        bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
+        return self._numbers(_STATEMENTS[leaf.field], value=bare)
+
+    def dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
+        """The chunks of what is from between two times."""
+        return self._numbers(_STATEMENTS["d"], since=since, until=until)
+
+    def _numbers(self, statement: str, **values: Any) -> np.ndarray:
+        """The numbers of chunks that a statement gives."""
+        numbers = self.connection.execute(statement, values).fetchnumpy()["chunk_no"]
+        return np.asarray(numbers, dtype=np.int64)
+
+    def _with_metadata(self, leaf: Leaf) -> list[str]:
+        """The documents whose frontmatter has a value; a fault names the known keys if none has the key."""
+        rows = self.connection.execute(
+            "SELECT doc_id, frontmatter FROM documents WHERE frontmatter <> ''"
+        ).fetchall()
+        try:
+            return documents_with(rows, leaf.field.removeprefix(META), f"(?is)^{_wildcards(leaf.value)}$")
+        except KeyError as fault:
+            raise refused(leaf, fault.args[0]) from None
+
+    def _names(self, leaf: Leaf) -> list[str]:
+        """The known lists, sources or tags that a value names; a fault names the known ones if it names none.
+
+        Case is ignored, * and ? are wildcards, a tag names those below it, too.
+        """
+        what, statement = _NAMES[leaf.field]
+        known = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
+        below = "(?:/.*)?" if leaf.field == "tag" else ""
+        pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
+        names = pl.Series(known, dtype=pl.String)
+        matching = names.filter(names.str.contains(pattern)).to_list()
+        if not matching:
+            reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
+            raise refused(leaf, reason)
+        return matching
+
+
+def _wildcards(value: str) -> str:
+    """A pattern that takes * for any characters, ? for one, and all others as they are."""
+    return re.sub(r"(?:\\\*)+", ".*", re.escape(value)).replace(r"\?", ".")
+
+
+def refused(leaf: Leaf, reason: str) -> QueryError:
+    """The fault at a leaf, which stands in a query or is a filter beside it."""
+    return QuerySyntaxError(leaf.query, leaf.position, reason) if leaf.query else QueryError(reason)

@@ -1,0 +1,201 @@
+"""Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
+
+Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) stands beside its first chunk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from transforms.errors import QuerySyntaxError
+from transforms.retrieval.bm25 import FIELDS
+from transforms.retrieval.postings import Postings
+from transforms.retrieval.query_fields import expression, fuzzy, is_pattern, slips
+from transforms.retrieval.query_language import Leaf, Query
+from transforms.settings.search import TermSettings
+from transforms.text import phrases, terms
+
+_ROWS_AT_ONCE = 20_000
+"""Chunks whose texts are in memory at once, some 60 MB."""
+_SHORTEST = 4
+"""Characters of a word that may be mistyped."""
+_MOST_FORMS = 2_000
+"""Words of the index that one pattern may stand for."""
+_RANKING_FORMS = 16
+"""The most frequent of them, which rank."""
+_WORDS = "(SELECT form AS word, chunk_count AS texts FROM term_forms UNION ALL SELECT term, df FROM terms)"
+_NEAREST = f"""
+SELECT word FROM {_WORDS}
+WHERE texts > 1 AND word[1] = $word[1] AND abs(length(word) - length($word)) <= $slips
+  AND damerau_levenshtein(word, $word) <= $slips
+ORDER BY damerau_levenshtein(word, $word), texts DESC, word LIMIT 1
+"""
+_LIKE = f"""
+SELECT word FROM {_WORDS} WHERE {{}} GROUP BY word ORDER BY max(texts) DESC, word LIMIT {_MOST_FORMS + 1}
+"""
+_FITTING = "regexp_full_match(word, $word)"
+_NEAR = "abs(length(word) - length($word)) <= $slips AND damerau_levenshtein(word, $word) <= $slips"
+_ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed", "rest")
+_OWN = ("text", "added", "removed")
+# Which frequencies of the index say that a word may be there, and which columns show a phrase.
+_LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "": (_ALL_TF, ("title", "text_display", "rest_lex")),
+    "s": (("title",), ("title",)),
+    "title": (("title",), ("coalesce(heading_path[-1], title)",)),
+    "b": (_ALL_TF[1:], ("text_display", "rest_lex")),
+    "nq": (
+        _OWN,
+        ("CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END", "added_lex", "removed_lex"),
+    ),
+    "q": (("quote", "rest"), ("quote_lex", "rest_lex")),
+    "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
+    "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
+    "dfa": (("removed",), ("removed_lex",)),
+    "dfb": (("added",), ("added_lex",)),
+}
+
+# What words are looked for in of documents, by field.
+_OF_DOCUMENTS = {
+    "": "concat_ws(chr(10), title, text_display)",
+    "b": "text_display",
+    "nq": "text_display",
+}
+_FORMS_SHOWN = 200
+"""Words that texts are looked through for at once: a pattern of more takes long to make."""
+
+
+class TextConditions:
+    """Looks for what leaves of TEXT_FIELDS name.
+
+    A word is looked up in the inverted index, so that it is found in other forms. A phrase, or a word with signs
+    inside, is verified in the text of the chunks that have all its words.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, postings: Postings
+    ):
+        self.connection, self.term_settings, self.postings = connection, term_settings, postings
+
+    def holding(self, leaves: Iterable[Leaf]) -> dict[Leaf, np.ndarray]:
+        """The mask of the chunks that hold what each leaf names."""
+        by_word: dict[Leaf, np.ndarray] = {}
+        to_verify: dict[Leaf, np.ndarray] = {}
+        for leaf in leaves:
+            fields, _ = _LOOKED_FOR_IN[leaf.field]
+            if not leaf.exact and is_pattern(leaf.value):
+                forms = self.forms(leaf)
+                known = [*forms, *terms.stems(forms, self.term_settings)]
+                by_word[leaf] = self._own(
+                    leaf, self._with_any(known, fields), [expression(leaf.value) or "", *forms]
+                )
+            elif leaf.field == "title" or leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
+                to_verify[leaf] = self._with_terms(terms.parts(leaf.value, self.term_settings), fields)
+            else:
+                stems = terms.query_terms([leaf.value.lower()], self.term_settings).column("term").to_pylist()
+                by_word[leaf] = self._own(
+                    leaf, self._with_terms(stems, fields), self._forms_of(leaf.value.lower())
+                )
+        return by_word | self._verified(to_verify)
+
+    def _own(self, leaf: Leaf, chunks: np.ndarray, words: Sequence[str]) -> np.ndarray:
+        """Those of some chunks that hold a word themselves: the index of documents has words of their neighbours, too."""
+        if leaf.field not in _OF_DOCUMENTS or not chunks.any():
+            return chunks
+        rows = self.connection.execute(
+            f"SELECT chunk_no, {_OF_DOCUMENTS[leaf.field]} AS text FROM chunks WHERE source_kind = 'document' "
+            "AND chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
+            {"numbers": np.flatnonzero(chunks).tolist()},
+        ).to_arrow_table()
+        texts = pl.DataFrame(rows)
+        pattern = phrases.words_pattern([w for w in words if w][:_FORMS_SHOWN])
+        others = texts.filter(~pl.col("text").str.contains(pattern)).get_column("chunk_no").to_numpy()
+        chunks[others] = False
+        return chunks
+
+    def _forms_of(self, word: str) -> list[str]:
+        """The words of the index that have the stem of a word."""
+        stem = terms.stems([word], self.term_settings)[0]
+        rows = self.connection.execute(
+            "SELECT form FROM term_forms WHERE term = $stem", {"stem": stem}
+        ).fetchall()
+        return sorted({word, stem, *(form for (form,) in rows)})
+
+    def meant(self, query: str) -> list[str]:
+        """For each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
+
+        Near are words with the same first letter that are one slip of the keyboard away, two for long ones.
+        """
+        found: list[str] = []
+        for word in (word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST):
+            if self.postings.df(terms.stems([word], self.term_settings)[0]):
+                continue
+            row = self.connection.execute(_NEAREST, {"word": word, "slips": slips(word)}).fetchone()
+            found += [row[0]] if row and row[0] not in found else []
+        return found
+
+    def forms(self, leaf: Leaf) -> list[str]:
+        """The words of the index that a pattern stands for, most frequent first; QuerySyntaxError if they are too many."""
+        fitting = expression(leaf.value)
+        word, most = (fitting, 0) if fitting else fuzzy(leaf.value)
+        values = {"word": word} if fitting else {"word": word, "slips": most}
+        rows = self.connection.execute(_LIKE.format(_FITTING if fitting else _NEAR), values).fetchall()
+        if len(rows) > _MOST_FORMS:
+            reason = (
+                f"{leaf.value} stands for more than {_MOST_FORMS:,} words of the index: write more letters"
+            )
+            raise QuerySyntaxError(leaf.query, leaf.position, reason)
+        return [form for (form,) in rows]
+
+    def ranking(self, query: Query) -> tuple[str, dict[str, float]]:
+        """The text of a query with the most frequent words that its patterns stand for, and what words of it count."""
+        texts, factors = [query.text], dict(query.factors)
+        for pattern, factor in query.patterns:
+            forms = self.forms(Leaf("", pattern))[:_RANKING_FORMS]
+            texts += forms
+            factors |= dict.fromkeys(forms, factor) if factor != 1 else {}
+        return " ".join(filter(None, texts)), factors
+
+    def _with_any(self, terms_: Sequence[str], fields: Sequence[str]) -> np.ndarray:
+        """The chunks that hold one of the terms in these fields."""
+        columns = [FIELDS.index(field) for field in fields]
+        has_field = np.asarray((self.postings.counts[:, columns] > 0).any(axis=1))
+        holds = np.zeros(self.postings.slots.count, dtype=bool)
+        for part in (part for term in set(terms_) for part in self.postings.parts(term)):
+            holds[part.slots[has_field[part.codes]]] = True
+        return holds[self.postings.slots.of(np.arange(self.postings.chunk_count))]
+
+    def _with_terms(self, terms_: Sequence[str], fields: Sequence[str]) -> np.ndarray:
+        """The chunks that hold all terms in these fields."""
+        chunks = np.full(self.postings.chunk_count, bool(terms_))
+        for term in terms_:
+            chunks &= self._with_any([term], fields)
+        return chunks
+
+    def _verified(self, near: Mapping[Leaf, np.ndarray]) -> dict[Leaf, np.ndarray]:
+        """Those of the chunks `near` each leaf whose texts show it; every text is read once for all leaves."""
+        verified = {leaf: np.zeros_like(mask) for leaf, mask in near.items()}
+        numbers = np.flatnonzero(
+            np.logical_or.reduce([*near.values(), np.zeros(self.postings.chunk_count, bool)])
+        )
+        if not len(numbers):
+            return verified
+        columns = sorted({column for leaf in near for column in _LOOKED_FOR_IN[leaf.field][1]})
+        listed = ", ".join(f'{column} AS "{column}"' for column in columns)
+        batches = self.connection.execute(
+            f"SELECT chunk_no, {listed} FROM chunks WHERE chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
+            {"numbers": numbers.tolist()},
+        ).to_arrow_reader(_ROWS_AT_ONCE)
+        for batch in batches:
+            texts = pl.DataFrame(batch)
+            chunks = texts.get_column("chunk_no").to_numpy()
+            for leaf, mask in near.items():
+                rows = np.flatnonzero(mask[chunks])
+                for column in _LOOKED_FOR_IN[leaf.field][1]:
+                    matches = phrases.holding(texts.get_column(column).gather(rows), leaf.value)
+                    verified[leaf][chunks[rows[matches.to_numpy()]]] = True
+        return verified

@@ -1,0 +1,179 @@
+"""What words of a query say: the values of fields (dates, ages, sizes), patterns, factors, operators, unknown fields."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+
+KINDS = ("message", "attachment", "document", "conversation")
+HAS = ("patch", "attachment")
+VALUES = {
+    "kind": KINDS,
+    "has": HAS,
+    "is": ("unanswered",),
+    "is_code": ("true", "false"),
+}
+"""The values of the fields that take few."""
+
+_SHORTEST_NAME = 3
+_LIKE = 0.75
+"""Likeness (difflib) of a known field from which a name is one that is mistyped, whatever stands behind it."""
+_NAME = re.compile(r"([a-z][a-z_]+):(?=\S)(?!:|//|\\)")
+_SCHEMES = ("mailto", "urn", "tel", "doi", "news", "data", "javascript", "about", "magnet", "sip")
+_PATH = re.compile(r"/|\w\.\w{1,8}(?:#|$)")
+_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_LONG = 8
+"""Letters from which a word is looked for with two slips instead of one."""
+_POINTERS = ("int*", "char*", "void*", "long*", "short*", "float*", "double*", "unsigned*")
+"""Types of C, which are no patterns."""
+_WILDCARD = re.compile(r"(?!_)\w{3,}\*\w*")
+_FUZZY = re.compile(r"([^\W\d_]{4,})~([12]?)")
+_OPERATOR = re.compile(r"(AND|OR|NOT)(?![^\s()])")
+_CAPITALS = re.compile(r"\s+[A-Z]{2,}(?!\S)")
+_FACTOR = re.compile(r"\d{1,3}(?:\.\d{1,3})?")
+
+
+def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
+    """The half-open span of time (UTC) of `2004`, `2004-05`, `2004-05-17`, `20040517` or `from..to`; None if it is none.
+
+    Both ends are meant as a whole: 2004..2006 ends with 2006; one of them may be missing.
+    """
+    first, dots, last = value.partition("..")
+    if not dots:
+        return _whole(first)
+    begin, end = (_whole(part) if part else (None, None) for part in (first, last))
+    if begin is None or end is None or not (first or last):
+        return None
+    return begin[0], end[1]
+
+
+def _whole(value: str) -> tuple[datetime, datetime] | None:
+    """The year, month or day of a date as a half-open span."""
+    match = re.fullmatch(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?|(\d\d)(\d\d))?", value, re.ASCII)
+    if match is None:
+        return None
+    year, month, day = int(match[1]), match[2] or match[4], match[3] or match[5]
+    try:
+        start = datetime(year, int(month or 1), int(day or 1), tzinfo=UTC)
+        if day:
+            return start, start + timedelta(days=1)
+        if month:
+            return start, datetime(year + int(month) // 12, int(month) % 12 + 1, 1, tzinfo=UTC)
+        return start, datetime(year + 1, 1, 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def age(value: str) -> timedelta | None:
+    """The time of `30d`, `2w`, `6m` (months of 30 days) or `1y` (365 days); None if it is none.
+
+    >>> age("6m").days
+    180
+    """
+    match = re.fullmatch(r"(\d{1,4})([dwmy])", value, re.ASCII)
+    return match and timedelta(days=int(match[1]) * _DAYS[match[2]])
+
+
+def size(value: str) -> int | None:
+    """The bytes of `5000`, `100K`, `1.5M` or `1G` (of 1,024); None if it is no size.
+
+    >>> size("1.5K")
+    1536
+    """
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,3})?)([kmg]?)", value.lower(), re.ASCII)
+    return match and int(float(match[1]) * _BYTES[match[2]])
+
+
+def fault_of(field: str, value: str) -> str | None:
+    """What is wrong with the value of a field that looks at no text; None if nothing is."""
+    if field in VALUES and value not in VALUES[field]:
+        return f"{field}: takes {', '.join(VALUES[field])}"
+    if field == "d" and time_span(value) is None:
+        return "d: takes dates such as 2004, 2004-05, 2004-05-17, 2004..2006, 2004-05.. or ..2006-01-31"
+    if field in ("newer_than", "older_than") and age(value) is None:
+        return f"{field}: takes times such as 30d, 2w, 6m or 1y"
+    if field == "larger" and size(value) is None:
+        return "larger: takes sizes such as 5000, 100K or 1.5M"
+    return None
+
+
+def unknown_field(word: str, known: Collection[str]) -> str | None:
+    """What is wrong with a word that looks like a field and is none; None for a word.
+
+    `psql:dump.sql:10:`, `localhost:80`, `mailto:ann` and the id `notes:Ideas.md` are words, `titel:x` and `owner:ann` are
+    not.
+    """
+    match = _NAME.match(word)
+    if match is None or match[1] in known or match[1] in _SCHEMES:
+        return None
+    name, value = match[1], word[match.end() :]
+    if _PATH.search(value):
+        return None
+    near = difflib.get_close_matches(name, known, 1, _LIKE)
+    if not near and (
+        len(name) < _SHORTEST_NAME or ":" in value or not (value[0].isalpha() or value[0] in '"(')
+    ):
+        return None
+    nearest = near or difflib.get_close_matches(name, known, 1, 0.0)
+    return f"no field is called {name}:, the nearest is {nearest[0]}:"
+
+
+def is_pattern(word: str) -> bool:
+    """True for `vacuu*`, `inde*s` and `vacum~`, which stand for the words of the index that they are like.
+
+    Wildcards follow three letters; what is looked for with slips is in small letters, unlike HEAD~1.
+    """
+    if word.islower() and _FUZZY.fullmatch(word):
+        return True
+    return word not in _POINTERS and _WILDCARD.fullmatch(word) is not None
+
+
+def expression(pattern: str) -> str | None:
+    """The regular expression of the words that a pattern with a wildcard stands for; None for one with slips."""
+    return ".*".join(map(re.escape, pattern.lower().split("*"))) if "*" in pattern else None
+
+
+def slips(word: str) -> int:
+    """How many slips a word of so many letters may have.
+
+    >>> slips("vacum"), slips("vaccuuming")
+    (1, 2)
+    """
+    return 1 if len(word) < _LONG else 2
+
+
+def fuzzy(pattern: str) -> tuple[str, int]:
+    """The word of a pattern such as `vacum~` or `vacum~2`, and how many slips it may have."""
+    word, _, given = pattern.partition("~")
+    return word, int(given or slips(word))
+
+
+def boosted(word: str) -> tuple[str, str]:
+    """A word and the factor behind it: `vacuum^2` has one; the factor of 10^6, e^2 and others is empty.
+
+    >>> boosted("vacuum^2.5"), boosted("e^2")
+    (('vacuum', '2.5'), ('e^2', ''))
+    """
+    before, _, factor = word.rpartition("^")
+    is_factor = len(before) >= _SHORTEST_NAME and before[0].isalpha() and _FACTOR.fullmatch(factor)
+    return (before, factor) if is_factor else (word, "")
+
+
+def factor_at(query: str, at: int) -> re.Match[str] | None:
+    """The factor of a phrase or group that ends before `at`."""
+    return _FACTOR.match(query, at + 1) if query.startswith("^", at) else None
+
+
+def operator(query: str, at: int) -> re.Match[str] | None:
+    """AND, OR or NOT at this place; NOT NULL and the like are words."""
+    match = _OPERATOR.match(query, at)
+    is_word = match is not None and match[1] == "NOT" and _CAPITALS.match(query, match.end())
+    return None if is_word else match
+
+
+def bare(word: str) -> str:
+    """A word without the signs around it; those of C++ and C# stay."""
+    return re.sub(r"^[^\w]+|[^\w+#]+$", "", word)
