@@ -26,12 +26,7 @@ from transforms.settings.documents import (
     GraphSettings,
 )
 from transforms.settings.evaluation import EvaluationSettings
-from transforms.settings.mail import (
-    BlockSettings,
-    ChunkSettings,
-    MailSettings,
-    ThreadSettings,
-)
+from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
 from transforms.settings.models import (
     EmbeddingSettings,
     GeminiSettings,
@@ -39,11 +34,7 @@ from transforms.settings.models import (
     SentenceKind,
     SentenceSettings,
 )
-from transforms.settings.operations import (
-    AlertSettings,
-    IndexSettings,
-    OperationsSettings,
-)
+from transforms.settings.operations import AlertSettings, EngineSettings, IndexSettings, OperationsSettings
 from transforms.settings.search import (
     BUILT_IN_PROFILES,
     McpSettings,
@@ -248,6 +239,7 @@ class Settings(StageSettings):
     safety: SafetySettings = SafetySettings()
     index: IndexSettings = IndexSettings()
     operations: OperationsSettings = OperationsSettings()
+    engine: EngineSettings = EngineSettings()
     alerts: AlertSettings = AlertSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()
