@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import dagster as dg
 import polars as pl
 import pyarrow as pa
 
@@ -12,7 +11,7 @@ from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.protocols.models import TokenCounter
 from assets.protocols.search import Asker, ContextIndex
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.stage import Made, Stage, terms_stage
+from assets.stages.declaration import Made, Stage, terms_stage
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
@@ -169,7 +168,7 @@ def _context(*args: Any, index: ContextIndex, count: selection.TokenCounter) -> 
         "without_hits": made.column("outcome").to_pylist().count(selection.NO_HITS),
         "final": sum(made.column("final_count").to_pylist()),
         # As text: Dagster's page would fetch the images of Markdown, and so tell their owner who reads.
-        "latest_context": dg.MetadataValue.text("".join(made.column("block").to_pylist()[-1:])),
+        "latest_context": "".join(made.column("block").to_pylist()[-1:]),
     }
     return Made([made], figures)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from assets.partitions import DOCUMENTS
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.stage import Stage, terms_stage
+from assets.stages.declaration import Stage, terms_stage
 from transforms.documents import files as documents
 from transforms.documents import links, nodes
 from transforms.documents.chunks import table as document_chunks

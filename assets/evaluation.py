@@ -7,8 +7,8 @@ import ibis
 import polars as pl
 import pyarrow as pa
 
-from assets.partitions import table_metadata
 from assets.protocols.search import Evaluator
+from assets.stages.shown import table_metadata
 from transforms.evaluation import ground_truth, quality
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements

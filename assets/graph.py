@@ -11,7 +11,7 @@ from assets.embedding import query_vectors
 from assets.partitions import GRAPH
 from assets.protocols.models import Embedder, EmbeddingCache
 from assets.protocols.search import GraphExporter
-from assets.stages.stage import Fingerprint, Made, Stage
+from assets.stages.declaration import Fingerprint, Made, Stage
 from transforms.graph import chunk_classes as classes_transforms
 from transforms.graph import hal_export as graph_transforms
 from transforms.graph import keywords as keyword_transforms

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from assets.partitions import MAIL, SLOW
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.stage import Stage, terms_stage
+from assets.stages.declaration import Stage, terms_stage
 from transforms.mail import address_uses, messages, trailers
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import ibis
 
 from assets.protocols.lake import Footer, Lake
-from assets.stages.stage import Made, Stage
+from assets.stages.declaration import Made, Stage
 from transforms.mail.threads import corpus_measures as measures
 from transforms.schemas.operations import CORPUS_MEASURES
 

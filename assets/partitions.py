@@ -1,27 +1,23 @@
-"""The source types with their partitions and tables, and what Dagster shows of a table."""
+"""The source types with their partitions and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-import dagster as dg
 
 from transforms.schemas.registry import tables_of
-from transforms.schemas.table import Table
 
 
 @dataclass(frozen=True)
 class SourceType:
-    """What one kind of source becomes: its name, its partitions, and its partitioned tables in order.
+    """What one kind of source becomes: its name, that of its partitions, and its partitioned tables in order.
 
     Every partition has the first table, by which the lake lists its partitions. If `compared` names tables, only a
     change of these makes a partition stale: they change with all that is read of others. `pool` limits concurrent runs.
     """
 
     name: str
-    partitions: dg.DynamicPartitionsDefinition
+    partitions: str
     tables: tuple[str, ...]
     compared: tuple[str, ...] | None = None
     pool: str | None = None
@@ -33,19 +29,21 @@ class SourceType:
 
 MAIL = SourceType(
     "mail",
-    dg.DynamicPartitionsDefinition(name="mail"),
+    "mail",
     tables_of("mail"),
 )
 DOCUMENTS = SourceType(
     "documents",
-    dg.DynamicPartitionsDefinition(name="documents"),
+    "documents",
     tables_of("documents"),
 )
 CONVERSATIONS = SourceType(
     "conversations",
-    dg.DynamicPartitionsDefinition(name="conversations"),
+    "conversations",
     tables_of("conversations"),
 )
+PARTITIONS_OF_RUN = 32
+"""Partitions that a run makes one after the other, at most."""
 SOURCE_TYPES = (MAIL, DOCUMENTS, CONVERSATIONS)
 CHUNKS_OF = {
     MAIL.name: "message_chunks",
@@ -95,33 +93,3 @@ CONTEXT = SourceType(
     ),
 )
 """The tables of what each window of a conversation finds in the published index, which does not contain them."""
-BACKFILL = dg.BackfillPolicy.multi_run(max_partitions_per_run=32)
-
-
-def table_metadata(table: Table) -> dict[str, object]:
-    """The declared columns as Dagster shows them in an asset's overview."""
-    columns = [
-        dg.TableColumn(
-            c.name,
-            str(c.type),
-            c.comment,
-            constraints=dg.TableColumnConstraints(nullable=c.nullable, unique=table.key == (c.name,)),
-        )
-        for c in table.columns
-    ]
-    return {"dagster/column_schema": dg.TableSchema(columns), "key": ", ".join(table.key)}
-
-
-def described(table: Table, version: str, *kinds: str) -> dict[str, Any]:
-    """Arguments of `dg.asset` or `dg.AssetOut` for what makes a table of the lake by the code `version`."""
-    return {
-        "description": table.comment,
-        "code_version": version,
-        "metadata": table_metadata(table),
-        "kinds": {"parquet", *kinds},
-    }
-
-
-def outs(tables: Mapping[str, Table], version: str, *kinds: str) -> dict[str, dg.AssetOut]:
-    """The outputs of a multi-asset that makes several tables of the lake."""
-    return {name: dg.AssetOut(**described(table, version, *kinds)) for name, table in tables.items()}

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets import embedding
-from assets.partitions import SLOW, SOURCE_TYPES, outs
+from assets.partitions import SLOW, SOURCE_TYPES
 from assets.protocols.lake import Lake, Parts, Progress, Staged
 from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
 from assets.protocols.search import Publisher
+from assets.stages.shown import outs
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
 from transforms.hashing import parts_hash

@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.partitions import described
 from assets.protocols.lake import Lake
 from assets.protocols.search import Publisher
+from assets.stages.shown import described
 from transforms.operations import readiness as measures
 from transforms.schemas.operations import READINESS
 from transforms.settings.operations import OperationsSettings

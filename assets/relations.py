@@ -11,7 +11,7 @@ from assets.context import ContextTables, joined_context, placed_chunks, told_co
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import chunk_sentences
 from assets.stages.buckets import OfBucket, Reads
-from assets.stages.stage import Made, Stage
+from assets.stages.declaration import Made, Stage
 from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms

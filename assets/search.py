@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets.partitions import table_metadata
 from assets.protocols.lake import Lake
 from assets.protocols.search import Searcher
+from assets.stages.shown import table_metadata
 from transforms.retrieval import saved_searches
 from transforms.schemas.search import SEARCH_RESULTS
 from transforms.settings.search import SearchOptions

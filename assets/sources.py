@@ -7,6 +7,7 @@ import dagster as dg
 from assets.fetch import fetched_key
 from assets.partitions import SourceType
 from assets.protocols.sources import SourcePartition
+from assets.stages.dynamic_partitions import partitions_of
 from transforms.hashing import parts_hash
 
 GROUP = "sources"
@@ -44,7 +45,7 @@ def partitions_spec(source_type: SourceType, sources: Sequence[str]) -> dg.Asset
         partitions_key(source_type.name),
         group_name=GROUP,
         kinds={"file"},
-        partitions_def=source_type.partitions,
+        partitions_def=partitions_of(source_type),
         deps=[source_key(source) for source in sources],
         description=f"The files of all sources of {source_type.name}, by partition. An observation says that those of a "
         "partition changed; its data version is their fingerprint.",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
 from dagster_project.config.source_settings import Remote
+from dagster_project.engines.engine import make_engine
+from dagster_project.engines.stores import make_lake, make_sources
 from dagster_project.resources.configured import (
     EmbeddingModel,
     Index,
@@ -34,30 +35,9 @@ from dagster_project.resources.publish.publisher import DuckDBPublisher, Partiti
 from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.opened_index import PublishedSearcher
-from dagster_project.resources.sources.chats import ChatFiles
-from dagster_project.resources.sources.file_sources import FileSources
-from dagster_project.resources.sources.seen_partitions import SeenPartitions, partitions_in_lake
+from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from transforms.embedding import context_sentences
 from transforms.retrieval import bm25
-from transforms.schemas.registry import lake_tables
-
-
-def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
-    """The lake at the configured place; what is copied of it goes to `cache`, unless it is None."""
-    cache = cache or settings.root / "cache"
-    return ParquetLake(settings.lake_uri, lake_tables(settings.embedding.dimensions), cache / "lake")
-
-
-def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
-    """The configured sources; what was found of them is remembered in `cache`, unless it is None."""
-    lake = make_lake(settings, cache)
-    cache = cache or settings.root / "cache"
-    return FileSources(
-        settings,
-        cache / "files.json",
-        ChatFiles(settings, cache / "chats.json"),
-        lambda source, source_type: partitions_in_lake(lake, source, source_type),
-    )
 
 
 def make_seen_partitions(settings: Settings) -> SeenPartitions:
@@ -148,6 +128,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     return {
         "io_manager": LakeIOManager(lake),
         "lake": Lake.around(lake, uri=settings.lake_uri),
+        "engine": make_engine(settings),
         "sources": sources,
         "remotes": Remotes.around(
             SourceRemotes(settings),

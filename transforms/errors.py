@@ -139,6 +139,10 @@ class BusyError(WeftError):
     exit_code = 8
 
 
+class EngineError(WeftError):
+    """The engine that makes partitions cannot be reached, gave up, or its machines do not see the lake."""
+
+
 class DiskFullError(WeftError):
     """There is no room to write; the previous content is kept."""
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from dagster import AssetMaterialization
 
 
 @dataclass(frozen=True)
@@ -36,14 +33,6 @@ class Staged(Protocol):
     bytes: int
 
     def commit(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class StagedPartition:
-    """A staged partition with the materialization that Dagster records once it is visible."""
-
-    staged: Staged
-    event: AssetMaterialization
 
 
 class Footer(Protocol):

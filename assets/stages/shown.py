@@ -1,4 +1,4 @@
-"""What Dagster shows of a table: where its columns come from, the code that makes it, and its first rows."""
+"""What Dagster shows of a table: its columns and where they come from, the code that makes it, and its first rows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,35 @@ from transforms.schemas.table import Table
 
 _PREVIEW_ROWS = 5
 _PREVIEW_CHARS = 80
+
+
+def table_metadata(table: Table) -> dict[str, object]:
+    """The declared columns as Dagster shows them in an asset's overview."""
+    columns = [
+        dg.TableColumn(
+            c.name,
+            str(c.type),
+            c.comment,
+            constraints=dg.TableColumnConstraints(nullable=c.nullable, unique=table.key == (c.name,)),
+        )
+        for c in table.columns
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns), "key": ", ".join(table.key)}
+
+
+def described(table: Table, version: str, *kinds: str) -> dict[str, Any]:
+    """Arguments of `dg.asset` or `dg.AssetOut` for what makes a table of the lake by the code `version`."""
+    return {
+        "description": table.comment,
+        "code_version": version,
+        "metadata": table_metadata(table),
+        "kinds": {"parquet", *kinds},
+    }
+
+
+def outs(tables: Mapping[str, Table], version: str, *kinds: str) -> dict[str, dg.AssetOut]:
+    """The outputs of a multi-asset that makes several tables of the lake."""
+    return {name: dg.AssetOut(**described(table, version, *kinds)) for name, table in tables.items()}
 
 
 def column_lineage(

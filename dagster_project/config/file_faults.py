@@ -37,7 +37,10 @@ REPLACED = {
     "operations.batch_partitions": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
     "operations.slow_at_once_share": "is part of `operations.slow_at_once_bytes` now: a fiftieth of the index if unset",
     "operations.slow_at_first_share": "is part of `operations.slow_at_once_bytes` now: half of the sources if it is not set",
-    "operations.side_by_side_bytes": "is part of `operations.processes` now: 64 MiB if it is not set",
+    "operations.side_by_side_bytes": "is part of `engine.tasks` now: 64 MiB if it is not set",
+    "operations.processes": "is `engine.tasks` now",
+    "operations.fresh_hours": "is three times `operations.max_lag_minutes` now",
+    "operations.max_slow_lag_minutes": "is twelve times `operations.max_lag_minutes` now",
     "index.ann_min_vectors": "is `index.ann_max_vectors` now: vectors up to which an HNSW index is built",
     "rerank.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
 }

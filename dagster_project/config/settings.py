@@ -40,11 +40,7 @@ from transforms.settings.models import (
     SentenceKind,
     SentenceSettings,
 )
-from transforms.settings.operations import (
-    AlertSettings,
-    IndexSettings,
-    OperationsSettings,
-)
+from transforms.settings.operations import AlertSettings, EngineSettings, IndexSettings, OperationsSettings
 from transforms.settings.search import (
     BUILT_IN_PROFILES,
     McpSettings,
@@ -250,6 +246,7 @@ class Settings(StageSettings):
     safety: SafetySettings = SafetySettings()
     index: IndexSettings = IndexSettings()
     operations: OperationsSettings = OperationsSettings()
+    engine: EngineSettings = EngineSettings()
     alerts: AlertSettings = AlertSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()

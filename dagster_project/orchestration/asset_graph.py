@@ -6,12 +6,10 @@ from functools import lru_cache
 
 import dagster as dg
 
-from assets.conversations import context_stages, conversation_stages
-from assets.documents import document_stages
+from assets.conversations import context_stages
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import fetched_asset
 from assets.graph import graph_stages
-from assets.mail import mail_stages, slow_stages
 from assets.measures import measures_stage
 from assets.partitions import GRAPH, SOURCE_TYPES
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset, vector_index_asset
@@ -21,6 +19,7 @@ from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
+from dagster_project.engines.stores import source_stages
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import COMMENTS
 from transforms.operations import table_checks
@@ -94,12 +93,9 @@ class _AsWritten:
 
 @lru_cache(maxsize=4)
 def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
-    settings, tokens = key.settings, PackagedTokenCounter()
+    settings = key.settings
     stages = [
-        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms, settings.documents.ocr),
-        *slow_stages(settings.chunks, settings.terms),
-        *document_stages(settings.documents, settings.chunkers(), settings.terms),
-        *conversation_stages(settings.conversations, settings.terms, tokens),
+        *source_stages(settings),
         *relation_stages(settings.threads, settings.people),
         chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
         measures_stage(),
@@ -111,7 +107,7 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
         vector_index_asset(),
         readiness_asset(settings.operations),
-        *assets_of(context_stages(settings.context, tokens)),
+        *assets_of(context_stages(settings.context, PackagedTokenCounter())),
     )
 
 

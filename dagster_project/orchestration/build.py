@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
 from dagster_project.composition import make_lake, make_publisher, make_sources, sweep
 from dagster_project.config.settings import Settings
+from dagster_project.engines.engine import make_engine
 from dagster_project.orchestration.alerts import (
     alert_checks,
     alert_fetches,
@@ -93,9 +95,10 @@ def build(
         interrupted = close_dead_runs(instance, settings.root, only_command=True)
         alert_interrupted(settings.alerts, settings.root, interrupted)
         work = _Build(settings, instance, CountedProgress(tell))
-        fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if options.fetch else {}
-        spoiled = make_lake(settings).discard_corrupt() if options.verify else {}
-        result = work.with_slow_texts(work.of_whole_files(on_plan, spoiled))
+        with contextlib.closing(work.engine):
+            fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if options.fetch else {}
+            spoiled = make_lake(settings).discard_corrupt() if options.verify else {}
+            result = work.with_slow_texts(work.of_whole_files(on_plan, spoiled))
         prune_runs(instance, settings.operations.keep_runs_days)
     result = replace(
         result,
@@ -141,7 +144,8 @@ def make_texts(
         plan = planned(settings, instance)
         on_plan(plan)
         if plan.publish:
-            work.make_partitions(plan.stale, SOURCE_TYPES)
+            with contextlib.closing(work.engine):
+                work.make_partitions(plan.stale, SOURCE_TYPES)
             before, _ = around_graph(settings)
             assets = make_assets(settings)
             needed = dg.AssetSelection.assets("chunk_context").upstream(include_self=False).resolve(assets)
@@ -166,11 +170,12 @@ class _Build:
         begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: begun}
         self.failed: list[FailedCheck] = []
+        self.engine = make_engine(settings)
 
     @cached_property
     def definitions(self) -> dg.Definitions:
         """The assets that it makes: not put together where nothing is to do."""
-        return asset_definitions(self.settings, {"progress": self.progress})
+        return asset_definitions(self.settings, {"progress": self.progress, "engine": self.engine})
 
     def timings(self) -> dict[str, dict[str, float]]:
         """Rows and seconds of each stage."""
@@ -245,7 +250,8 @@ class _Build:
         workers: Workers | None = None,
     ) -> None:
         """Make the stale tables of partitions, in the processes of `workers` if there are any."""
-        make_partitions(self.definitions, self.instance, stale, source_types, self.tags, workers)
+        most = self.engine.run_partitions
+        make_partitions(self.definitions, self.instance, stale, source_types, self.tags, workers or most)
 
     def make_whole(self, tables: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Make tables over the whole lake; their metadata by table."""

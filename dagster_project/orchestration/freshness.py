@@ -14,7 +14,7 @@ CHECK, ASSET = "shows_what_the_sources_hold", "search_index"
 
 
 def freshness_check(settings: Settings) -> dg.AssetChecksDefinition:
-    """The check of `search_index`: no change of a source waits longer than `operations.fresh_hours`."""
+    """The check of `search_index`: no change of a source waits longer than three times `operations.max_lag_minutes`."""
 
     @dg.asset_check(
         asset=ASSET,

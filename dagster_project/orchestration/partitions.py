@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import dagster as dg
 
-from assets.partitions import BACKFILL, SOURCE_TYPES, SourceType
+from assets.partitions import PARTITIONS_OF_RUN, SOURCE_TYPES, SourceType
 from assets.protocols.sources import SourcePartition
 from assets.sources import changed_sources
 from dagster_project.composition import make_lake, make_seen_partitions, make_sources
@@ -35,7 +35,7 @@ def sync_partitions(instance: dg.DagsterInstance, plan: Plan) -> None:
     """Make Dagster's partitions those of the plan; the files of those that are gone go with the next publish."""
     add_partitions(instance, plan.partitions)
     wanted = {u.key for u in plan.partitions}
-    for name in (_name(source_type) for source_type in SOURCE_TYPES):
+    for name in (source_type.partitions for source_type in SOURCE_TYPES):
         for gone in sorted(set(instance.get_dynamic_partitions(name)) - wanted):
             instance.delete_dynamic_partition(name, gone)
 
@@ -43,31 +43,25 @@ def sync_partitions(instance: dg.DagsterInstance, plan: Plan) -> None:
 def add_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]) -> None:
     """Tell Dagster of the partitions that it does not know yet."""
     for source_type in SOURCE_TYPES:
-        known = set(instance.get_dynamic_partitions(_name(source_type)))
+        known = set(instance.get_dynamic_partitions(source_type.partitions))
         if added := [u.key for u in partitions if u.source_type == source_type.name and u.key not in known]:
-            instance.add_dynamic_partitions(_name(source_type), added)
-
-
-def _name(source_type: SourceType) -> str:
-    assert source_type.partitions.name
-    return source_type.partitions.name
+            instance.add_dynamic_partitions(source_type.partitions, added)
 
 
 def partition_runs(
     instance: dg.DagsterInstance,
     stale: Mapping[str, tuple[str, ...]],
     source_types: Sequence[SourceType] = SOURCE_TYPES,
-    limit: int | None = None,
+    limit: int = PARTITIONS_OF_RUN,
 ) -> list[Work]:
     """The runs that make the stale tables of partitions: neighbours with equal needs together, at most `limit` each."""
-    most = min(limit or BACKFILL.max_partitions_per_run or 1, BACKFILL.max_partitions_per_run or 1)
     groups: list[tuple[list[str], tuple[str, ...]]] = []
     for source_type in source_types:
         previous: tuple[str, ...] | None = None
-        for partition in instance.get_dynamic_partitions(_name(source_type)):
+        for partition in instance.get_dynamic_partitions(source_type.partitions):
             tables = stale.get(partition)
             if tables is not None:
-                if tables == previous and len(groups[-1][0]) < most:
+                if tables == previous and len(groups[-1][0]) < limit:
                     groups[-1][0].append(partition)
                 else:
                     groups.append(([partition], tables))

@@ -15,7 +15,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import SourceType
+from assets.partitions import PARTITIONS_OF_RUN, SourceType
 from assets.protocols.lake import Progress
 from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_sources
@@ -63,7 +63,7 @@ class Workers:
         except BrokenProcessPool as error:
             raise WeftError(
                 "a process that made partitions was ended from outside, perhaps for want of memory: `weft build` goes on "
-                "where it stopped; operations.processes says how many work side by side"
+                "where it stopped; engine.tasks says how many work side by side"
             ) from error
         finally:
             wait([future for future in under_way if not future.cancel()])
@@ -87,10 +87,10 @@ def workers_for(
     partitions: Sequence[SourcePartition],
 ) -> Iterator[Workers | None]:
     """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
-    wanted = settings.operations.processes
+    wanted = settings.engine.tasks
     count = min(wanted or _PROCESSES, os.cpu_count() or 1, len(partitions))
     is_little = wanted is None and source_bytes(settings, partitions) < _SIDE_BY_SIDE_BYTES
-    if count < 2 or not instance.is_persistent or is_little:
+    if count < 2 or not instance.is_persistent or is_little or settings.engine.kind != "local":
         yield None
         return
     workers = Workers(settings, instance, progress, count)
@@ -113,14 +113,17 @@ def make_partitions(
     stale: Mapping[str, tuple[str, ...]],
     source_types: Sequence[SourceType],
     tags: Mapping[str, str],
-    workers: Workers | None = None,
+    workers: Workers | int = PARTITIONS_OF_RUN,
 ) -> None:
-    """Make the stale tables of partitions, neighbours together, in runs with `tags`."""
-    most = -(-len(stale) // (workers.count * _RUNS_PER_PROCESS)) if workers else None
-    runs = partition_runs(instance, stale, source_types, most)
-    if workers:
-        workers.run(runs, tags)
+    """Make the stale tables of partitions, neighbours together, in runs with `tags`.
+
+    The runs are in processes of `workers`, or one after the other in this one, each of at most so many partitions.
+    """
+    if isinstance(workers, Workers):
+        most = min(PARTITIONS_OF_RUN, -(-len(stale) // (workers.count * _RUNS_PER_PROCESS)))
+        workers.run(partition_runs(instance, stale, source_types, most), tags)
         return
+    runs = partition_runs(instance, stale, source_types, workers)
     for work in runs:
         run_here(definitions, instance, work, tags)
 

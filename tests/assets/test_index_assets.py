@@ -6,8 +6,9 @@ import dagster as dg
 import pytest
 
 from assets.conversations import context_stages
-from assets.partitions import BACKFILL, CONTEXT, CONVERSATIONS
+from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.publish import search_index_asset, vector_index_asset
+from assets.stages.dynamic_partitions import BACKFILL, partitions_of
 from assets.stages.stage import assets_of
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from transforms.settings.conversations import ContextSettings
@@ -24,7 +25,7 @@ def test_the_vector_index_follows_the_index_and_both_say_what_they_are():
 
 @pytest.mark.parametrize("definition", WINDOWS, ids=CONTEXT.tables)
 def test_the_context_is_made_by_window_and_says_which_version_it_asks(definition: dg.AssetsDefinition):
-    assert definition.partitions_def == CONVERSATIONS.partitions
+    assert definition.partitions_def == partitions_of(CONVERSATIONS)
     assert definition.backfill_policy == BACKFILL
     assert dg.AssetKey("search_index") in definition.dependency_keys
     (spec,) = definition.specs

@@ -1,10 +1,12 @@
-"""Settings of running Weft: limits, alerts, watching, the published index, measures."""
+"""Settings of running Weft: limits, the engine, alerts, the published index."""
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal
 
-from transforms.settings.base import StageSettings
+from pydantic import Field, field_validator
+
+from transforms.settings.base import StageSettings, without_credentials
 
 
 class OperationsSettings(StageSettings):
@@ -13,27 +15,13 @@ class OperationsSettings(StageSettings):
     max_lag_minutes: float = Field(
         120,
         gt=0,
-        description="from the build that sees a file to the version that holds its text, for 95 %",
-    )
-    max_slow_lag_minutes: float = Field(
-        1440,
-        gt=0,
-        description="wait for the slow lane from which its check warns",
+        description="from the build that sees a file to the version that holds its text, for 95 %; no change waits longer "
+        "than three times that, no text of the slow lane longer than twelve times",
     )
     slow_at_once_bytes: int | None = Field(
         None,
         ge=0,
         description="text up to which the slow lane is made before a publish; none: what takes little beside the publish",
-    )
-    processes: int | None = Field(
-        None,
-        gt=0,
-        description="processes that make partitions side by side, at most; none: four, from 64 MiB of source files on",
-    )
-    fresh_hours: float = Field(
-        6,
-        gt=0,
-        description="age from which the index counts as late",
     )
     owners: tuple[str, ...] = Field(
         ("team:weft",),
@@ -44,6 +32,38 @@ class OperationsSettings(StageSettings):
         ge=0,
         description="days for which Dagster's finished runs are kept; 0: for ever",
     )
+
+    @property
+    def fresh_hours(self) -> float:
+        """Age from which the index counts as late."""
+        return 3 * self.max_lag_minutes / 60
+
+    @property
+    def max_slow_lag_minutes(self) -> float:
+        """Wait for the slow lane from which its check warns."""
+        return 12 * self.max_lag_minutes
+
+
+class EngineSettings(StageSettings):
+    """Where the partitions of sources are made."""
+
+    kind: Literal["local", "spark", "ray"] = Field(
+        "local",
+        description="processes of this machine, or tasks of Spark or Ray, whose machines all see the lake",
+    )
+    master: str | None = Field(
+        None,
+        description="address of the cluster, such as `spark://host:7077`, `sc://host`, `host:6379`; none: that of the "
+        "environment, else this machine",
+    )
+    tasks: int | None = Field(
+        None,
+        gt=0,
+        description="partitions made at once, at most; none: all that the cluster takes, on this machine four from 64 MiB "
+        "of source files on",
+    )
+
+    _checked_address = field_validator("master")(without_credentials)
 
 
 class AlertSettings(StageSettings):

@@ -84,8 +84,8 @@ POINTS: dict[str, Callable[[Path], object]] = {
 def test_a_build_is_ended_at_any_point_and_the_next_is_right(
     tmp_path: Path, built_once: Workspace, point: str, number: signal.Signals
 ):
-    side_by_side = {"processes": 2}
-    work = two_lists(tmp_path / "work", operations=side_by_side if number == signal.SIGINT else {})
+    side_by_side = {"tasks": 2}
+    work = two_lists(tmp_path / "work", engine=side_by_side if number == signal.SIGINT else {})
     root = work.settings.root
     said = Started(work, "build", "--quiet").ends_at(number, lambda: POINTS[point](root))
     assert_one_line(said, number)

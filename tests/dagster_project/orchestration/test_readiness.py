@@ -106,7 +106,7 @@ def test_an_index_is_fresh_unless_a_change_waits_too_long(built: Workspace):
             True,
             {"waiting_partitions": 1.0, "longest_hours": 0.0, "unreadable_sources": 0.0},
         )
-        assert not freshness(built, instance, fresh_hours=1e-9)[0]
+        assert not freshness(built, instance, max_lag_minutes=1e-9)[0]
         (built.folder / "mail/users/users.2004-01.mbox").unlink()
         passed, figures = freshness(built, instance)
     assert passed and figures["unreadable_sources"] == 1.0, "its run fails and tells of it"

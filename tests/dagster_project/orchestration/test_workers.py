@@ -17,7 +17,7 @@ from dagster_project.resources.progress import CountedProgress
 from tests.archives import Workspace, differences, lake_hashes, two_lists
 from transforms.errors import WeftError
 
-BESIDE = {"processes": 2}
+BESIDE = {"tasks": 2}
 
 
 @pytest.mark.exhaustive
@@ -25,7 +25,7 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
     built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    work = two_lists(tmp_path / "work", operations=BESIDE)
+    work = two_lists(tmp_path / "work", engine=BESIDE)
     steps: list[tuple[str, str | None, int]] = []
     progress = CountedProgress(lambda *step: steps.append(step))
     with work.instance() as instance:

@@ -19,7 +19,8 @@ from assets.mail import mail_stages
 from assets.partitions import MAIL
 from assets.protocols.lake import Parts
 from assets.relations import chunk_context_stage, relation_stages
-from assets.stages.stage import Stage, _Run
+from assets.stages.declaration import Stage
+from assets.stages.stage import _Run
 from dagster_project.composition import make_sources
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.lake.lake import ParquetLake

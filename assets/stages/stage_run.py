@@ -1,0 +1,97 @@
+"""A stage at work: the tables that it makes of its inputs, and of a partition staged in the lake. Imports no Dagster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ibis
+import pyarrow as pa
+
+from assets.protocols.engine import MadeTable
+from assets.protocols.lake import Lake, Partitions, Staged
+from assets.protocols.sources import Sources
+from assets.stages.buckets import OfBucket
+from assets.stages.declaration import Made, Settings, Stage
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """A stage with the settings of a run and what it needs from the world; `sources` if it reads them."""
+
+    stage: Stage
+    settings: Settings | None
+    lake: Lake
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    sources: Sources | None = None
+
+    @property
+    def code_version(self) -> str:
+        """The version by which what it makes is compared."""
+        return self.stage.code_version(self.settings)
+
+    def make(self, inputs: Sequence[Any], partition: str | None = None, bucket: str | None = None) -> Made:
+        """What the stage makes of `inputs`, under the settings of the partition's source, or of one bucket."""
+        settings = _of_source(self.settings, partition) if partition else self.settings
+        args = [*inputs] if settings is None else [*inputs, settings]
+        resources = self.resources
+        if bucket and "lake" in resources:
+            resources = {**resources, "lake": OfBucket(self.lake, bucket)}
+        made = self.stage.make(*args, **resources)
+        if isinstance(made, Made):
+            return made
+        return Made([made] if isinstance(made, pa.Table | ibis.Table) else made)
+
+    def stage_partition(
+        self, partition: str, readers: Sequence[Partitions], whole: Mapping[str, ibis.Table]
+    ) -> Iterator[tuple[MadeTable, Staged, pa.Table]]:
+        """Make and stage the tables of one partition: what came of each, its file and its rows.
+
+        `readers` read the inputs of the stage; `whole` has its tables without partitions.
+        """
+        start, stage = time.perf_counter(), self.stage
+        if stage.reads_sources:
+            assert self.sources
+            made = self.make([self.sources, self.sources.partition(partition)])
+            # After making: a file that changes while it is read gives its partition another fingerprint.
+            read = compared = {"partition": self.sources.partition(partition).fingerprint}
+        else:
+            loaded = {reader.table: reader.read(partition, stage.columns) for reader in readers}
+            tables = [part.table for part in loaded.values()]
+            made = self.make([*tables, *whole.values()], partition)
+            read = {table: part.content_hash for table, part in loaded.items()}
+            compared = {table: read[table] for table in stage.compared_inputs()} | {
+                table: fingerprint(whole[table], partition, *tables)
+                for table, fingerprint in stage.whole.items()
+            }
+            if stage.asks_index:
+                compared["search_index"] = self.resources["index"].facts["index_version"]
+        counted = next((name for name, table in stage.outputs.items() if table.key == ("chunk_id",)), None)
+        for name, data in zip(stage.outputs, made.tables, strict=True):
+            counts = _id_changes(self.lake, name, partition, data) if name == counted else dict(made.metadata)
+            file = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=compared)
+            figures = figures_of(file, start) | {"dagster/partition_row_count": file.row_count} | counts
+            content_hash, rows = file.content_hash, file.row_count
+            yield MadeTable(name, content_hash, rows, self.code_version, read, figures), file, data
+
+
+def figures_of(staged: Staged, start: float) -> dict[str, Any]:
+    """What of a staged file is shown beside its rows, and the seconds since `start`."""
+    return {
+        "content_hash": staged.content_hash,
+        "bytes": staged.bytes,
+        "seconds": round(time.perf_counter() - start, 3),
+    }
+
+
+def _of_source(settings: Settings | None, partition: str) -> Settings | None:
+    """The settings for the source of a partition."""
+    return settings[partition.partition("/")[0]] if isinstance(settings, Mapping) else settings
+
+
+def _id_changes(lake: Lake, table: str, partition: str, data: pa.Table) -> dict[str, int]:
+    """How many ids of a partition's table are new, were there before, and are gone."""
+    before, now = lake.ids(table, partition), set(data.column(0).to_pylist())
+    return {"added": len(now - before), "kept": len(now & before), "removed": len(before - now)}

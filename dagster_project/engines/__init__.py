@@ -1,0 +1,1 @@
+"""Engines that make partitions on other processes and machines."""

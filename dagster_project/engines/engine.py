@@ -1,0 +1,80 @@
+"""The engine of the settings: partitions are made where they are asked for, or by tasks of Spark or Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from assets.partitions import PARTITIONS_OF_RUN
+from assets.protocols.engine import Outcome
+from dagster_project.config.settings import Settings
+from dagster_project.engines.task import written_tasks
+from dagster_project.resources.system.extras import not_installed
+
+
+class Cluster(Protocol):
+    """What runs tasks elsewhere."""
+
+    def run(self, place: str, count: int) -> Iterable[Outcome]:
+        """The outcomes of the tasks of the file at `place`, in any order."""
+
+    def close(self) -> None:
+        """Give back what was taken of the cluster."""
+
+
+class LocalEngine:
+    """Leaves every partition to the run that asks."""
+
+    run_partitions = PARTITIONS_OF_RUN
+    """Partitions of a run of a build, at most."""
+
+    def outcomes(self, run_id: str, tables: Collection[str], partitions: Sequence[str]) -> None:
+        """None."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class TaskEngine:
+    """Makes the partitions of a run in tasks: all of their tables when its first stage asks."""
+
+    run_partitions = 1000
+    """Partitions of a run of a build, at most: all of them may be made at once."""
+
+    def __init__(self, settings: Settings, cluster: Cluster):
+        self.settings, self.cluster = settings, cluster
+        self._run_id = ""
+        self._outcomes: dict[str, Outcome] = {}
+
+    def outcomes(
+        self, run_id: str, tables: Collection[str], partitions: Sequence[str]
+    ) -> Mapping[str, Outcome]:
+        """What the tasks of a run made, by partition; those of the run before are forgotten."""
+        if run_id != self._run_id:
+            with written_tasks(self.settings, sorted(tables), partitions) as place:
+                made = self.cluster.run(place, len(partitions))
+                self._outcomes = {outcome.partition: outcome for outcome in made}
+            self._run_id = run_id
+        return self._outcomes
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self.cluster.close()
+
+
+def make_engine(settings: Settings) -> LocalEngine | TaskEngine:
+    """The engine of `[engine]`, which begins nothing before the first tasks; SettingsError without its extra."""
+    kind = settings.engine.kind
+    if kind == "local":
+        return LocalEngine()
+    try:
+        # What these import comes with an extra, which whoever names the engine has.
+        if kind == "spark":
+            from dagster_project.engines.spark import SparkCluster
+
+            return TaskEngine(settings, SparkCluster(settings.engine))
+        from dagster_project.engines.ray import RayCluster
+
+        return TaskEngine(settings, RayCluster(settings.engine))
+    except ImportError as error:
+        raise not_installed(error, kind) from error

@@ -1,0 +1,45 @@
+"""The lake, the sources and the stages of a settings file, as a task needs them. Imports no Dagster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assets.conversations import conversation_stages
+from assets.documents import document_stages
+from assets.mail import mail_stages, slow_stages
+from assets.stages.declaration import Stage
+from dagster_project.config.settings import Settings
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.sources.chats import ChatFiles
+from dagster_project.resources.sources.file_sources import FileSources
+from dagster_project.resources.sources.seen_partitions import partitions_in_lake
+from transforms.schemas.registry import lake_tables
+
+
+def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
+    """The lake at the configured place; what is copied of it goes to `cache`, unless it is None."""
+    cache = cache or settings.root / "cache"
+    return ParquetLake(settings.lake_uri, lake_tables(settings.embedding.dimensions), cache / "lake")
+
+
+def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
+    """The configured sources; what was found of them is remembered in `cache`, unless it is None."""
+    lake = make_lake(settings, cache)
+    cache = cache or settings.root / "cache"
+    return FileSources(
+        settings,
+        cache / "files.json",
+        ChatFiles(settings, cache / "chats.json"),
+        lambda source, source_type: partitions_in_lake(lake, source, source_type),
+    )
+
+
+def source_stages(settings: Settings) -> list[Stage]:
+    """The stages that make the partitions of sources, in order: all that a task can make."""
+    return [
+        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms, settings.documents.ocr),
+        *slow_stages(settings.chunks, settings.terms),
+        *document_stages(settings.documents, settings.chunkers(), settings.terms),
+        *conversation_stages(settings.conversations, settings.terms, PackagedTokenCounter()),
+    ]

@@ -1,0 +1,123 @@
+"""A task: one partition, whose tables it makes and writes to the lake. Imports no Dagster.
+
+What its tasks are about stands in a file of the lake. So through an engine pass only the place of this file and a number,
+and back come names, hashes and counts; a machine that does not see the lake finds no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from assets.protocols.engine import MadeTable, Outcome
+from assets.protocols.lake import Partitions
+from assets.stages.declaration import Stage
+from assets.stages.stage_run import StageRun
+from dagster_project.config.settings import Settings
+from dagster_project.engines.stores import make_lake, make_sources, source_stages
+from dagster_project.resources.sources.file_sources import FileSources
+from transforms.errors import DiskFullError, EngineError, LakeDamageError, SchemaError, SourceError, WeftError
+
+_UNSEEN = (
+    "{host} does not see the lake at {lake}: set storage.lake to a place that all machines of the engine see, an address "
+    "such as s3://bucket/lake or a folder that all of them mount at this path"
+)
+
+_KINDS = (SourceError, LakeDamageError, SchemaError, DiskFullError)
+"""Faults that mean something to whoever asked for the build."""
+
+
+@dataclass(frozen=True)
+class _World:
+    """What a process opens once for the tasks of a run; `stages` are those that make tables of the run, in order."""
+
+    tables: frozenset[str]
+    partitions: Sequence[str]
+    lake: Any
+    sources: FileSources
+    stages: Sequence[Stage] = field(repr=False)
+
+
+@contextlib.contextmanager
+def written_tasks(settings: Settings, tables: Sequence[str], partitions: Sequence[str]) -> Iterator[str]:
+    """The place of a file in the lake that has the tasks of `partitions`, as long as they are made."""
+    place = make_lake(settings).base / f".tmp-{os.getpid()}-{secrets.token_hex(6)}.tasks"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "settings": settings.model_dump(mode="json"),
+        "base": str(settings.base.resolve()),
+        "tables": list(tables),
+        "partitions": list(partitions),
+    }
+    place.write_text(json.dumps(content))
+    try:
+        yield str(place)
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def run_task(place: str, number: int) -> Outcome:
+    """Make the stale tables of a partition, stage by stage, and commit each; a repetition writes the same bytes.
+
+    `place` is that of the file of the tasks. Whatever fails is the fault of the outcome, with partition, stage, reason and
+    machine, so that the engine repeats only what it lost; EngineError where the machine does not see the lake.
+    """
+    world = _opened(place)
+    partition = world.partitions[number]
+    made: dict[str, MadeTable] = {}
+    for stage in world.stages:
+        if not world.tables.isdisjoint(stage.outputs):
+            try:
+                made |= _made(world, stage, partition)
+            except Exception as reason:  # noqa: BLE001 - of a stage anything may come, and is no reason to repeat it
+                return Outcome(partition, made, _fault(partition, stage, reason))
+    return Outcome(partition, made)
+
+
+def _made(world: _World, stage: Stage, partition: str) -> dict[str, MadeTable]:
+    """The tables that one stage makes of a partition, committed when all of them are written."""
+    run = StageRun(stage, stage.settings, world.lake, sources=world.sources)
+    readers = [Partitions(table, partial(world.lake.read, table)) for table in stage.inputs]
+    staged = [(made, file) for made, file, _ in run.stage_partition(partition, readers, {})]
+    for _, file in staged:
+        file.commit()
+    return {made.name: made for made, _ in staged}
+
+
+def _fault(partition: str, stage: Stage, reason: Exception) -> WeftError:
+    """The fault of a stage, of the kind of its reason if that is one of ours."""
+    place = f"partition {partition}, stage {stage.name}, on {socket.gethostname()}"
+    if isinstance(reason, _KINDS):
+        return type(reason)(f"{place}: {reason}")
+    return WeftError(f"{place}: {type(reason).__name__}: {reason}")
+
+
+@lru_cache(maxsize=1)
+def _opened(place: str) -> _World:
+    """What the tasks of the file at `place` need; EngineError if it is not there."""
+    file = UPath(place)
+    try:
+        content = json.loads(file.read_text())
+    except OSError as error:
+        raise EngineError(_UNSEEN.format(host=socket.gethostname(), lake=file.parent)) from error
+    settings = Settings.model_validate({**content["settings"], "base": content["base"]})
+    # The folder of a build need not be on the machine of a task.
+    cache = settings.root / "cache" if settings.root.is_dir() else Path(tempfile.gettempdir()) / "weft"
+    return _World(
+        frozenset(content["tables"]),
+        content["partitions"],
+        make_lake(settings, cache),
+        make_sources(settings, cache),
+        source_stages(settings),
+    )
