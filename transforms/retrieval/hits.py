@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import polars as pl
 
 from transforms.retrieval.fusion import FUSED
@@ -27,12 +28,12 @@ ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {
 nothing else."""
 
 REVISION: dict[str, pl.DataType | type[pl.DataType]] = {
-    "revision": pl.String,
+    "revision": pl.Int32,
     "version": pl.Int64,
     "is_latest": pl.Boolean,
 }
-"""The facts by which a stage knows the latest posting of a patch: `revision` is equal for all of them, null for what is
-not a patch."""
+"""The facts by which a stage knows the latest posting of a patch: `revision` is a number that all of them have, null for
+what is not a patch."""
 
 FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,
@@ -47,6 +48,14 @@ FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 """Columns that stand beside HITS where a stage reads them. `path` is the node of a chunk of a document and the nodes
 above it, the nearest first; `vector` a unit vector."""
+
+
+class Patches(NamedTuple):
+    """Of each chunk the patch that its mail posts, as a number, -1 for none, the version, and if it is the latest."""
+
+    number: np.ndarray
+    version: np.ndarray
+    is_latest: np.ndarray
 
 
 class Step(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -109,10 +110,11 @@ def turn_facts(display: str) -> tuple[str, datetime | None]:
         return "", None
 
 
-def word_sequences(text: str) -> set[tuple[str, ...]]:
+@functools.lru_cache(maxsize=256)  # what two hits say is compared in several ways
+def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
     """The sequences of four words of a text; the whole of it if it has fewer."""
     words = _WORD.findall(text.lower())
-    return {tuple(words[n : n + _WORDS]) for n in range(max(1, len(words) - _WORDS + 1))}
+    return frozenset(tuple(words[n : n + _WORDS]) for n in range(max(1, len(words) - _WORDS + 1)))
 
 
 def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
@@ -122,14 +124,17 @@ def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
     >>> repeated(["a b c d e", "f g", "A B C D E!"])
     [None, None, 0]
     """
-    known: list[set[tuple[str, ...]]] = []
+    known: list[Set[tuple[str, ...]]] = []
     places: list[int | None] = []
     above: set[tuple[str, ...]] = set()
     for text in texts:
         sequences = word_sequences(text)
         is_repeat = len(sequences & above) >= share * len(sequences)
-        nearest = max(range(len(known)), key=lambda n: len(sequences & known[n]), default=0)
-        places.append(nearest if is_repeat else None)
-        known.append(set() if is_repeat else sequences)
+        if is_repeat:
+            places.append(max(range(len(known)), key=lambda n: len(sequences & known[n]), default=0))
+            known.append(set())
+        else:
+            places.append(None)
+            known.append(sequences)
         above |= sequences
     return places

@@ -40,9 +40,10 @@ from transforms.embedding.sign_codes import WORD, CodedVectors, sign_codes
 from transforms.embedding.vectors import stacked
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
+from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 
-FORMAT = "5"
+FORMAT = "6"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
@@ -61,6 +62,7 @@ class SearchArrays:
     postings: Postings
     places: fusion.Places
     logs: np.ndarray
+    patches: Patches
     vectors: CodedVectors
     rows: HitRows
     ids: np.ndarray
@@ -225,6 +227,7 @@ def _mapped(folder: Path) -> SearchArrays:
         Postings([_segment(arrays, name) for name in names], slots, gone),
         fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], members),
         arrays["logs"],
+        Patches(arrays["patch"], arrays["version"], arrays["latest"]),
         CodedVectors(vectors, slots, arrays["absent"]),
         HitRows(folder, arrays),
         arrays["ids"],
@@ -306,20 +309,21 @@ def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: 
 
 
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
-    """Document, thread and class of each chunk by number; chunks by thread; the chunks without a vector."""
+    """Document, thread, class and patch of each chunk by number; chunks by thread; the chunks without a vector."""
     absent = connection.execute("SELECT chunk_no FROM embedding_refusals ORDER BY chunk_no").fetchnumpy()
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
     table = connection.execute(_CHUNKS).to_arrow_table()
     numbers = table.column("chunk_no").to_numpy()
-    for file, column in (("logs", "is_log"), ("mails", "is_mail")):
-        marked = np.zeros(count, dtype=bool)
-        marked[numbers] = table.column(column).to_numpy()
-        np.save(folder / f"{file}.npy", marked)
-    for name in ("document", "thread"):
-        documents = np.zeros(count, dtype=np.int32)
-        documents[numbers] = table.column(name).combine_chunks().dictionary_encode().indices.to_numpy()
-        np.save(folder / f"{name}.npy", documents)
-    chunks, starts = fusion.members(documents)
+    columns = {"logs": "is_log", "mails": "is_mail", "version": "version", "latest": "is_latest"}
+    found = {file: table.column(column).to_numpy() for file, column in columns.items()}
+    for name in ("document", "patch", "thread"):
+        encoded = table.column(name).combine_chunks().dictionary_encode().indices
+        found[name] = encoded.fill_null(-1).to_numpy()
+    for file, values in found.items():
+        by_number = np.zeros(count, dtype=values.dtype)
+        by_number[numbers] = values
+        np.save(folder / f"{file}.npy", by_number)
+    chunks, starts = fusion.members(by_number)
     np.save(folder / "members.npy", chunks)
     np.save(folder / "member_starts.npy", starts)
 
@@ -379,10 +383,13 @@ _IDS = " UNION ALL ".join(
     }.items()
 )  # fmt: skip
 
-# What is of no mail is a thread of its own.
+# What is of no mail is a thread of its own. A patch in one posting is known by its series and its part.
 _CHUNKS = """
 SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.chunk_id) AS thread,
-  coalesce(c.content_class = 'log', false) AS is_log, t.thread_id IS NOT NULL AS is_mail
+  coalesce(c.content_class = 'log', false) AS is_log, t.thread_id IS NOT NULL AS is_mail,
+  f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS patch, coalesce(f.version, 0) AS version,
+  coalesce(f.is_latest, false) AS is_latest
 FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id
 ORDER BY c.chunk_no
 """

@@ -22,6 +22,7 @@ _BATCH_BYTES = 1 << 17
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"
 _TEXT_OF = "hit_text_of"
+_PLACE = ("source_kind", "parent_id", "attachment_id")
 
 
 class _Columns(NamedTuple):
@@ -48,10 +49,13 @@ class HitRows:
     def __init__(self, folder: Path, arrays: Mapping[str, np.ndarray]):
         """`arrays` are those that `write_hit_rows` wrote, by name."""
         self._chunks, self._texts = (_Batches(folder, name, arrays) for name in (_CHUNKS, _TEXTS))
+        self._places = _Batches(folder, _CHUNKS, arrays, _PLACE)
         self._row = arrays[f"{_CHUNKS}_row"]
 
-    def of(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """The row of each of these chunks, by its number.
+    def of(self, chunks: Iterable[int], *, places: bool = False) -> dict[int, dict[str, Any]]:
+        """The row of each of these chunks, by its number; if `places`, only what of its mail or document a chunk is of.
+
+        That is `source_kind`, `parent_id` and `attachment_id`; a whole row is
 
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_no`, the number of the
@@ -59,9 +63,9 @@ class HitRows:
         words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
         """
         numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
-        places = self._row[numbers]
-        order = np.argsort(places)
-        rows = self._chunks.rows(places[order])
+        stored = self._row[numbers]
+        order = np.argsort(stored)
+        rows = (self._places if places else self._chunks).rows(stored[order])
         return {n: {"chunk_no": n, **row} for n, row in zip(numbers[order].tolist(), rows, strict=True)}
 
     def texts(self, numbers: Iterable[int]) -> dict[int, str]:
@@ -73,11 +77,18 @@ class HitRows:
 class _Batches:
     """Arrow files behind each other, and the number of the first row of each of their batches, and after the last."""
 
-    def __init__(self, folder: Path, name: str, arrays: Mapping[str, np.ndarray]):
+    def __init__(
+        self, folder: Path, name: str, arrays: Mapping[str, np.ndarray], columns: Sequence[str] = ()
+    ):
+        """Of the columns only some, where they are named: the others are not decompressed."""
         self.paths = _files(folder, name)
+        mapped = [pa.memory_map(str(path)) for path in self.paths]
+        schema = pa.ipc.open_file(mapped[0]).schema
         # A few small buffers are decompressed faster than other threads start.
-        alone = pa.ipc.IpcReadOptions(use_threads=False)
-        self.readers = [pa.ipc.open_file(pa.memory_map(str(path)), options=alone) for path in self.paths]
+        options = pa.ipc.IpcReadOptions(
+            use_threads=False, included_fields=[schema.get_field_index(column) for column in columns]
+        )
+        self.readers = [pa.ipc.open_file(file, options=options) for file in mapped]
         counts = [reader.num_record_batches for reader in self.readers]
         self.firsts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self.starts = arrays[f"{name}_starts"]
@@ -85,14 +96,16 @@ class _Batches:
     def rows(self, numbers: np.ndarray) -> list[dict[str, Any]]:
         """The rows of these numbers, which ascend."""
         places = np.searchsorted(self.starts, numbers, side="right") - 1
-        result: list[dict[str, Any]] = []
+        found: list[pa.RecordBatch] = []
         number = 0
         try:
             for place in np.unique(places).tolist():
                 number = int(np.searchsorted(self.firsts, place, side="right")) - 1
                 batch = self.readers[number].get_batch(place - int(self.firsts[number]))
-                for row in (numbers[places == place] - self.starts[place]).tolist():
-                    result += batch.slice(row, 1).to_pylist()
+                found += [
+                    batch.slice(row, 1) for row in (numbers[places == place] - self.starts[place]).tolist()
+                ]
+            return pa.concat_batches(found).to_pylist() if found else []
         except pa.ArrowMemoryError as error:
             raise MemoryLimitError(f"there is not enough memory for the texts of hits ({error})") from error
         except (pa.ArrowException, OSError) as error:
@@ -103,7 +116,6 @@ class _Batches:
             raise IndexUnavailableError(
                 f"{self.paths[number]} is damaged ({error}): delete its folder, and the next search makes it again"
             ) from error
-        return result
 
 
 def _files(folder: Path, name: str) -> list[Path]:

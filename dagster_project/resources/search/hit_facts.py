@@ -1,4 +1,7 @@
-"""The facts that the stages behind the pool read of its hits (`transforms.retrieval.hits.FACTS`), all in one read."""
+"""The facts that the stages behind the pool read of its hits (`transforms.retrieval.hits.FACTS`).
+
+Those that each search by default needs are arrays; the others come in one statement.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,37 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import duckdb
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
-from transforms.embedding.sign_codes import CodedVectors
+from dagster_project.resources.arrays.arrays import SearchArrays
 from transforms.retrieval.hits import FACTS, ORIGIN, REVISION
 
 
 def with_facts(
-    connection: duckdb.DuckDBPyConnection, vectors: CodedVectors, hits: pl.DataFrame, names: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, arrays: SearchArrays, hits: pl.DataFrame, names: Sequence[str]
 ) -> pl.DataFrame:
-    """Hits with the columns of FACTS that are named; `vectors` are those of all chunks."""
-    chunks = hits.get_column("chunk_no").unique(maintain_order=True)
-    facts = chunks.to_frame()
-    stored = [name for name in names if name != "vector"]
-    if stored:
-        rows = connection.execute(_statement(stored), {"chunks": chunks.to_list()}).to_arrow_table()
-        facts = facts.join(pl.DataFrame(rows), on="chunk_no", how="left")
+    """Hits with the columns of FACTS that are named; `arrays` are those of the version that `connection` reads."""
+    chunks = hits.get_column("chunk_no").to_numpy()
+    if {*names} & {*REVISION}:
+        patches = arrays.patches
+        number = patches.number[chunks]
+        is_none = number < 0
+        own = (number, patches.version[chunks], patches.is_latest[chunks])
+        columns = (pa.array(values, mask=is_none) for values in own)
+        hits = hits.with_columns(
+            pl.Series(name, values, FACTS[name]) for name, values in zip(REVISION, columns, strict=True)
+        )
     if "vector" in names:
-        own = pl.Series(list(vectors.of(chunks.to_numpy())), dtype=FACTS["vector"])
-        facts = facts.with_columns(vector=own)
-    if not names:
-        return hits
-    facts = facts.select("chunk_no", *(pl.col(name).cast(FACTS[name]) for name in names))
-    return hits.join(facts, on="chunk_no", how="left", maintain_order="left")
+        hits = hits.with_columns(pl.Series("vector", list(arrays.vectors.of(chunks)), FACTS["vector"]))
+    if stored := [name for name in names if name not in hits.columns]:
+        rows = connection.execute(_statement(stored), {"chunks": np.unique(chunks).tolist()})
+        facts = pl.DataFrame(rows.to_arrow_table()).select(
+            "chunk_no", *(pl.col(name).cast(FACTS[name]) for name in stored)
+        )
+        hits = hits.join(facts, on="chunk_no", how="left", maintain_order="left")
+    return hits
 
 
 class _Group(NamedTuple):
@@ -54,7 +65,6 @@ def _statement(names: Sequence[str]) -> str:
     )
 
 
-# A patch in one posting is known by its series and its part; its attachments and files have texts of their own.
 _GROUPS = (
     _Group(("source",), "c.source"),
     _Group(
@@ -78,10 +88,5 @@ _GROUPS = (
         """LEFT JOIN chunk_context x USING (chunk_id)
 LEFT JOIN (SELECT message_id, min(parent_id) AS parent_id FROM inferred_quotes GROUP BY message_id) q
   ON q.message_id = c.doc_id""",
-    ),
-    _Group(
-        tuple(REVISION),
-        "f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS revision, f.version, f.is_latest",
-        "LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id",
     ),
 )

@@ -288,8 +288,14 @@ def _chosen(
         score = dict(zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True))
         best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
         compared.append((hit, {n: score[n] for n in (hit, *best)}, not others))
-    facts = rows.of(chain.from_iterable(score for _, score, _ in compared))
-    return [_choice({n: facts[n] for n in score}, hit, score, is_alone) for hit, score, is_alone in compared]
+    several = [score for _, score, _ in compared if len(score) > 1]
+    # Texts are read only where no chunk has a word of the query, and the length decides.
+    places = rows.of(chain.from_iterable(score for score in several if any(score.values())), places=True)
+    facts = places | rows.of(chain.from_iterable(score for score in several if not any(score.values())))
+    return [
+        _choice({n: facts[n] for n in score}, hit, score, is_alone) if len(score) > 1 else _Chosen(hit, [])
+        for hit, score, is_alone in compared
+    ]
 
 
 def _choice(
@@ -305,11 +311,12 @@ def _choice(
         bodies = [n for n in rows if rows[n]["source_kind"] == "message"]
         most = max(score[n] for n in rows)
         near = [n for n in bodies if score[n] >= _AS_GOOD * most] or list(rows)
-        if not most and len(rows[hit]["text_display"]) >= _SAYS_LITTLE:
-            near = [hit]
-        shown = max(near, key=lambda n: (score[n] or len(rows[n]["text_display"]), -n))
-        if hit in near and most and score[hit] >= _AS_GOOD * score[shown]:
-            shown = hit
+        if most:
+            shown = max(near, key=lambda n: (score[n], -n))
+            if hit in near and score[hit] >= _AS_GOOD * score[shown]:
+                shown = hit
+        elif len(rows[hit]["text_display"]) < _SAYS_LITTLE:
+            shown = max(near, key=lambda n: (len(rows[n]["text_display"]), -n))
     more: dict[str, int] = {}
     for n in sorted(rows, key=lambda n: (-score[n], n)):
         of, at = rows[n][place], rows[shown][place]

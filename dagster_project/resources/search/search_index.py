@@ -193,7 +193,7 @@ class SearchIndex(OpenedVersion):
         progress = pipeline.started(batch.candidates(settings), report)
         progress = pipeline.through(progress, pipeline.pooling(settings), settings, report)
         facts = pipeline.facts(settings)
-        progress = progress._replace(hits=with_facts(self.connection, self.vectors, progress.hits, facts))
+        progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
         stages = pipeline.scaling(settings)
         if look.reranker is not None:
             stages.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits, self.arrays.rows)))

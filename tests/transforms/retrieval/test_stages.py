@@ -42,8 +42,8 @@ def test_what_words_found_passes_the_gate_of_similarity_unless_it_is_held_to_it(
 
 def test_of_a_patch_the_latest_posting_takes_the_highest_place():
     postings = [
-        {"revision": "f/1", "version": 1, "is_latest": False}, {}, {"revision": "f/2", "version": 1, "is_latest": True},
-        {"revision": "f/1", "version": 3, "is_latest": True}, {"revision": "f/1", "version": 2, "is_latest": False},
+        {"revision": 1, "version": 1, "is_latest": False}, {}, {"revision": 2, "version": 1, "is_latest": True},
+        {"revision": 1, "version": 3, "is_latest": True}, {"revision": 1, "version": 2, "is_latest": False},
     ]  # fmt: skip
     step = collapse.latest_first(
         with_facts(hits_of({0: [5, 4, 3, 2, 1]}), origins=postings), SearchSettings()
@@ -71,15 +71,15 @@ def test_documents_keep_their_best_hits_and_threads_one():
         ([{}, {"quoted_from": "d0"}, {"quoted_from": "elsewhere"}], [0, 2], {1: 0}),
         # The latest posting takes the place of the best one.
         (
-            [{"revision": "f/1", "version": 1, "is_latest": False}, {"revision": "f/2", "version": 1},
-             {"revision": "f/1", "version": 3, "is_latest": True}],
+            [{"revision": 1, "version": 1, "is_latest": False}, {"revision": 2, "version": 1},
+             {"revision": 1, "version": 3, "is_latest": True}],
             [2, 1],
             {0: 2},
         ),
         # Where the latest is no hit, the one with the highest version stays.
         (
-            [{"revision": "f/1", "version": 1, "is_latest": False}, {},
-             {"revision": "f/1", "version": 2, "is_latest": False}],
+            [{"revision": 1, "version": 1, "is_latest": False}, {},
+             {"revision": 1, "version": 2, "is_latest": False}],
             [2, 1],
             {0: 2},
         ),
