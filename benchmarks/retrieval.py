@@ -36,7 +36,7 @@ CHANGES: dict[str, dict] = {
     DEFAULT: {},
     "Weft, default without threads": {"thread_weight": 0.0},
     "Weft, default without whole mails": {"mail_weight": 0.0},
-    "Weft, default reranked by features": {"rerank": "features"},
+    "Weft, default not reranked": {"rerank": "off"},
     "Weft, BM25 alone": BUILT_IN_PROFILES["lexical"],
     "vectors": BUILT_IN_PROFILES["vector"],
     "rank fusion": BUILT_IN_PROFILES["rrf"],

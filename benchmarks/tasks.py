@@ -24,6 +24,7 @@ from conversations import locomo, turn_ids
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.evaluation.evaluator import contents, read_ground_truth
 from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.evaluation.judgements import judgements
@@ -148,7 +149,8 @@ def built(config: Path, changed: Mapping[str, str]) -> SearchIndex:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     settings = load_settings(config)
     search = SearchSettings.model_validate({**settings.search.model_dump(), **changed})
-    return open_current(settings.root / "index", make_embedder(settings.embedding), settings.terms, search)
+    embedder, reranker = make_embedder(settings.embedding), Reranker(settings.rerank)
+    return open_current(settings.root / "index", embedder, settings.terms, search, reranker)
 
 
 def _pgsql(folder: Path, state: Path, chunks: Mapping[str, str], build: Build) -> Corpus:

@@ -192,8 +192,13 @@ def unranked(ranked: pl.DataFrame) -> pl.DataFrame:
 def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
     """Hits whose `score` is that of the reranker, where it gave one; the others keep theirs, made smaller in
     one proportion (below 0: by one amount) where they would stand above the lowest of those.
+
+    A score of features is one between the lowest and the highest score of the hits that it was given to.
     """
-    rerank_score = pl.col("rerank_score")
+    before = pl.col("score").filter(pl.col("rerank_score").is_not_null())
+    least, most = before.min().over("query"), before.max().over("query")
+    in_between = least + pl.col("rerank_score") * (most - least)
+    rerank_score = pl.when(pl.col("rerank_parts").is_null()).then("rerank_score").otherwise(in_between)
     low = rerank_score.filter(rerank_score.is_finite()).min().over("query")
     rest = pl.when(rerank_score.is_null()).then("score").max().over("query")
     shrunk = pl.when(low > 0).then(pl.col("score") * low / rest).otherwise(pl.col("score") + low - rest)

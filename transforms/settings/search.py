@@ -120,13 +120,15 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {
         "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "mail_weight": 0.0,
-        "candidates_lexical": 300, "candidates_vector": 1,
+        "candidates_lexical": 300, "candidates_vector": 1, "rerank": "off",
     },
     "vector": {
         "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "mail_weight": 0.0,
-        "candidates_lexical": 1, "candidates_vector": 300,
+        "candidates_lexical": 1, "candidates_vector": 300, "rerank": "off",
     },
-    "rrf": {"fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100},
+    "rrf": {
+        "fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100, "rerank": "off",
+    },
     "sections": {"elbow": True, "aggregation": "after_elbow"},
     "sections_later": {"elbow": True, "aggregation": "before_elbow"},
 }  # fmt: skip
@@ -181,9 +183,9 @@ GEMINI_LANGUAGE_NAME = "gemini-2.5-flash"
 class RerankSettings(StageSettings):
     """How the best hits of a search get a second look."""
 
-    method: Literal["off", "features", "gemini", "cross_encoder"] = Field(
-        "off",
-        description="without a model, by Google's language model, or by a model run here",
+    method: Literal["features", "off", "gemini", "cross_encoder"] = Field(
+        "features",
+        description="without a model, not at all, by Google's language model, or by a model run here",
     )
     top: int = Field(10, gt=0, le=100, description="hits that are looked at again")
     name: str | None = Field(

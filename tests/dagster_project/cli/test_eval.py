@@ -119,6 +119,7 @@ def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
         "documents",
         "pool",
         "latest",
+        "reranked",
         "final",
     ]
     assert "gated" not in report["stages_of"]["default"]
@@ -192,7 +193,7 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
 def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace):
     text = measured.config.read_text()
     everything = (
-        "[profiles.everything]\nrerank = 'features'\nelbow = true\naggregation = 'before_elbow'\ndiversity = 0.3\n"
+        "[profiles.everything]\nelbow = true\naggregation = 'before_elbow'\ndiversity = 0.3\n"
         "collapse_duplicates = true\ncollapse_threads = true\nsimilarity_threshold = 0.1\n"
     )
     measured.config.write_text(f"{text}\n{everything}")
@@ -204,7 +205,7 @@ def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace)
         measured.config.write_text(text)
     own = ["gated", "sources", "reranked", "aggregated", "elbow", "unique", "diverse", "one_per_thread"]
     assert [stage for stage in found["stages_of"]["everything"] if stage in own] == own
-    assert not set(own) & set(found["stages_of"]["default"])
+    assert set(own) & set(found["stages_of"]["default"]) == {"reranked"}
     for profile, stages in found["stages_of"].items():
         assert {r["stage"] for r in found["summary"] if r["profile"] == profile} == set(stages)
     for query in found["queries"]:

@@ -42,6 +42,7 @@ def test_every_stage_is_told_and_the_last_one_is_the_ranking(index: SearchIndex)
         "documents",
         "pool",
         "latest",
+        "reranked",
         "final",
     ]
     final = made.stages[-1].steps.drop_nulls("rank")

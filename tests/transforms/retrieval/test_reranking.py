@@ -174,6 +174,15 @@ def test_a_passage_is_sent_by_its_first_characters():
 def test_scores_behind_the_reranked_ones_come_to_lie_below_them(
     again: list[float | None], scores: list[float], expected: list[float]
 ):
-    frame = pl.DataFrame({"query": [0] * len(scores), "score": scores, "rerank_score": again},
-                         schema_overrides={"score": pl.Float64, "rerank_score": pl.Float64})  # fmt: skip
-    assert reranking.on_one_scale(frame)["score"].to_list() == expected
+    assert reranking.on_one_scale(_reranked(again, scores, None))["score"].to_list() == expected
+
+
+def test_scores_of_features_keep_the_scale_of_the_search():
+    frame = _reranked([1.05, 0.5, 0.0, None], [2.0, 3.0, 1.0, 0.5], [])
+    assert reranking.on_one_scale(frame)["score"].to_list() == pytest.approx([3.1, 2.0, 1.0, 0.5])
+
+
+def _reranked(again: list[float | None], scores: list[float], parts: list | None) -> pl.DataFrame:
+    kinds = {"score": pl.Float64, "rerank_score": pl.Float64}
+    frame = pl.DataFrame({"score": scores, "rerank_score": again}, schema_overrides=kinds)
+    return frame.with_columns(query=0, rerank_parts=pl.lit(parts, pl.List(reranking.PART)))
