@@ -2,7 +2,7 @@
 
     python benchmarks/held_out.py [--corpus NAME ...] [--state FOLDER] [--markdown]
 
-Every weight of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of linux-erofs every eighth commit
+Every weight and choice of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of linux-erofs every eighth commit
 is asked, of the chats every third question. For each collection the weights are put together that have the best mean
 of nDCG@10 and MRR@10 over the tasks of all others, and measured on it. Printed are, for each task, both measures of
 the default and of these weights with 95 % intervals, of bm25s over whole texts, of bm25s with .6 of the best score of
@@ -26,12 +26,13 @@ from transforms.evaluation.intervals import bootstrap
 
 STEPS = {"erofs": 8, "conversations": 3}
 """Of the queries of a corpus every so manieth is asked."""
-WEIGHTS: Mapping[str, Sequence[float]] = {
+WEIGHTS: Mapping[str, Sequence[float | str]] = {
     "lexical_weight": (0.5, 0.6, 0.7, 0.8),
     "mail_weight": (0.0, 0.3, 0.5, 0.7, 1.0),
     "thread_weight": (0.3, 0.6, 1.0, 1.5),
     "title_weight": (1.0, 2.0, 4.0),
     "quote_weight": (0.0, 0.3, 1.0),
+    "rerank": ("as_set", "off"),
 }
 MEASURES = ("nDCG@10", "MRR@10")
 COLUMNS = ("task", "measure", "default", "95 %", "held out", "95 %", "bm25s", "with its thread", "blend")
@@ -66,14 +67,14 @@ def asked(corpus: tasks.Corpus) -> list[tasks.Task]:
     return [task.every(STEPS.get(corpus.name, 1)) for task in corpus.tasks]
 
 
-def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float]) -> Found:
+def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float | str]) -> Found:
     """MEASURES of every query with these weights."""
     settings = corpus.index.settings.model_copy(update=dict(weights))
     values = task.measured(tasks.weft_ranking(corpus, task, settings).ranked)
     return {name: values[name] for name in MEASURES}
 
 
-def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, float], float]:
+def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, float | str], float]:
     """By weight and value the mean of MEASURES over the tasks, the other weights as shipped."""
     pairs = [(name, value) for name, values in WEIGHTS.items() for value in values]
     return {
@@ -89,7 +90,7 @@ def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, float], float]:
     }  # fmt: skip
 
 
-def chosen(others: Sequence[Mapping[tuple[str, float], float]]) -> dict[str, float]:
+def chosen(others: Sequence[Mapping[tuple[str, float | str], float]]) -> dict[str, float | str]:
     """The best value of each weight by the mean over some collections; the shipped one where others are no better."""
     shipped = tasks.SearchSettings()
     return {
@@ -101,7 +102,9 @@ def chosen(others: Sequence[Mapping[tuple[str, float], float]]) -> dict[str, flo
     }
 
 
-def add_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float]) -> None:
+def add_rows(
+    table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float | str]
+) -> None:
     """One row per measure."""
     ours = measured(corpus, task, {}), measured(corpus, task, weights)
     peers = [task.measured(ranked) for ranked in tasks.baselines(corpus, task).values()]

@@ -1,6 +1,6 @@
 """Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
 
-Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) counts for all of its chunks.
+Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) stands beside its first chunk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from transforms.mail.chunks.drafts import QUOTE_MARKS
 from transforms.retrieval.bm25 import FIELDS
 from transforms.retrieval.postings import Postings
 from transforms.retrieval.query_language import Leaf
@@ -45,24 +44,6 @@ _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dfb": (("added",), ("added_lex",)),
 }
 
-# The fields that look at text without a chunk, and the reasons why it has none.
-_QUOTED = ("unused_quote", "deep_quote", "quote_only")
-_AUTHORED = ("signature", "too_little_text", "quote_only")
-_UNREAD_REASONS = {
-    "": (*_QUOTED, *_AUTHORED, "header"),
-    "b": (*_QUOTED, *_AUTHORED, "header"),
-    "nq": _AUTHORED,
-    "q": _QUOTED,
-}
-_UNREAD = """
-WITH near AS (SELECT message_id AS doc_id, body FROM messages WHERE {near}),
-parts AS (
-  SELECT doc_id, reason, decode(encode(body)[byte_start + 1:byte_end]) AS text FROM exclusions JOIN near USING (doc_id)
-  WHERE attachment_id IS NULL AND reason IN (SELECT unnest($reasons))
-)
-SELECT chunk_no, reason, text FROM parts JOIN chunks USING (doc_id)
-"""
-
 
 class TextConditions:
     """Looks for what leaves of TEXT_FIELDS name.
@@ -87,32 +68,7 @@ class TextConditions:
             else:
                 stems = terms.query_terms([leaf.value.lower()], self.term_settings)
                 by_word[leaf] = self._with_terms(stems.column("term").to_pylist(), fields)
-        found = by_word | self._verified(to_verify)
-        for leaf, chunks in self._unread(list(found)).items():
-            found[leaf][chunks] = True
-        return found
-
-    def _unread(self, leaves: Sequence[Leaf]) -> dict[Leaf, np.ndarray]:
-        """The chunks of the mails whose text without a chunk holds what each leaf names, as it is written there.
-
-        Bodies that lack a word of every leaf are not looked at more closely.
-        """
-        leaves = [leaf for leaf in leaves if leaf.field in _UNREAD_REASONS]
-        words = [max(re.findall(r"\w+", leaf.value), key=len, default="") for leaf in leaves]
-        if not leaves:
-            return {}
-        near = " OR ".join(f"contains(lower(body), $word{n})" for n in range(len(words)))
-        values = {f"word{n}": word.lower() for n, word in enumerate(words)}
-        rows = self.connection.execute(
-            _UNREAD.format(near=near), {"reasons": _UNREAD_REASONS[""], **values}
-        ).to_arrow_table()
-        texts = pl.DataFrame(rows).with_columns(pl.col("text").str.replace_all(QUOTE_MARKS, ""))
-        found = {}
-        for leaf in leaves:
-            of_field = texts.filter(pl.col("reason").is_in(_UNREAD_REASONS[leaf.field]))
-            matches = phrases.holding(of_field.get_column("text"), leaf.value)
-            found[leaf] = of_field.filter(matches).get_column("chunk_no").to_numpy()
-        return found
+        return by_word | self._verified(to_verify)
 
     def meant(self, query: str) -> list[str]:
         """For each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
