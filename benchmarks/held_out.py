@@ -2,8 +2,8 @@
 
     python benchmarks/held_out.py [--corpus NAME ...] [--state FOLDER] [--markdown]
 
-Every weight and choice of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of linux-erofs every eighth commit
-is asked, of the chats every third question. For each collection the weights are put together that have the best mean
+Every weight and choice of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of linux-erofs every eighth
+commit is asked, of the chats every third question. For each collection the weights are put together that have the best mean
 of nDCG@10 and MRR@10 over the tasks of all others, and measured on it. Printed are, for each task, both measures of
 the default and of these weights with 95 % intervals, of bm25s over whole texts, of bm25s with .6 of the best score of
 the thread, and of a min-max blend of bm25s (.6) with the vectors of the same texts.

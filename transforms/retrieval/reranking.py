@@ -13,8 +13,12 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-WEIGHTS = {"exact": 0.0, "title": 0.1, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05}
+WEIGHTS = {
+    "exact": 0.0, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05,
+}  # fmt: skip
 """What the parts of a score count beside the fused one; `exact` hurt where it was measured."""
+_IS_SUBJECT = 0.8
+"""Share of the words of a query from which a title that holds them is the one that is looked for."""
 _KINDS = {"attachment_segment": -0.1}
 """What is added for a kind of chunk."""
 _HALF_LIFE_DAYS = 180
@@ -44,8 +48,10 @@ CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
     "chunk_kind": pl.String,
     "content_class": pl.String,
     "effective_at": pl.Datetime("us", "UTC"),
+    "opens": pl.Boolean,
 }
-"""Columns that reranking reads of each hit: its query, rank and score, and of its chunk the rest."""
+"""Columns that reranking reads of each hit: its query, rank and score, and of its chunk the rest; `opens` is true for a
+mail that is no reply."""
 
 INSTRUCTION = (
     "You judge how well passages of mails and documents answer a search query. Under `query` stands the query, under "
@@ -91,7 +97,8 @@ def features(
     """Columns query, rank and one per part of a score, already weighed, of candidates (CANDIDATES).
 
     `fused`: the score of the search, 0 to 1 between the candidates of a query. `exact` and `title`:
-    the share of the query's words that stand in the text and in the title just as they were typed.
+    the share of the query's words that stand in the text and in the title just as they were typed. `opens`: that of the
+    title for a mail that is no reply, if the title holds nearly all of the words: all of its thread have its subject.
     `phrase`: the share of its pairs of neighbouring words that are neighbours there. `thread`: how
     many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the query
     asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`:
@@ -107,13 +114,14 @@ def features(
     excused = pl.col("query").replace_strict(
         dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
     )
-    shares = _shares(candidates, queries)
+    shares, in_title = _shares(candidates, queries), pl.col("in_title").fill_null(0.0)
     return candidates.join(shares, on=["query", "rank"], how="left", maintain_order="left").select(
         "query",
         "rank",
         fused=pl.when(high > low).then((score - low) / (high - low)).otherwise(0.0),
         exact=weights["exact"] * pl.col("exact").fill_null(0.0),
-        title=weights["title"] * pl.col("in_title").fill_null(0.0),
+        title=weights["title"] * in_title,
+        opens=weights["opens"] * in_title * (pl.col("opens") & (in_title >= _IS_SUBJECT)).cast(pl.Float64),
         phrase=weights["phrase"] * pl.col("phrase").fill_null(0.0),
         thread=weights["thread"] * (1 - 1 / (1 + others)),
         recency=weights["recency"]

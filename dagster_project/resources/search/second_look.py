@@ -8,6 +8,7 @@ import polars as pl
 
 from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.models.rerankers import Reranker
+from transforms.mail.subjects import is_reply
 from transforms.retrieval import fusion, reranking
 from transforms.retrieval.hits import Step, place, unchanged
 from transforms.settings.search import RerankSettings, SearchSettings
@@ -51,13 +52,15 @@ def _passages(rows: HitRows, hits: pl.DataFrame) -> pl.DataFrame:
     passages = []
     for number, row in rows.of(hits.get_column("chunk_no")).items():
         at = row["effective_at"] if row["source_kind"] != "conversation" else None
-        passages.append(
-            (number, row["title"], row["text_display"], row["chunk_kind"], row["content_class"], at)
-        )
-    return pl.DataFrame(passages, _PASSAGES, orient="row")
+        subject = row["subject"] if row["source_kind"] in ("message", "attachment") else None
+        kinds = row["chunk_kind"], row["content_class"]
+        passages.append((number, row["title"], row["text_display"], *kinds, at, subject))
+    frame = pl.DataFrame(passages, _PASSAGES, orient="row")
+    return frame.with_columns(opens=~is_reply(pl.col("subject")).fill_null(True))
 
 
-_PASSAGES = {"chunk_no": pl.Int64} | {
-    name: reranking.CANDIDATES[name]
-    for name in ("title", "text", "chunk_kind", "content_class", "effective_at")
+_PASSAGES = {
+    "chunk_no": pl.Int64,
+    **{n: reranking.CANDIDATES[n] for n in ("title", "text", "chunk_kind", "content_class", "effective_at")},
+    "subject": pl.String,
 }

@@ -26,7 +26,7 @@ def candidates(*rows: dict[str, Any]) -> pl.DataFrame:
     """Hits of one query, best first."""
     plain = {
         "query": 0, "score": 1.0, "thread": 0, "title": "", "text": "", "chunk_kind": "authored_message",
-        "content_class": "text", "effective_at": None,
+        "content_class": "text", "effective_at": None, "opens": False,
     }  # fmt: skip
     made = [{**plain, "rank": n, "thread": n, **row} for n, row in enumerate(rows, 1)]
     return pl.DataFrame(made, schema=reranking.CANDIDATES)
@@ -47,6 +47,8 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
         ("exact", "wal_level?", [{"text": "set wal_level=logical"}, {"text": "wal level"}], [1, 0]),
         ("exact", "?!", [{"text": "?!"}], [0]),
         ("title", "slow vacuum", [{"title": "Re: vacuum"}, {"text": "slow vacuum"}], [0.5, 0]),
+        ("opens", "slow vacuum", [{"title": "slow vacuum"}, {"title": "Slow vacuum", "opens": True}], [0, 1]),
+        ("opens", "slow vacuum", [{"title": "vacuum", "opens": True}, {"text": "slow vacuum", "opens": True}], [0, 0]),
         ("phrase", "slow vacuum run", [{"text": "a slow vacuum"}, {"text": "vacuum run slow"}], [0.5, 0.5]),
         ("phrase", "vacuum", [{"text": "vacuum"}], [0]),
         ("phrase", "end start", [{"title": "the end", "text": "start"}], [1]),
