@@ -22,6 +22,12 @@ QUOTED_HEADER = re.compile(
 )
 GREETING_CHARS = 80
 """A longer line above the first quote is not a salutation."""
+SALUTATION = re.compile(
+    r"\s*(?i:hi|hello|hey|dear|hallo|moin|good (?:morning|afternoon|evening|day))\b"
+    r"(?:[ ,]+(?:[A-Z][\w.'-]*|(?i:all|everyone|everybody|folks|there|guys|list|both|and|again|team|sir|madam)|&))*"
+    r"[\s,.!…:-]*"
+)
+"""Nothing but a salutation, of which nothing can be found."""
 
 AUTHOR, CODE, QUOTE, HEADER, SIGNATURE, BLANK = range(6)
 KINDS = {
@@ -137,7 +143,20 @@ class Body:
             replies = self._review_replies(self._without_binaries(replies))
             for one in replies:
                 one.sections = list(self._split_at_diffs(one.sections))
-        return replies
+        return self._join_salutations(replies)
+
+    def _join_salutations(self, replies: list[Reply]) -> list[Reply]:
+        """Join a salutation that stands alone to the reply behind it: it answers no quote."""
+        joined: list[Reply] = []
+        for reply in reversed(replies):
+            text = "".join(self.body[s.start : s.end] for s in reply.sections)
+            if joined and len(text) <= GREETING_CHARS and SALUTATION.fullmatch(text):
+                joined[-1].sections[:0] = reply.sections
+                if reply.anchor:
+                    self._exclude(*reply.anchor, "unused_quote")
+            else:
+                joined.append(reply)
+        return joined[::-1]
 
     def _without_binaries(self, replies: list[Reply]) -> list[Reply]:
         """Exclude the encoded bytes of binary files, which are not text."""

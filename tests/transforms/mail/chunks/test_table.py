@@ -151,6 +151,10 @@ def test_example_4_response_first_quote_later() -> None:
     ("body", "expected"),
     [
         (
+            "> first\n\nHi Ann and Ben,\n...\n\n> point\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann and Ben,\n...\nAnswer.")],
+        ),
+        (
             "Hi Ann,\n\n> point\n\nAnswer.\n",
             [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann,\nAnswer.")],
         ),
