@@ -228,15 +228,23 @@ class Body:
             yield Section(at, section.end, is_code=True, is_diff=True)
 
     def _anchor(self, pending: list[int], unused: bool = False) -> tuple[int, int] | None:
-        """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions."""
+        """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions.
+
+        Blocks of one depth without anything between them are one quote, of which a mail program folded lines.
+        """
+        quotes: list[tuple[int, int, int]] = []
+        for i in pending:
+            start = self.edges[i]
+            if quotes and quotes[-1][::2] == (self.depths[i], start):
+                start = quotes.pop()[1]
+            quotes.append((self.depths[i], start, self.edges[i + 1]))
         anchor: tuple[int, int] | None = None
-        for i in reversed(pending):
-            start, end = self.edges[i], self.edges[i + 1]
-            if self.depths[i] > 1:
+        for depth, start, end in reversed(quotes):
+            if depth > 1:
                 self._exclude(start, end, "deep_quote")
                 continue
             if anchor is None and not unused:
-                header = self._quoted_header(start, end) if i + 1 < len(self.kinds) else end
+                header = self._quoted_header(start, end) if end < self.edges[-1] else end
                 if SUBSTANCE.search(_without_marks(self.body[start:header])):
                     anchor = (start, header)
                     if header < end:

@@ -151,6 +151,17 @@ def test_example_4_response_first_quote_later() -> None:
     ("body", "expected"),
     [
         (
+            "> if the spare node shuts down and the restore command is waiting, the postmaster\nwill never\n"
+            "> exit  :-(\n\nIs that a bug?\n",
+            [
+                (
+                    "quote_reply_pair",
+                    "Quoted point:\nif the spare node shuts down and the restore command is waiting, the postmaster\n"
+                    "will never\nexit  :-(\n\nReply:\nIs that a bug?",
+                )
+            ],
+        ),
+        (
             "> first\n\nHi Ann and Ben,\n...\n\n> point\n\nAnswer.\n",
             [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann and Ben,\n...\nAnswer.")],
         ),
