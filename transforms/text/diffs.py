@@ -47,6 +47,8 @@ _FILE_LINE = (
 _FILE_LEAD = r"^(?:--- [^\n]*\n\+\+\+ (?:b/)?|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- |rename from )"
 _FUNCTION_LINE = r"(?m)^(?:@@ -[\d,]+ \+[\d,]+ @@ |\*{15} )\S[^\n]*"
 _FUNCTION_LEAD = r"^(?:@@ [^@]* @@ |\*{15} )"
+HUNK_FUNCTION = _FUNCTION_LEAD + r"(\S.*)$"
+"""The header of a hunk with the function that it names; a pattern for Polars."""
 _OTHER_FORM = r"(?m)^(?:\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
 _STATE_LINE = re.compile(r"(?:(\*\*\*) \d+(?:,\d+)? \*{4}|(---) \d+(?:,\d+)? ----)$")
 
@@ -181,7 +183,7 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
         unified = unified.with_columns(pl.coalesce(table[c], pl.col(c)).alias(c) for c in schema)
     name, function = pl.element().str.replace(_FILE_LEAD, ""), pl.element().str.replace(_FUNCTION_LEAD, "")
     files = pl.col("diff").str.extract_all(_FILE_LINE).list.eval(name.str.strip_chars())
-    lead = pl.col("hunk").str.extract(_FUNCTION_LEAD + r"(\S.*)$", 1)
+    lead = pl.col("hunk").str.extract(HUNK_FUNCTION, 1)
     functions = pl.col("diff").str.extract_all(_FUNCTION_LINE).list.eval(function.str.strip_chars())
     return unified.select(
         diff_files=_names(pl.concat_list(pl.concat_list("file"), files), r"^(?:/dev/null|\d+(?:,\d+)?|)$"),

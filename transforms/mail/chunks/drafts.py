@@ -10,7 +10,7 @@ import pyarrow as pa
 from transforms.chunks.table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
 from transforms.mail.chunks import sizes
-from transforms.text.diffs import DIFF_MARK, diff_columns
+from transforms.text.diffs import DIFF_MARK, HUNK_FUNCTION, diff_columns
 from transforms.text.spans import ByteOffsets, Span
 
 QUOTE_MARKS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
@@ -221,7 +221,7 @@ def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
     has_diff = pl.col("diff") != ""
     rows = frame.select(has_diff.arg_true()).to_series()
     changes = diff_columns(frame.select("diff", "file", "hunk")[rows])
-    none = pl.lit([], dtype=pl.List(pl.String))
+    function = pl.col("hunk").str.extract(HUNK_FUNCTION, 1)
     spread = pl.DataFrame({"row": rows}).hstack(changes)
     every = pl.DataFrame({"row": pl.int_range(len(frame), dtype=pl.UInt32, eager=True)})
     changes = every.join(spread, on="row", how="left", maintain_order="left").drop("row")
@@ -231,7 +231,9 @@ def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
     )
     return frame.hstack(changes).with_columns(
         pl.col("added_lex", "removed_lex").fill_null(""),
-        pl.col("diff_files", "diff_functions").fill_null(none),
+        # A comment on a patch is found by the file and function that it is about.
+        pl.col("diff_files").fill_null(pl.concat_list(pl.col("file").replace("", None)).list.drop_nulls()),
+        pl.col("diff_functions").fill_null(pl.concat_list(function).list.drop_nulls()),
         text_lex=pl.when(has_diff).then(rest).otherwise("own"),
     )
 

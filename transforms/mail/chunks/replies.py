@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from transforms.mail.chunks import sizes
 from transforms.mail.chunks.drafts import QUOTE_MARKS, Draft, Drafts
+from transforms.mail.chunks.reviewed import ReviewedPlaces
 from transforms.mail.chunks.sections import Section, content_class, extend, joined_spans, sections_between
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
@@ -71,6 +72,7 @@ class Body:
         self.body, self.is_reply, self.body_format, self.settings = body, is_reply, body_format, settings
         self.kinds, self.depths, self.edges = blocks
         self.offsets = ByteOffsets(body)
+        self.reviewed = ReviewedPlaces(body)
         self.exclusions: list[tuple[int, int, str]] = []
 
     def _exclude(self, start: int, end: int, reason: str) -> None:
@@ -359,7 +361,9 @@ class Body:
         is_plain = len(sections) == 1 and not sections[0].is_code
         spans = [Span(sections[0].start, sections[0].end, "own")] if is_plain else joined_spans(sections)
         point, display = "", None
+        file, hunk = (segment.file, segment.hunk) if segment else ("", "")
         if anchor:
+            file, hunk = (file, hunk) if file else self.reviewed.of(*anchor)
             point = self._display([Span(*anchor, "anchor")])
             spans = sorted([*spans, Span(*anchor, "anchor")])
             display = self._display(spans)
@@ -376,8 +380,8 @@ class Body:
             display,
             point,
             reply.is_review and bool(anchor),
-            segment.file if segment else "",
-            segment.hunk if segment else "",
+            file,
+            hunk,
             diff,
             prose,
             "text" if is_plain else content_class(sections),
