@@ -25,7 +25,7 @@ class ReviewedPlaces:
             self._places.append((file, header["hunk"] or ""))
 
     def of(self, start: int, end: int) -> tuple[str, str]:
-        """The file and the header of the hunk at the end of a quote; empty if the quote has no changed line, or no file is known.
+        """The file and the header of the hunk at the end of a quote; empty without a changed line or a known file.
 
         >>> body = "> +++ b/a.c\\n> @@ -1 +1 @@ int f(void)\\n> +x\\n\\nWhy?\\n\\n> +y\\n\\nWhy?\\n"
         >>> ReviewedPlaces(body).of(body.index("> +y"), body.index("> +y") + 5)
