@@ -18,7 +18,7 @@ from transforms.documents.chunks.segments import Document, Node, Segment, docume
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 
-VERSION = "2"
+VERSION = "3"
 
 _PARAGRAPH = re.compile(r"\n(?:[ \t\r]*\n)+")
 _BOUNDARY = re.compile(r"\n|(?:[.?!;:] )|[。！？]")
@@ -61,7 +61,7 @@ def section_segments(document: Document, settings: DocumentChunkSettings) -> lis
                 if a == start or a in headings
                 else _lead(text, max(previous, a - settings.overlap_chars), a)
             )
-            segments.append(Segment(a, b, document.innermost_node(a, b), lead))
+            segments.append(Segment(a, b, document.main_section(a, b), lead))
             previous = a
     return segments
 

@@ -29,8 +29,8 @@ class Segment(NamedTuple):
     """A half-open range of characters that a chunker cut.
 
     The `lead` characters before it repeat the end of the previous segment. `node` is the index, in the
-    document's list of nodes, of the innermost node that contains it; `under` that of the node whose
-    headings stand above it, if that is another node.
+    document's list of nodes, of the node that it is cited by; `under` that of the node whose headings stand above it, if
+    that is another node.
     """
 
     start: int
@@ -108,6 +108,13 @@ class Document:
         while self._last_descendant[node] < last:
             node = self.nodes[node].parent
         return node
+
+    def main_section(self, start: int, end: int) -> int:
+        """The node in whose section, from its heading to the next, most of the range lies; of equal ones the first."""
+        first = self.section_at(start)
+        last = max(first, self.section_at(end - 1))
+        edges = [start, *self.section_starts[first + 1 : last + 1], end]
+        return first + max(range(last - first + 1), key=lambda n: edges[n + 1] - edges[n])
 
     def headings(self, node: int) -> list[str]:
         """The titles of the headings down to a node, without the document's own."""

@@ -68,9 +68,9 @@ def test_short_sections_join_their_branch_and_never_vanish():
     text = f"# Top\n\n## Tiny\n\nOne.\n\n## Other\n\n{SENTENCE * 2}\n\n# Next\n\n{SENTENCE * 5}\n\n# Last\n\nEnd."
     first, second = chunks_of(text)
     assert first["text_display"] == f"# Top\n\n## Tiny\n\nOne.\n\n## Other\n\n{SENTENCE * 2}".rstrip()
-    assert (first["parent_id"], first["heading_path"]) == ("s:note.md#top", ["Top"])
+    assert (first["parent_id"], first["heading_path"]) == ("s:note.md#other", ["Top", "Other"])
     assert second["text_display"].endswith("# Last\n\nEnd.")
-    assert (second["parent_id"], second["heading_path"]) == ("s:note.md", [])
+    assert (second["parent_id"], second["heading_path"]) == ("s:note.md#next", ["Next"])
 
 
 def test_a_chunk_begins_with_the_end_of_the_one_before_but_not_across_headings():

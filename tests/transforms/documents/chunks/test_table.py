@@ -120,10 +120,10 @@ def test_a_chunk_says_where_it_stands():
     text = "---\ntags: [oil]\naliases: Grease\n---\n# Machine\n\n" + "Intro words. " * 60
     text += "\n## Care\n\n### Oil\n\n" + "Oil it daily, they say. " * 20
     first, *_, oil = chunks_of(text)
-    assert oil["heading_path"] == ["Machine", "Care"]
-    assert oil["title"] == "Machine › Care"
-    assert oil["parent_id"] == "s:note.md#care"
-    assert oil["text_embed"].startswith("Machine › Care\n\n## Care\n\n### Oil")
+    assert oil["heading_path"] == ["Machine", "Care", "Oil"]
+    assert oil["title"] == "Machine › Care › Oil"
+    assert oil["parent_id"] == "s:note.md#oil"
+    assert oil["text_embed"].startswith("Machine › Care › Oil\n\n## Care\n\n### Oil")
     assert first["text_lex"].endswith("\noil\nGrease")
     assert (oil["source_kind"], oil["chunk_kind"], oil["doc_id"]) == ("document", "section", "s:note.md")
 
