@@ -24,7 +24,9 @@ _NO_BORDER = re.compile(r"border(?:-left)?:\s*(?:none|0)", re.I)
 
 
 def html_text(markup: str) -> str:
-    """`markup` as plain text: block elements on lines of their own, links by their text.
+    """`markup` as plain text: block elements on lines of their own, links by their text, pictures by theirs.
+
+    A row of a table of values is a line, its cells divided by ` | `; a table that only lays out is its blocks.
 
     A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything
     from the block with Outlook's top border (its From/Sent lines) to the end. Scripts, styles and
@@ -42,7 +44,7 @@ def html_text(markup: str) -> str:
         elif node.tag == "-text":
             writer.text(node.text_content or "")
         elif node.tag == "br":
-            writer.line_end(keep_empty=True)
+            writer.line_break()
         elif node.tag and node.tag not in _DROPPED and not _HIDDEN.search(_style(node)):
             frames.append(_open(node, frames, writer))
     return writer.result()
@@ -55,6 +57,7 @@ class _Frame:
         self.node = node
         self.depth = depth
         self.children: Iterator[LexborNode] = node.iter(include_text=True)
+        self.is_data = False
 
 
 class _Writer:
@@ -65,6 +68,8 @@ class _Writer:
         self.fragments: list[str] = []
         self.depth = 0
         self.preformatted = 0
+        self.tables = 0
+        """Tables of values that are open: a row of theirs is a line."""
 
     def text(self, text: str) -> None:
         if not self.preformatted:
@@ -75,6 +80,12 @@ class _Writer:
         for other in others:
             self.line_end(keep_empty=True)
             self.fragments.append(other)
+
+    def line_break(self) -> None:
+        if self.tables:
+            self.fragments.append(" ")
+        else:
+            self.line_end(keep_empty=True)
 
     def line_end(self, keep_empty: bool = False) -> None:
         line = "".join(self.fragments)
@@ -105,13 +116,20 @@ class _Writer:
 
 def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
     tag = node.tag or ""
-    if tag in _PARAGRAPHS:
+    frame = _Frame(node, writer.depth)
+    if tag == "img":
+        writer.text(_picture(node))
+    if tag in ("td", "th"):
+        writer.text(" | " if writer.tables and writer.fragments else " ")
+    elif writer.tables and tag != "tr":
+        writer.text(" " if tag in _BLOCKS else "")
+        return frame
+    elif tag in _PARAGRAPHS:
         writer.blank_line()
     elif tag in _BLOCKS:
         writer.line_end()
-    elif tag in ("td", "th"):
-        writer.text(" ")
-    frame = _Frame(node, writer.depth)
+    frame.is_data = tag == "table" and _is_data(node)
+    writer.tables += frame.is_data
     if _starts_outlook_quote(node):
         writer.line_end()
         _quote_the_rest(frames, frame, writer)
@@ -126,6 +144,9 @@ def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
 
 def _close(frame: _Frame, writer: _Writer) -> None:
     tag = frame.node.tag or ""
+    writer.tables -= frame.is_data
+    if writer.tables and tag != "tr":
+        return
     if tag in _BLOCKS:
         writer.line_end()
     if tag == "pre":
@@ -146,6 +167,33 @@ def _quote_the_rest(frames: list[_Frame], frame: _Frame, writer: _Writer) -> Non
         if sum(1 for _ in outer.node.iter(include_text=False)) > 1:
             return
         outer.depth += 1
+
+
+def _is_data(table: LexborNode) -> bool:
+    """True for a table of values, not of layout: two rows of two cells or more, of which none holds a block."""
+    if (table.attributes.get("role") or "") == "presentation":
+        return False
+    rows = 0
+    for part in table.iter(include_text=False):
+        for row in part.iter(include_text=False) if part.tag in ("thead", "tbody", "tfoot") else (part,):
+            cells = [cell for cell in row.iter(include_text=False) if cell.tag in ("td", "th")]
+            rows += len(cells) > 1
+            if any(inner.tag in _LAYOUT for cell in cells for inner in cell.iter(include_text=False)):
+                return False
+    return rows > 1
+
+
+_LAYOUT = {"table", "ul", "ol", "blockquote", "pre", "h1", "h2", "h3", "img"}
+_NO_WORDS = re.compile(r"(?:image|img|cid:|logo)?[\s\d._:@-]*(?:png|jpe?g|gif|bmp)?", re.I)
+
+
+def _picture(node: LexborNode) -> str:
+    """What a picture says instead of itself: `[a chart of sales]`, or a smiley; a pixel that counts readers nothing."""
+    attributes = node.attributes
+    text = _BLANKS.sub(" ", attributes.get("alt") or "").strip()
+    if _NO_WORDS.fullmatch(text) or "1" in (attributes.get("width"), attributes.get("height")):
+        return ""
+    return f"[{text}]" if text[0].isascii() else text
 
 
 def _style(node: LexborNode) -> str:

@@ -44,6 +44,9 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
     lone = _lone_openings(lines) | lines.matches(rules.GROUPWISE, supercite)
     header, openings = header | lone, openings | lone
     author = lines.author()
+    above = lines.shifted(openings, -1) | (lines.shifted(openings, -2) & lines.shifted(lines.blank, -1))
+    if above.any():
+        header |= lines.matches(rules.ABOVE_BLOCK, above & author & ~header & ~blocks)
     lines.mark((header | blocks) & author | supercite, HEADER)
     _mark_other_quotes(lines, dated)
     return Openings(dated, openings)

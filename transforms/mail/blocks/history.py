@@ -49,5 +49,6 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
 def _listed(lines: Lines, opening: Mask) -> Mask:
     """First rows of the mails with an `opening` that name a mailing list anywhere."""
     found = np.zeros(lines.n, dtype=bool)
-    found[lines.message_start[lines.matches(rules.LISTED, lines.in_mails(opening) & ~lines.blank)]] = True
+    named = lines.matches(rules.LISTED, lines.in_mails(opening) & ~lines.blank)
+    found[lines.message_start[named & ~lines.matches(rules.OFFICE_TAG, named)]] = True
     return found

@@ -172,6 +172,16 @@ LISTED = Rule(
     r"(?:Subject|Betreff|Objet|Asunto|Oggetto) ?: .*\[[A-Za-z][\w .:-]*\]",
     search=True,
 )
+OFFICE_TAG = Rule(
+    r"(?i:(?:subject|betreff|objet|asunto|oggetto) ?: .*\[(?:ext|extern|external|externe|spam|confidential|internal|secure|"
+    r"encrypted|caution|warning|sec=\w+)\])",
+    search=True,
+)
+"""Tags that the programs of a company put before a subject, as those of lists do."""
+ABOVE_BLOCK = Rule(
+    r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
+)
+"""What programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
 HELLO = Rule(
     r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
     r"sehr geehrte[rs]?|bonjour|salut|cher|chère|hola|buen[oa]s? \S+|estimad[oa]s?|ciao|salve|buongiorno|gentile|"

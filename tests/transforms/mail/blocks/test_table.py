@@ -191,7 +191,7 @@ GMAIL = "On Mon, Jan 5, 2015 at 4:50 PM, Ann Example <ann@example.org> wrote:\n"
     ("header", "expected"),
     [
         pytest.param(OUTLOOK, "hhhh", id="Outlook"),
-        pytest.param(f"{'_' * 32}\n{OUTLOOK}", "ahhhh", id="Outlook below a rule"),
+        pytest.param(f"{'_' * 32}\n{OUTLOOK}", "hhhhh", id="Outlook below a rule"),
         pytest.param(f"-----Antwort-----\n{OUTLOOK}", "hhhhh", id="any words between dashes"),
         pytest.param(f"-------- Original message --------\n{OUTLOOK}", "hhhhh", id="a phone"),
         pytest.param(
