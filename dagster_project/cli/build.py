@@ -14,6 +14,7 @@ from dagster_project.cli.cache_upkeep import run_estimate
 from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
 from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
 from dagster_project.cli.render.tables import print_facts
+from dagster_project.cli.terminal.completion import complete_source
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.backfill import backfill as run_backfill
 from dagster_project.orchestration.build import BuildOptions, fetch_only, make_texts
@@ -50,7 +51,7 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
 
 
 @click.command()
-@click.argument("sources", nargs=-1)
+@click.argument("sources", nargs=-1, shell_complete=complete_source)
 @CONFIG
 @JSON
 @explained
@@ -73,7 +74,7 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> No
 
 
 @click.command()
-@click.argument("sources", nargs=-1)
+@click.argument("sources", nargs=-1, shell_complete=complete_source)
 @CONFIG
 @JSON
 @explained

@@ -10,12 +10,13 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
 from dagster_project.cli.render.hits import print_prompted, print_stripe
 from dagster_project.cli.search import search
+from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.search import disclosure
 
 
 @click.command()
-@click.argument("document", type=TEXT)
+@click.argument("document", type=TEXT, shell_complete=complete_id)
 @CONFIG
 @JSON
 @click.option("-n", "count", type=click.IntRange(1), default=3, show_default=True, help="How many chunks.")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.lazy_group import LazyCommand, LazyGroup
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
 from dagster_project.cli.render.evaluation import print_report
+from dagster_project.cli.terminal.lazy_group import LazyCommand, LazyGroup
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.evaluation.evaluate import converted, drafted, evaluated, make_evaluator
 from dagster_project.resources.evaluation.evaluator import read_report

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, TEXT, explained, filtered
+from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered
 from dagster_project.cli.render.explanation import print_explanation
+from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.search.explain import explanation
 from dagster_project.resources.search.filters import Filters
@@ -17,7 +19,7 @@ from dagster_project.resources.search.opened_index import open_index
 
 @click.command()
 @click.argument("query", type=TEXT)
-@click.argument("ident", metavar="[ID]", required=False, type=TEXT)
+@click.argument("ident", metavar="[ID]", required=False, type=TEXT, shell_complete=complete_id)
 @CONFIG
 @JSON
 @click.option("--limit", type=click.IntRange(1, 1000), help="Hits; default: search.limit of the settings.")
@@ -49,3 +51,5 @@ def explain(
         click.echo(json.dumps(result.as_json(rows), ensure_ascii=False))
     else:
         print_explanation(result, rows)
+    if ident is None and not (result.stages and result.stages[-1].steps["rank"].count()):
+        sys.exit(NO_RESULTS)

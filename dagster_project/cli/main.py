@@ -6,7 +6,7 @@ import logging
 
 import click
 
-from dagster_project.cli.lazy_group import LazyCommand, LazyGroup
+from dagster_project.cli.terminal.lazy_group import LazyCommand, LazyGroup
 
 _ROOM = "dagster_project.cli"
 
@@ -61,6 +61,16 @@ COMMANDS = {
     "get": LazyCommand(
         f"{_ROOM}.search", "get", "Print the exact text of ID, and on standard error what it is."
     ),
+    "help": LazyCommand(
+        f"{_ROOM}.help",
+        "help_",
+        "Print a page of the documentation or a section of one; without TOPIC list them.",
+    ),
+    "init": LazyCommand(
+        f"{_ROOM}.init",
+        "init",
+        "Write a settings file for the archive at PLACE, or add PLACE to the one that is there.",
+    ),
     "mcp": LazyCommand(
         f"{_ROOM}.serving",
         "mcp",
@@ -110,15 +120,30 @@ COMMANDS = {
 }
 
 
+SECTIONS = {
+    "Start": ("init", "build", "search", "serve", "help"),
+    "Search and read": ("get", "similar", "context", "ask", "stripe", "explain", "sql"),
+    "Keep an index": ("plan", "cost", "fetch", "backfill", "ui", "cache", "doctor"),
+    "Serve": ("mcp", "receipts", "serve-graph"),
+    "Measure": ("eval",),
+}
+"""The commands by what they are for, in the order in which somebody meets them."""
+
+
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.
 @click.group(
     cls=LazyGroup,
     lazy=COMMANDS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "color": True},
 )
 @click.version_option(package_name="weft")
 def main() -> None:
-    """Turn mail, notes and documentation into a searchable DuckDB file.
+    """Search mail, notes, documentation and chats.
+
+    `weft init PLACE` writes the settings for an archive, `weft build` reads it, `weft search "some words"` asks it.
+    Commands take the settings of --config, else of $WEFT_CONFIG, else of ./weft.toml. `weft help` lists the pages of the
+    documentation.
 
     \b
     Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;

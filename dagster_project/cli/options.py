@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import click
 
+from dagster_project.cli.terminal.completion import complete_list, complete_source
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.system.disk_space import (
     IN_THE_WAY,
@@ -88,7 +89,11 @@ def _of_disk(error: OSError) -> Exception:
 
 _FILTERS = (
     click.option(
-        "--list", "list_id", type=TEXT, help="Only mail of this mailing list; * stands for any characters."
+        "--list",
+        "list_id",
+        type=TEXT,
+        shell_complete=complete_list,
+        help="Only mail of this mailing list; * stands for any characters.",
     ),
     click.option(
         "--from", "author", type=TEXT, help="Only mail of this author: words of a name, or an address."
@@ -100,7 +105,9 @@ _FILTERS = (
     ),
     click.option("--tag", type=TEXT, help="Only documents with this tag, or one below it."),
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
-    click.option("--source", type=TEXT, help="Only what comes from this source."),
+    click.option(
+        "--source", type=TEXT, shell_complete=complete_source, help="Only what comes from this source."
+    ),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
     click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day or later."),
     click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day."),

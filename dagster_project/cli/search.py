@@ -16,6 +16,7 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered, searched
 from dagster_project.cli.render.hits import Shown, print_hits, reading_line
+from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.filters import Filters
@@ -83,7 +84,7 @@ def search(
 
 
 @click.command("similar")
-@click.argument("name", metavar="ID", type=TEXT)
+@click.argument("name", metavar="ID", type=TEXT, shell_complete=complete_id)
 @CONFIG
 @JSON
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits.")
@@ -105,7 +106,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="ID", type=TEXT)
+@click.argument("name", metavar="ID", type=TEXT, shell_complete=complete_id)
 @CONFIG
 @JSON
 @explained

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from transforms.settings.base import StageSettings
 
-_UNKNOWN = "unknown setting; docs/settings.md lists the known ones"
+_UNKNOWN = "unknown setting; `weft help settings` lists the known ones"
 REPLACED = {
     "chunks.embed_subject": "is always on now",
     "document_chunks.overlap_chars": "is part of `document_chunks.profile` now (recommended: 0; seed: 100)",

@@ -369,7 +369,7 @@ def config_path(name: str | Path | None = None) -> Path:
     if not chosen.is_file():
         raise SettingsError(
             f"no settings file at {chosen}: name one with --config FILE or {CONFIG_VARIABLE}=FILE "
-            "(data/sample/weft.toml is an example)"
+            "or write one with `weft init PLACE`"
         )
     return chosen
 

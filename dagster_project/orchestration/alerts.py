@@ -100,7 +100,7 @@ def _fault(fault: Exception) -> dict[str, object]:
         "exit_code": fault.exit_code if isinstance(fault, WeftError) else 1,
         "step": fault.step if isinstance(fault, WeftError) else None,
         "run_id": fault.run_id if isinstance(fault, WeftError) else None,
-        "see": "the run in Dagster, or the output of the build; docs/operations.md lists the exit codes"
+        "see": "the run in Dagster, or the output of the build; `weft help exit-codes` lists them"
         if known
         else "the output of the build",
     }

@@ -59,22 +59,33 @@ def in_utc(at: datetime, timezone: str) -> datetime:
     return at.astimezone(UTC)
 
 
+def chat_columns(names: Sequence[str]) -> list[str]:
+    """Of the columns of a table those of the time, the author and the text; ChatFormatError if one is missing.
+
+    >>> chat_columns(["id", "Sender", "sent_at", "body"])
+    ['sent_at', 'Sender', 'body']
+    """
+    lower = {c.lower(): c for c in reversed(names)}
+    columns = []
+    for meaning, usual in (("time", AT_NAMES), ("author", AUTHOR_NAMES), ("text", TEXT_NAMES)):
+        column = next((lower[n] for n in usual if n in lower), None)
+        if column is None:
+            raise ChatFormatError(
+                f"no_column: no column for the {meaning}; one of {', '.join(usual)} is looked for, there are "
+                f"{', '.join(names) or 'none'}"
+            )
+        columns.append(column)
+    return columns
+
+
 def read_table(table: pa.Table, name: str, timezone: str) -> Chat:
     """The chat of a table with a time, an author and a text, under one of the usual names.
 
     Times are timestamps, ISO 8601 texts or seconds since 1970. A row without a usable time or text
     is a fault. Raises ChatFormatError if one of the three columns is missing.
     """
-    lower = {c.lower(): c for c in reversed(table.column_names)}
-    columns = []
-    for meaning, names in (("time", AT_NAMES), ("author", AUTHOR_NAMES), ("text", TEXT_NAMES)):
-        column = next((lower[n] for n in names if n in lower), None)
-        if column is None:
-            raise ChatFormatError(
-                f"no_column: no column for the {meaning}; one of {', '.join(names)} is looked for, there are "
-                f"{', '.join(table.column_names) or 'none'}"
-            )
-        columns.append(table.column(column).to_pylist())
+    names = chat_columns(table.column_names)
+    columns = [table.column(column).to_pylist() for column in names]
     entries, faults = [], []
     for row, (at, author, text) in enumerate(zip(*columns, strict=True)):
         when = moment(at)

@@ -41,7 +41,11 @@ EVALUATION_RUNS = Table(
     (
         required("profile", pa.string(), "named search settings"),
         required("query_id", pa.string(), "the query"),
-        required("stage", pa.string(), "name of the stage, as in docs/search.md; final is what is returned"),
+        required(
+            "stage",
+            pa.string(),
+            "name of the stage, as `weft help search` has them; final is what is returned",
+        ),
         required("rank", pa.int64(), "place in the list, from 1"),
         required("chunk_id", pa.string(), "the chunk"),
         required("doc_id", pa.string(), "mail or document of the chunk"),

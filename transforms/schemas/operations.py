@@ -32,7 +32,7 @@ CORPUS_MEASURES = Table(
     ("list_id", "measure", "detail"),
     (
         required("list_id", pa.string(), "the mailing list; empty for mail of no list"),
-        required("measure", pa.string(), "name of the measure; docs/concepts.md explains each"),
+        required("measure", pa.string(), "name of the measure; `weft help concepts` explains each"),
         required("detail", pa.string(), "kind of defect, for parse_defects; else empty"),
         required("numerator", pa.int64(), "how many"),
         required("denominator", pa.int64(), "of how many; of a sample where the measure is taken from one"),

@@ -171,7 +171,7 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
         }
         for name, outcome in outcomes.items()
     ]
-    print_records(rows, "No source has `fetch`; docs/settings.md says how it is fetched.")
+    print_records(rows, "No source has `fetch`; `weft help live-sources` says how to fetch one.")
     for name, outcome in outcomes.items():
         for note in (outcome.notes or "").splitlines():
             terminal().print(f"{name}: {note}", soft_wrap=True)

@@ -224,6 +224,13 @@ class ExportReader:
             raise ChatFormatError(str(error)) from error
 
 
+def zipped_format(file: Path) -> str:
+    """What a zip holds, as formats of a source are named; ChatFormatError if that is no chat, or it is no zip."""
+    with ZippedExport(file, 0) as archive:
+        format_, names = _contents(archive.names, "auto")
+    return format_ if format_ != "files" else _FORMATS[PurePosixPath(names[0]).suffix.lower()]
+
+
 def unread(name: str, error: Exception) -> Chat:
     """What stands for a chat that cannot be read: no entries, and the fault."""
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -108,7 +108,7 @@ def _maildir(root: Path) -> _Found:
                 yield from _delivered(path, folder)
             elif entry.is_dir(follow_symlinks=False):
                 places.append(path)
-            elif not entry.name.startswith(".") and _begins_as_mail(path):
+            elif not entry.name.startswith(".") and begins_as_mail(path):
                 yield path, None, folder
 
 
@@ -135,16 +135,16 @@ def _archives(root: Path) -> _Found:
         folder = _folder_name(path.relative_to(root).with_name(_stem(path.name)))
         if error:
             yield path, why_unreadable(error), folder
-        elif not is_folder(path) and not path.name.startswith(".") and _is_archive(path):
+        elif not is_folder(path) and not path.name.startswith(".") and is_archive(path):
             yield path, None, folder
 
 
-def _is_archive(path: Path) -> bool:
+def is_archive(path: Path) -> bool:
     """True if a file is an mbox by its ending or its first bytes."""
-    return path.suffix in (".mbox", *COMPRESSED) or _begins_as_mail(path, only=b"From ")
+    return path.suffix in (".mbox", *COMPRESSED) or begins_as_mail(path, only=b"From ")
 
 
-def _begins_as_mail(path: Path, only: bytes = b"") -> bool:
+def begins_as_mail(path: Path, only: bytes = b"") -> bool:
     """True if a file begins with a header, or with the `only` bytes; one that cannot be read is a mail, and faulty."""
     try:
         with opened(path) as stream:

@@ -18,7 +18,9 @@ from dagster_project.resources.sources.git_objects import (
     DAMAGED,
     MISSING,
     TOO_LARGE,
+    GitFailedError,
     Objects,
+    git,
     missing_objects,
 )
 from dagster_project.resources.system.globs import is_folder
@@ -49,6 +51,19 @@ def repositories(inbox: Path) -> list[Path]:
         if epochs:
             return [epochs[number] for number in sorted(epochs)]
     return [inbox / ".git" if is_folder(inbox / ".git") else inbox]
+
+
+def is_inbox(folder: Path) -> bool:
+    """True for the folder of an inbox, or a repository of which the last commit holds one mail and nothing else."""
+    (first, *_) = found = repositories(folder)
+    if len(found) > 1 or _EPOCH.fullmatch(first.name):
+        return True
+    if not is_folder(first / "objects"):
+        return False
+    try:
+        return git(first, "ls-tree", "--name-only", "HEAD") in (b"m\n", b"d\n")
+    except (GitFailedError, SourceError):
+        return False
 
 
 def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:

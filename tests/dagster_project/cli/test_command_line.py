@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assets.partitions import MAIL
-from dagster_project.cli.lazy_group import LazyGroup
 from dagster_project.cli.main import COMMANDS, main
 from dagster_project.cli.render.builds import BuildView
+from dagster_project.cli.terminal.lazy_group import LazyGroup
 from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion, mbox
 from transforms.errors import SourceError

@@ -81,6 +81,8 @@ def test_an_unknown_id_is_3(built_once: Workspace, command: str, name: str):
         (["sql", "SELECT '\udcff'"], 0),
         (["search"], 2),
         (["explain", "compactor"], 0),
+        (["explain", '"no such phrase at all"'], 3),
+        (["explain", '"no such phrase at all"', "m1@example.org"], 0),
         (["explain", '"open'], 2),
         (["explain", "(" * 40 + '"a"' + ")" * 40], 2),
         (["get", "m1@example.org"], 0),

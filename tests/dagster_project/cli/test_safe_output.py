@@ -180,6 +180,8 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*HERE, "compactor", "m1@example.org"),
         (*HERE, "load", NAMED),
     ],
+    "init": [(*HERE, f"WORK/none{NAMED}"), (*HERE, "WORK/mail", "--name", NAMED)],
+    "help": [(f"none{NAMED}",), ("exit-codes",)],
     "cost": [HERE],
     "plan": [HERE],
     "doctor": [HERE],
@@ -210,7 +212,7 @@ SHOWING = {
     "search", "context", "sql", "get", "similar", "stripe", "ask", "explain", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "serve-graph", "mcp",
     "ui",
-    "backfill", "fetch",
+    "backfill", "fetch", "init", "help",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 

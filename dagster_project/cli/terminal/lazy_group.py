@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -43,9 +43,16 @@ def _load(module: str) -> None:
 class LazyGroup(SafeGroup):
     """A group that knows some of its commands by a table, and loads them when they are called."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **extra: Any):
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, LazyCommand],
+        sections: Mapping[str, Sequence[str]] | None = None,
+        **extra: Any,
+    ):
+        """`sections` are the headings of the list of commands, with the commands below each."""
         super().__init__(*args, **extra)
-        self.lazy = lazy
+        self.lazy, self.sections = lazy, sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
@@ -58,8 +65,10 @@ class LazyGroup(SafeGroup):
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands, each with the first sentence of its help."""
+        """Write the list of commands under their headings, each with the first sentence of its help."""
         helps = {name: command.get_short_help_str(1000) for name, command in self.commands.items()}
         helps |= {name: lazy.help for name, lazy in self.lazy.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(helps.items()))
+        width = max(map(len, helps))
+        for heading, names in (self.sections or {"Commands": sorted(helps)}).items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), helps[name]) for name in names])

@@ -1,0 +1,252 @@
+"""`weft init`: the settings file for an archive, from its place or from three questions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import Stemmer
+
+from dagster_project.cli.options import TEXT, explained
+from dagster_project.config.settings import (
+    CONFIG_VARIABLE,
+    DEFAULT_CONFIG,
+    ConversationSourceSettings,
+    DocumentSourceSettings,
+    Settings,
+    SourceSettings,
+    load_settings,
+)
+from dagster_project.resources.sources.detection import Detected, sources_at
+from dagster_project.resources.system.globs import write_atomically
+from transforms.errors import SettingsError
+
+KINDS = tuple(
+    k for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings) for k in s.kinds()
+)
+_LANGUAGE = "english"
+_GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
+"""Names of folders that say less than the name of the folder above them."""
+
+
+@dataclass(frozen=True)
+class _New:
+    """A source to be written: its name, what was found, and where its files are fetched from."""
+
+    name: str
+    found: Detected
+    url: str | None = None
+
+    def toml(self, zone: str) -> str:
+        """The source as a part of a settings file."""
+        rows = {"name": self.name, "kind": self.found.kind}
+        if not self.url:
+            rows["path"] = self.found.path
+        if not self.found.has_zone:
+            rows["timezone"] = zone
+        text = "".join(f"{key} = {_quoted(value)}\n" for key, value in rows.items())
+        if self.url:
+            text += f'\n[sources.fetch]\nkind = "git"\nurl = {_quoted(self.url)}\n'
+        return f"[[sources]]\n{text}"
+
+
+@click.command()
+@click.argument("places", nargs=-1, type=TEXT, metavar="[PLACE]...")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
+)
+@click.option("--name", type=TEXT, help="Name of the source; default: that of its file or folder.")
+@click.option(
+    "--kind", type=click.Choice(KINDS), help="Kind of the source; default: what its files look like."
+)
+@click.option(
+    "--language",
+    type=click.Choice(["none", *Stemmer.algorithms()]),
+    metavar="NAME",
+    help=f"Language whose endings of words do not matter, as german; none: all do. Default: {_LANGUAGE}.",
+)
+@explained
+def init(
+    places: tuple[str, ...], config: Path | None, name: str | None, kind: str | None, language: str | None
+) -> None:
+    """Write a settings file for the archive at PLACE, or add PLACE to the one that is there.
+
+    PLACE is a file or folder, or the address of a public-inbox, as https://lore.kernel.org/linux-erofs. Weft sees by names
+    and first bytes whether it is mail, notes, documents or exported chats. Without PLACE it asks three questions.
+    """
+    file = config or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
+    known = load_settings(file) if file.exists() else None
+    if known and language:
+        raise SettingsError(f"{file} is there already: set terms.stemmer = {language!r} in it")
+    if not places:
+        places, language = _asked(language, is_new=known is None)
+    if name and len(places) > 1:
+        raise SettingsError("--name is for one PLACE; run `weft init` once for each")
+    new: list[_New] = []
+    for place in places:
+        taken = {*(s.name for s in known.sources), *(s.name for s in new)} if known else {s.name for s in new}
+        new += _sources(place, file.resolve().parent, name, kind, taken)
+    if known:
+        new = _unknown(new, known)
+    _write(file, new, language if language != _LANGUAGE else None)
+    _report(file, config, new)
+
+
+def _asked(language: str | None, *, is_new: bool) -> tuple[tuple[str, ...], str | None]:
+    """The place and the language that somebody at a terminal names; SettingsError where nobody can answer."""
+    if not _can_answer():
+        raise SettingsError(
+            "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
+        )
+    place = click.prompt("Where is the archive (file, folder, or address of a public-inbox)", err=True)
+    for found in () if "://" in place else sources_at(Path(place).expanduser()):
+        click.echo(f"  {_described(found)}", err=True)
+    if not click.confirm("Shall it become a source", default=True, err=True):
+        raise SettingsError("nothing was written; name what it is with `weft init PLACE --kind KIND`")
+    if is_new and language is None:
+        algorithms = click.Choice(["none", *Stemmer.algorithms()])
+        language = click.prompt(
+            "In which language is most of it",
+            default=_LANGUAGE,
+            type=algorithms,
+            show_choices=False,
+            err=True,
+        )
+    return (place,), language
+
+
+def _can_answer() -> bool:
+    return sys.stdin.isatty()
+
+
+def _sources(place: str, base: Path, name: str | None, kind: str | None, taken: set[str]) -> list[_New]:
+    """The sources at a place, with names that are not in `taken`; paths below `base` are relative to it."""
+    if "://" in place:
+        url = place if "{epoch}" in place or place.endswith(".git") else f"{place.rstrip('/')}/{{epoch}}"
+        address = re.sub(r"/(\{epoch\}|git/.*|\d+)?$", "", url.removesuffix(".git"))
+        found = Detected("public_inbox", place, "public-inbox", 0)
+        return [_New(_free(name or address, taken), found, url)]
+    path = Path(place).expanduser()
+    path = path if path.is_absolute() else Path.cwd() / path
+    given = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
+    new: list[_New] = []
+    for found in given:
+        own = _free(name or _name_of(Path(found.path)), taken | {s.name for s in new})
+        new.append(_New(own, _below(found, base)))
+    return new
+
+
+def _below(found: Detected, base: Path) -> Detected:
+    """`found` with its path as a settings file in `base` writes it."""
+    path = Path(os.path.normpath(found.path))
+    short = path.relative_to(base) if path.is_relative_to(base) else path
+    return Detected(found.kind, str(short), found.form, found.files, found.has_zone)
+
+
+def _name_of(path: Path) -> str:
+    """What a source at a path is called: its file or folder without endings, or the folder above if that says more."""
+    for part in (path.name, *(p.name for p in path.parents)):
+        stem = re.sub(r"[\[\]*?]|\.(mbox|zip|txt|json|gz|xz|bz2)$", "", part, flags=re.I).strip(" ._-")
+        if stem.lower() not in _GENERIC:
+            return stem
+    return "archive"
+
+
+def _free(text: str, taken: set[str]) -> str:
+    """`text` as a name of a source, with a number behind it if another source has that name."""
+    name = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", text.rpartition("/")[2]).replace("..", ".").strip("._-")[:50]
+        or "archive"
+    )
+    number = 2
+    chosen = name
+    while chosen in taken:
+        chosen, number = f"{name}-{number}", number + 1
+    return chosen
+
+
+def _unknown(new: Sequence[_New], known: Settings) -> list[_New]:
+    """Those of `new` whose place is that of no source; SettingsError if that is none of them."""
+    places = {str(known.place(s)) for s in known.sources if not s.remote}
+    rest = [s for s in new if s.url or str(known.base / s.found.path) not in places]
+    if not rest:
+        raise SettingsError(
+            f"{new[0].found.path} is a source of the settings already; `weft build` reads what changed"
+        )
+    return rest
+
+
+def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
+    """Write the sources behind what is in the settings file, if that gives valid settings."""
+    before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
+    text = before and before.rstrip("\n") + "\n\n"
+    if not before:
+        if any(s.found.path in (".", "*") for s in new):
+            text = '[storage]\nroot = ".weft"\n\n'
+        if language:
+            text += f"[terms]\nstemmer = {_quoted(language)}\n\n"
+    text += "\n".join(source.toml(_zone()) for source in new)
+    try:
+        Settings(**tomllib.loads(text), base=file.resolve().parent)
+    except ValueError as error:
+        raise SettingsError(
+            f"{file}: no valid settings could be made of {new[0].found.path}: {error}"
+        ) from error
+    write_atomically(file, text)
+
+
+def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
+    for source in new:
+        click.echo(f"{file}: source {source.name}: {source.url or _described(source.found)}")
+    weft = "weft" if Path(sys.argv[0]).name != "weft" else _shortest(sys.argv[0])
+    ending = f" --config {shlex.quote(str(config))}" if config else ""
+    fetch = ", once it is fetched," if any(s.url for s in new) else ""
+    commands = {
+        f"{weft} build{ending}": f"reads it{fetch} and publishes the index",
+        f'{weft} search{ending} "some words"': "asks it",
+        f"{weft} serve{ending}": "opens a page to search and read in",
+    }
+    width = max(map(len, commands))
+    click.echo("Next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items()))
+
+
+def _shortest(program: str) -> str:
+    """How the program that runs is called in this shell."""
+    on_path = any(Path(folder, "weft").exists() for folder in os.environ.get("PATH", "").split(os.pathsep))
+    return "weft" if on_path else shlex.quote(program)
+
+
+def _described(found: Detected) -> str:
+    count = f", {found.files:,} {'file' if found.files == 1 else 'files'}" if found.files else ""
+    form = "" if found.form in (found.kind, "documents") else f" ({found.form})"
+    return f"{found.kind}{form} at {found.path}{count}"
+
+
+def _zone() -> str:
+    """The time zone of this machine, as `Europe/London`; UTC if it has no name."""
+    place = (
+        os.environ.get("TZ", "").removeprefix(":")
+        or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    )
+    return place if re.fullmatch(r"[A-Z][A-Za-z_]+(/[A-Za-z_+-]+)*", place) else "UTC"
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML has it; SettingsError for the name of a file that is no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise SettingsError(
+            f"{text.encode(errors='backslashreplace').decode()}: the name is no UTF-8; rename it"
+        ) from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,1 @@
+"""How the command line speaks: groups of commands, their streams and the console."""

@@ -1,0 +1,62 @@
+"""Words that a shell completes: names of sources, addresses of lists and ids, as settings and index have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from dagster_project.config.settings import Settings, load_settings
+from dagster_project.resources.search.sql import query_current
+from transforms.errors import WeftError
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+_MOST = 50
+_LISTS = """SELECT list_id AS word, NULL AS help FROM memberships
+    WHERE starts_with(list_id, $start) GROUP BY ALL ORDER BY count(*) DESC, word LIMIT $most"""
+_IDS = """
+    (SELECT message_id AS word, subject AS help FROM messages
+     WHERE starts_with(message_id, $start) ORDER BY word LIMIT $most)
+    UNION ALL
+    (SELECT doc_id, title FROM documents
+     WHERE starts_with(doc_id, $start) OR starts_with(path, $start) ORDER BY doc_id LIMIT $most)"""
+
+
+def _from_index(statement: str) -> Completer:
+    def complete(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
+        settings = _settings(context)
+        try:
+            rows = (
+                query_current(settings.root / "index", statement, {"start": start, "most": _MOST})
+                if settings
+                else None
+            )
+        except WeftError:
+            return []
+        return [CompletionItem(r["word"], help=r["help"]) for r in rows.to_pylist()] if rows else []
+
+    return complete
+
+
+def complete_source(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
+    """The sources of the settings whose names begin with `start`, with their kinds."""
+    settings = _settings(context)
+    sources = settings.sources if settings else ()
+    return [CompletionItem(s.name, help=s.kind) for s in sources if s.name.startswith(start)]
+
+
+complete_list = _from_index(_LISTS)
+"""The lists of the published index, those with most mail first."""
+complete_id = _from_index(_IDS)
+"""Message-IDs and ids of documents of the published index."""
+
+
+def _settings(context: click.Context) -> Settings | None:
+    """The settings that the command would take; None if there are none, of which a shell says nothing."""
+    config: Path | None = context.params.get("config")
+    try:
+        return load_settings(config)
+    except WeftError:
+        return None

@@ -1,0 +1,23 @@
+"""What pyproject.toml cannot say: the pages of docs/ are installed inside the package, for `weft help`."""
+
+from pathlib import Path
+from shutil import copyfile
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class WithDocs(build_py):
+    """Copies the pages beside the modules of a wheel; in a clone they are read where they lie."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        folder = Path(self.build_lib, "dagster_project", "docs")
+        folder.mkdir(parents=True, exist_ok=True)
+        for page in sorted(Path(__file__).parent.glob("docs/*.md")):
+            copyfile(page, folder / page.name)
+
+
+setup(cmdclass={"build_py": WithDocs})

@@ -1,0 +1,261 @@
+"""`weft init` on archives as people have them: what it takes them for, what it writes, and that the settings work."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shlex
+import subprocess
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from dagster_project.cli.main import COMMANDS, SECTIONS, main
+from dagster_project.composition import make_sources
+from dagster_project.config.settings import load_settings
+from tests.archives import Mail, Workspace, mbox
+
+MBOX = mbox([Mail(1), Mail(2)])
+MAIL = Mail(1).text().encode()
+NOTE = b"# A note\n\nIt links to [[Another note]].\n"
+PAGE = b"# A page\n\nIt links to [another](other.md).\n"
+WHATSAPP = b"27.03.25, 18:02 - Ada: hello\n27.03.25, 18:03 - Ben: hello too\n"
+DAY = json.dumps([{"type": "message", "user": "U1", "text": "hi", "ts": "1736931600.000100"}]).encode()
+AT = {
+    "id": 1,
+    "type": "message",
+    "date": "2025-01-15T10:00:00",
+    "date_unixtime": "1736935200",
+    "from": "Ada",
+    "text": "hi",
+}
+SAID = {
+    "id": "1",
+    "type": "Default",
+    "timestamp": "2025-01-15T10:00:00+00:00",
+    "content": "hi",
+    "author": {"name": "ada"},
+}
+TELEGRAM = json.dumps({"name": "Hens", "type": "private_group", "id": 1, "messages": [AT]}).encode()
+DISCORD = json.dumps({"guild": {"id": "1"}, "channel": {"id": "2"}, "messages": [SAID]}).encode()
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def init(folder: Path, *arguments: str, answers: str | None = None) -> Result:
+    """A run of `weft init` that writes the weft.toml of the folder."""
+    config = str(folder / "weft.toml")
+    return CliRunner().invoke(main, ["init", *arguments, "--config", config], input=answers)
+
+
+def written(folder: Path) -> list[dict[str, str]]:
+    """The sources of the weft.toml of a folder."""
+    return tomllib.loads((folder / "weft.toml").read_text())["sources"]
+
+
+def put(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+ARCHIVES: dict[str, tuple[Mapping[str, bytes], list[tuple[str, str]]]] = {
+    "monthly archives": ({"dev.2024-01": MBOX, "dev.2024-02": MBOX}, [("mbox", "x/*")]),
+    "archives beside other files": (
+        {
+            "dev-2024-01.mbox.gz": gzip.compress(MBOX),
+            "dev-2024-02.mbox.gz": gzip.compress(MBOX),
+            "SUMS": b"0",
+        },
+        [("mbox", "x/dev-*")],
+    ),
+    "lists in folders": (
+        {"a/a.200401": MBOX, "b/b.200401": MBOX, "b/README.md": PAGE},
+        [("mbox", "x/a/*"), ("mbox", "x/b/b.*")],
+    ),
+    "Thunderbird": ({"Inbox": MBOX, "Inbox.msf": b"//", "Inbox.sbd/Work": MBOX}, [("mbox", "x")]),
+    "Takeout": (
+        {"Takeout/Mail/All mail.mbox": MBOX, "Takeout/archive_browser.html": PAGE},
+        [("mbox", "x")],
+    ),
+    "Maildir": ({"cur/1:2,S": MAIL, "new/2": MAIL, ".Sent/cur/3:2,S": MAIL}, [("maildir", "x")]),
+    "MH": ({"inbox/1": MAIL, "inbox/2": MAIL}, [("maildir", "x")]),
+    "eml": ({"2024/a.eml": MAIL}, [("eml", "x")]),
+    "Obsidian": ({".obsidian/app.json": b"{}", "a.md": PAGE}, [("vault", "x")]),
+    "notes": ({"a.md": NOTE, "b.md": PAGE}, [("vault", "x")]),
+    "documents": ({"docs/a.md": PAGE, "docs/b.rst": b"B\n=\n", "c.png": b"\x89PNG"}, [("tree", "x")]),
+    "WhatsApp": ({"WhatsApp Chat with Hens.txt": WHATSAPP}, [("conversation", "x")]),
+    "WhatsApp of iOS": (
+        {"chat.zip": zipped({"_chat.txt": WHATSAPP, "IMG-1.jpg": b"x"})},
+        [("conversation", "x")],
+    ),
+    "Slack": ({"channels.json": b"[]", "general/2025-01-15.json": DAY}, [("conversation", "x")]),
+    "Slack in a zip": (
+        {"export.zip": zipped({"channels.json": b"[]", "general/2025-01-15.json": DAY})},
+        [("conversation", "x")],
+    ),
+    "Telegram": ({"result.json": TELEGRAM}, [("conversation", "x")]),
+    "Discord": ({"hens.json": DISCORD}, [("conversation", "x")]),
+    "a table": ({"chat.csv": b"time,author,message\n2025-01-01T10:00:00,ada,hi\n"}, [("conversation", "x")]),
+    "all of it": (
+        {"mail/dev.2024-01": MBOX, "notes/a.md": NOTE, "chats/_chat.txt": WHATSAPP},
+        [("conversation", "x/chats"), ("mbox", "x/mail/*"), ("vault", "x/notes")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), ARCHIVES.values(), ids=ARCHIVES)
+def test_an_archive_is_known_by_its_files_and_can_be_read(
+    tmp_path: Path, files: Mapping[str, bytes], expected: list[tuple[str, str]]
+):
+    result = init(tmp_path, str(put(tmp_path / "x", files)))
+    assert result.exit_code == 0, result.output
+    assert sorted((s["kind"], s["path"]) for s in written(tmp_path)) == expected
+    assert make_sources(load_settings(tmp_path / "weft.toml")).discover()
+
+
+@pytest.mark.parametrize(("name", "content", "kind"), [
+    ("dev.mbox", MBOX, "mbox"), ("a.eml", MAIL, "eml"), ("_chat.txt", WHATSAPP, "conversation"),
+    ("result.json", TELEGRAM, "conversation"),
+])  # fmt: skip
+def test_a_file_is_a_source(tmp_path: Path, name: str, content: bytes, kind: str):
+    assert init(tmp_path, str(put(tmp_path, {name: content}) / name)).exit_code == 0
+    assert [(s["kind"], s["path"]) for s in written(tmp_path)] == [(kind, name)]
+
+
+def test_a_clone_of_a_public_inbox_is_known(tmp_path: Path):
+    epoch = tmp_path / "list" / "git" / "0.git"
+    subprocess.run(["git", "init", "--quiet", "--bare", str(epoch)], check=True)
+    assert init(tmp_path, str(tmp_path / "list")).exit_code == 0
+    assert written(tmp_path) == [{"name": "list", "kind": "public_inbox", "path": "list"}]
+
+
+def test_an_address_is_fetched(tmp_path: Path):
+    assert init(tmp_path, "https://lore.kernel.org/linux-erofs/").exit_code == 0
+    (source,) = load_settings(tmp_path / "weft.toml").sources
+    assert source.name == "linux-erofs" and source.remote is not None
+    assert source.remote.url == "https://lore.kernel.org/linux-erofs/{epoch}"
+
+
+def test_a_second_place_is_added_under_a_name_of_its_own_and_never_twice(tmp_path: Path):
+    for name in ("a", "b"):
+        assert init(tmp_path, str(put(tmp_path / name / "notes", {"a.md": NOTE}))).exit_code == 0
+    assert [s["name"] for s in written(tmp_path)] == ["notes", "notes-2"]
+    again = init(tmp_path, str(tmp_path / "b" / "notes"))
+    assert again.exit_code == 2 and "is a source of the settings already" in again.stderr
+    assert len(written(tmp_path)) == 2
+
+
+def test_what_stands_in_the_settings_stays_and_faults_of_it_are_reported(tmp_path: Path):
+    config = put(tmp_path, {"weft.toml": b"# mine\nnosuch = 1\n", "notes/a.md": NOTE}) / "weft.toml"
+    assert init(tmp_path, str(tmp_path / "notes")).exit_code == 2
+    config.write_text('# mine\nsources = []\n\n[terms]\nstemmer = "german"\n')
+    assert init(tmp_path, str(tmp_path / "notes")).exit_code == 2, "an array cannot be continued"
+    assert config.read_text().startswith("# mine\nsources") and "notes" not in config.read_text()
+
+
+def test_a_vault_keeps_what_is_built_in_a_hidden_folder(tmp_path: Path):
+    assert init(put(tmp_path, {"a.md": NOTE}), str(tmp_path), "--language", "german").exit_code == 0
+    settings = load_settings(tmp_path / "weft.toml")
+    assert settings.root == tmp_path / ".weft" and settings.terms.stemmer == "german"
+
+
+def test_times_without_a_zone_get_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    init(tmp_path, str(put(tmp_path / "chats", {"_chat.txt": WHATSAPP})))
+    assert written(tmp_path)[0]["timezone"] == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"a.bin": b"\0"}, {"mail.zip": b"PK"}, {"t.zip": zipped({"a.mbox": MBOX})}]
+)
+def test_what_is_no_archive_is_4_and_writes_nothing(tmp_path: Path, files: Mapping[str, bytes]):
+    (folder := tmp_path / "x").mkdir()
+    places = [folder, *(put(folder, files) / name for name in files if name.endswith(".zip"))]
+    result = init(tmp_path, str(places[-1]))
+    assert result.exit_code == 4 and result.stderr.startswith("error: ")
+    assert not (tmp_path / "weft.toml").exists()
+
+
+def test_without_a_terminal_nothing_is_asked(tmp_path: Path):
+    result = init(tmp_path)
+    assert result.exit_code == 2 and "give the PLACE" in result.stderr
+
+
+def test_three_questions_make_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("dagster_project.cli.init._can_answer", lambda: True)
+    place = put(tmp_path / "notes", {"a.md": NOTE})
+    result = init(tmp_path, answers=f"{place}\ny\ngerman\n")
+    assert result.exit_code == 0, result.output
+    assert "vault at" in result.stderr and load_settings(tmp_path / "weft.toml").terms.stemmer == "german"
+
+
+def test_what_it_names_as_next_works(tmp_path: Path):
+    result = init(tmp_path, str(put(tmp_path / "notes", {"a.md": NOTE})))
+    for line in result.stdout.partition("Next:\n")[2].splitlines():
+        program, command, *options = shlex.split(line)
+        known = main.get_command(None, command)  # type: ignore[arg-type]
+        assert program.endswith("weft") and known and options[:1] == ["--config"]
+
+
+def test_every_command_stands_under_one_heading():
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize(("topic", "begins"), [
+    ("sources", "# What is read"), ("docs/settings.md", "<!--"), ("exit-codes", "## Exit codes"), ("Exit codes", "## Exit"),
+])  # fmt: skip
+def test_help_prints_a_page_or_a_section(topic: str, begins: str):
+    result = CliRunner().invoke(main, ["help", topic])
+    assert result.exit_code == 0 and result.stdout.startswith(begins)
+    assert len(result.stdout) < 40_000
+
+
+def test_help_lists_its_pages_and_names_what_is_near():
+    assert "settings      Settings\n" in CliRunner().invoke(main, ["help"]).stdout
+    missed = CliRunner().invoke(main, ["help", "exit-code"])
+    assert missed.exit_code == 2 and "exit-codes" in missed.stderr
+
+
+COMPLETED = {
+    "weft search --source ": ["dev", "users"],
+    "weft se": ["search", "serve", "serve-graph"],
+    "weft search --list d": ["dev"],
+    "weft get m1@": ["m1@example.org"],
+    "weft explain fox m2@": ["m2@example.org"],
+    "weft get nosuch": [],
+}
+
+
+@pytest.mark.parametrize("line", COMPLETED)
+def test_a_shell_completes_commands_sources_lists_and_ids(
+    built_once: Workspace, monkeypatch: pytest.MonkeyPatch, line: str
+):
+    monkeypatch.setenv("WEFT_CONFIG", str(built_once.config))
+    words = line.split(" ")
+    found = ShellComplete(main, {}, "weft", "_WEFT_COMPLETE").get_completions(words[1:-1], words[-1])
+    assert [item.value for item in found] == COMPLETED[line]
+
+
+def test_without_settings_or_an_index_nothing_is_completed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    for config, sources in ((workspace.config, ["dev"]), (workspace.config.with_name("none.toml"), [])):
+        monkeypatch.setenv("WEFT_CONFIG", str(config))
+        shell = ShellComplete(main, {}, "weft", "_WEFT_COMPLETE")
+        assert shell.get_completions(["get"], "m") == []
+        assert [item.value for item in shell.get_completions(["search", "--source"], "")] == sources
