@@ -1,4 +1,7 @@
-# Weft: `make run` builds and searches the shipped sample, `make test` runs all checks and tests.
+# Weft: `make run` installs Weft, builds the shipped sample and searches it; `make test` installs what checks and tests need
+# besides, and runs them.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -7,6 +10,11 @@ export WEFT_CONFIG
 # Empty is off: else each of some fifty processes of the tests would compile all its modules again.
 export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+# What pip is at, in one line that moves; its faults are on standard error.
+INSTALL = PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt -e
+SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ \
+  { gsub(/^ +| \(from .*/, ""); printf moves ? "\r  %-76.76s" : "  %.76s\n", $$0; fflush() } END { if (moves) print "" }'
 
 .PHONY: run test exhaustive test-all faults lint ui bench bench-scale pictures clean
 
@@ -17,21 +25,24 @@ run: $(STAMP)
 	@$(BIN)/weft eval run
 	@printf '\n%s\n\n' "What the index knows about a group chat on three topics:"
 	@$(BIN)/weft context --budget 1500 "data/sample/chat/WhatsApp Chat with Withy Brook gauges.txt"
-	@printf '%s\n' "What next:" \
-	  "  make ui                                          the assets, runs and schedule in the browser" \
-	  "  $(BIN)/weft search \"your question\" --list quern-users    one list only; --json for programs" \
-	  "  $(BIN)/weft sql \"SELECT subject, message_count FROM threads ORDER BY 2 DESC LIMIT 5\"" \
-	  "  your own archive: three lines of TOML, see README.md"
+	@sed -n 's/^## //p' Makefile
+
+## What next:
+##   make ui                     # the assets, their runs and the schedule in Dagster
+##   .venv/bin/weft serve --config data/sample/weft.toml     # search and read in a browser
+##   .venv/bin/weft search --config data/sample/weft.toml "your question" --list quern-users
+##   .venv/bin/weft sql --config data/sample/weft.toml "SELECT subject, message_count FROM threads ORDER BY 2 DESC LIMIT 5"
+##   .venv/bin/weft init ~/mail  # your own archive: mail, notes, documents or exported chats
 
 test: lint
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not exhaustive"
 
-exhaustive: $(STAMP)
+exhaustive: $(DEV)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m exhaustive
 
 test-all: test exhaustive
 
-lint: $(STAMP)
+lint: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -40,7 +51,7 @@ lint: $(STAMP)
 ui: $(STAMP)
 	@$(BIN)/weft ui
 
-bench: $(STAMP)
+bench: $(DEV)
 	@$(BIN)/python benchmarks/reading.py
 	@$(BIN)/python benchmarks/blocks.py
 	@$(BIN)/python benchmarks/chunks.py
@@ -48,15 +59,15 @@ bench: $(STAMP)
 	@$(BIN)/python benchmarks/retrieval.py
 	@$(BIN)/python benchmarks/labels.py
 
-faults: $(STAMP)
+faults: $(DEV)
 	@WEFT_KILLS=100 WEFT_DISK_POINTS=12 $(BIN)/python -m pytest -n 0 tests/dagster_project/orchestration/test_killed_builds.py \
 	  tests/dagster_project/orchestration/triggers/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
 
-pictures: $(STAMP)
+pictures: $(DEV)
 	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture \
 	  tests/dagster_project/orchestration/triggers/test_ui.py tests/dagster_project/servers/web/test_browser.py
 
-bench-scale: $(STAMP)
+bench-scale: $(DEV)
 	@$(BIN)/python benchmarks/scale.py
 
 clean:
@@ -65,6 +76,11 @@ clean:
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Weft needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing packages into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e ".[dev]"
+	@echo "Installing packages into $(VENV): a minute or two, 1.1 GB on disk"
+	@$(INSTALL) . | $(SHOWN)
+	@touch $@
+
+$(DEV): $(STAMP)
+	@echo "Installing what checks and tests need into $(VENV)"
+	@$(INSTALL) ".[dev]" | $(SHOWN)
 	@touch $@

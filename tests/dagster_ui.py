@@ -44,6 +44,13 @@ def waited(look: Callable[[], Any], seconds: float, what: str = "nothing") -> An
     raise AssertionError(f"{what} within {seconds} s")
 
 
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 class Server:
     """GraphQL against the server of one workspace, in the words of the pages."""
 
@@ -201,9 +208,7 @@ class Server:
 @contextlib.contextmanager
 def weft_ui(work: Workspace, folder: Path) -> Iterator[Server]:
     """`weft ui` for a workspace, started in `folder`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     command = [sys.executable, "-c", START, "ui", "--config", str(work.config), "--port", str(port)]
     log = work.folder / "ui.log"

@@ -1,0 +1,129 @@
+"""The wheel in an environment of its own, used in a folder whose packages have the names of Weft's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+from tests.archives import Mail, mbox
+from tests.dagster_ui import Server, free_port, waited
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("assets", "transforms", "dagster_project", "docs")
+NOT_BUILT = (".venv", ".git", "state", "build", "*.egg-info", "*_cache", "__pycache__", "tests")
+UV = shutil.which("uv")
+
+pytestmark = pytest.mark.exhaustive
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """What a command prints on both streams; AssertionError unless it ends well."""
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def environment() -> dict[str, str]:
+    """The environment of somebody who has just installed Weft."""
+    own = ("WEFT_", "DAGSTER_", "PYTHON", "VIRTUAL_ENV")
+    return {k: v for k, v in os.environ.items() if not k.startswith(own)}
+
+
+@pytest.fixture(scope="module")
+def weft(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of a wheel that was built of a copy of the repository, so that nothing is left in it."""
+    folder = tmp_path_factory.mktemp("installed")
+    copy = shutil.copytree(ROOT, folder / "copy", ignore=shutil.ignore_patterns(*NOT_BUILT))
+    python = folder / "venv" / "bin" / "python"
+    if UV:
+        run(UV, "build", "--wheel", "-q", "-o", folder, copy, cwd=folder)
+        run(UV, "venv", "-q", "-p", sys.executable, folder / "venv", cwd=folder)
+        install: list[str | Path] = [UV, "pip", "install", "-q", "-p", python]
+    else:
+        run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+        install = [python, "-m", "pip", "install", "-q"]
+        run(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, copy, cwd=folder)
+    (wheel,) = folder.glob("weft-*.whl")
+    run(*install, "-c", ROOT / "constraints.txt", f"{wheel}[mcp]", cwd=folder)
+    shutil.rmtree(copy)
+    return python.with_name("weft")
+
+
+@pytest.fixture(scope="module")
+def folder(weft: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an archive, an index of it, and packages that must never be imported."""
+    folder = tmp_path_factory.mktemp("anywhere")
+    for name in PACKAGES:
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(
+            "raise SystemExit('the package of the folder was imported')\n"
+        )
+    (folder / "archive").mkdir()
+    mails = [Mail(1, "The compactor merges sorted runs.", "Compaction"), Mail(2, "It waits.", reply_to=1)]
+    (folder / "archive" / "dev.2004-01").write_bytes(mbox(mails))
+    assert "source dev: mbox at archive/*" in run(weft, "init", "--name", "dev", "archive", cwd=folder)
+    assert "Published version" in run(weft, "build", cwd=folder)
+    return folder
+
+
+@contextlib.contextmanager
+def running(weft: Path, folder: Path, *arguments: str) -> Iterator[None]:
+    """A server that ends by SIGTERM, with what it printed in its faults."""
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen([weft, *arguments], cwd=folder, env=environment(), stdout=log, stderr=log)
+        try:
+            yield
+        except AssertionError as error:
+            raise AssertionError((folder / "server.log").read_text()[-4000:]) from error
+        finally:
+            process.terminate()
+            assert process.wait(60) in (143, -15, 0)
+
+
+def test_search_and_help_need_nothing_of_the_repository(weft: Path, folder: Path):
+    found = json.loads(run(weft, "search", "compactor", "--json", cwd=folder))
+    assert "m1@example.org" in json.dumps(found)
+    assert run(weft, "help", "exit-codes", cwd=folder).startswith("## Exit codes")
+    assert "| 143 |" in run(weft, "help", "operations", cwd=folder)
+    run(weft, "doctor", cwd=folder)
+
+
+def test_pages_their_styles_and_the_api_are_served(weft: Path, folder: Path):
+    address = f"http://127.0.0.1:{(port := free_port())}"
+
+    def text(path: str) -> str:
+        with urllib.request.urlopen(address + path, timeout=60) as answer:
+            return str(answer.read().decode())
+
+    with running(weft, folder, "serve", "--port", str(port)):
+        assert "sorted runs" in waited(lambda: text("/?q=compactor"), 120)
+        assert "--" in text("/static/weft.css") and "use strict" in text("/static/weft.js")
+        assert "m1@example.org" in text("/api/search?q=compactor")
+        assert json.loads(text("/openapi.json"))["openapi"].startswith("3.1")
+
+
+def test_dagster_loads_weft_and_not_the_folder(weft: Path, folder: Path):
+    server = Server(free_port(), folder / "server.log", 0)
+    with running(weft, folder, "ui", "--port", str(server.port)):
+        assert waited(server.is_loaded, 240, "Dagster did not load Weft")
+
+
+def test_assistants_are_answered(weft: Path, folder: Path):
+    started = StdioServerParameters(command=str(weft), args=["mcp"], cwd=str(folder), env=environment())
+
+    async def ask() -> str:
+        async with Client(started) as client:
+            return str(await client.call_tool("search", {"query": "compactor"}))
+
+    assert "m1@example.org" in anyio.run(ask)
