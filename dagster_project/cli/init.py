@@ -9,7 +9,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -35,6 +35,11 @@ KINDS = tuple(
 _LANGUAGE = "english"
 _GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
 """Names of folders that say less than the name of the folder above them."""
+
+_NOT_NAMED = re.compile(
+    r"[\[\]*?]|^WhatsApp[ -]Chat (?:with|mit|-) |(?:\.(?:mbox|zip|txt|json|gz|xz|bz2))+$", re.I
+)
+"""What the name of a file has that says nothing of its content."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ def _sources(place: str, base: Path, name: str | None, kind: str | None, taken: 
     given = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
     new: list[_New] = []
     for found in given:
-        own = _free(name or _name_of(Path(found.path)), taken | {s.name for s in new})
+        own = _free(name or found.name or _name_of(Path(found.path)), taken | {s.name for s in new})
         new.append(_New(own, _below(found, base)))
     return new
 
@@ -150,13 +155,13 @@ def _below(found: Detected, base: Path) -> Detected:
     """`found` with its path as a settings file in `base` writes it."""
     path = Path(os.path.normpath(found.path))
     short = path.relative_to(base) if path.is_relative_to(base) else path
-    return Detected(found.kind, str(short), found.form, found.files, found.has_zone)
+    return replace(found, path=str(short))
 
 
 def _name_of(path: Path) -> str:
     """What a source at a path is called: its file or folder without endings, or the folder above if that says more."""
     for part in (path.name, *(p.name for p in path.parents)):
-        stem = re.sub(r"[\[\]*?]|\.(mbox|zip|txt|json|gz|xz|bz2)$", "", part, flags=re.I).strip(" ._-")
+        stem = _NOT_NAMED.sub("", part).strip(" ._-")
         if stem.lower() not in _GENERIC:
             return stem
     return "archive"

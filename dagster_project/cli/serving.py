@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 from pathlib import Path
 
 import click
@@ -71,10 +72,24 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...]) -> 
     """
     settings = load_settings(config)
     token = _token(is_needed=bool(names) or not _is_loopback(host))
-    hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
-    click.echo(f"http://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
-    app = web_app(settings, hosts, token)
-    uvicorn.run(app, host=host, port=port, access_log=False, server_header=False, use_colors=False)
+    with _listening(host, port) as listener:
+        port = listener.getsockname()[1]
+        hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
+        app = web_app(settings, hosts, token)
+        click.echo(f"http://{f'[{host}]' if ':' in host else host}:{port}/ until Ctrl-C", err=True)
+        server = uvicorn.Config(app, access_log=False, server_header=False, log_level="warning")
+        uvicorn.Server(server).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket at an address; SettingsError if it is in use, or not of this machine."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise SettingsError(
+            f"{host}:{port}: {error.strerror or error}; end what listens there, or take another with --host and --port"
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

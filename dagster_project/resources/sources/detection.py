@@ -12,7 +12,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -48,7 +48,7 @@ _WITHOUT_ZONE = ("whatsapp", "table")
 class Detected:
     """A place as a source: its kind, the path or glob to configure, what was seen there, and how many files that is.
 
-    `has_zone` is False if the times in it name no zone.
+    `has_zone` is False if the times in it name no zone; `name` is what its files have in common, if that says something.
     """
 
     kind: str
@@ -56,6 +56,7 @@ class Detected:
     form: str
     files: int = 1
     has_zone: bool = True
+    name: str = ""
 
 
 def sources_at(place: Path) -> list[Detected]:
@@ -125,7 +126,8 @@ def _of_files(folder: Path, files: Sequence[Path], kinds: dict[Path, str]) -> De
     if kind == "document":
         return Detected("vault" if _links_by_name(files) else "tree", str(folder), "documents", len(files))
     if kind == "mbox" and all(file.parent == folder and month_of(file.name) for file in files):
-        return _source(kind, Path(glob.escape(str(folder))) / _pattern(folder, files), len(files))
+        pattern = Path(glob.escape(str(folder))) / _pattern(folder, files)
+        return replace(_source(kind, pattern, len(files)), name=_list_of(files))
     return _source(kind, folder, len(files))
 
 
@@ -182,7 +184,7 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     """The narrowest glob of one beginning or ending that all `files`, and no other in their folder, match."""
     names = [file.name for file in files]
     # Up to the year only: the archives of the years to come must match as well.
-    start = os.path.commonprefix([_YEAR.split(name)[0] for name in names])
+    start = _before_year(files)
     end = os.path.commonprefix([name[::-1] for name in names])[::-1]
     end = end.lstrip("0123456789")
     others = [
@@ -192,6 +194,17 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     apart = (p for p in pairs if not any(n.startswith(p[0]) and n.endswith(p[1]) for n in others))
     start, end = next(apart, pairs[-1])
     return f"{glob.escape(start)}*{glob.escape(end)}"
+
+
+def _before_year(files: Sequence[Path]) -> str:
+    """What the names of monthly archives have in common before the year."""
+    return os.path.commonprefix([_YEAR.split(file.name)[0] for file in files])
+
+
+def _list_of(files: Sequence[Path]) -> str:
+    """The list whose monthly archives the files are; empty if they are of several."""
+    names = {_YEAR.split(file.name)[0] for file in files}
+    return names.pop().strip("._-") if len(names) == 1 else ""
 
 
 def _links_by_name(files: Sequence[Path]) -> bool:

@@ -136,6 +136,21 @@ def test_a_file_is_a_source(tmp_path: Path, name: str, content: bytes, kind: str
     assert [(s["kind"], s["path"]) for s in written(tmp_path)] == [(kind, name)]
 
 
+@pytest.mark.parametrize(("place", "files", "name"), [
+    ("archives", {"quern-dev-2024-01.mbox.gz": gzip.compress(MBOX), "quern-dev-2024-02.mbox": MBOX}, "quern-dev"),
+    ("lists", {"dev.2024-01": MBOX, "users.2024-01": MBOX}, "lists"),
+    ("WhatsApp Chat with Hens & Co.txt", {"": WHATSAPP}, "Hens-Co"),
+    ("team/Mail", {"cur/1": MAIL}, "team"),
+    ("My Notes", {"a.md": NOTE}, "My-Notes"),
+])  # fmt: skip
+def test_a_source_is_named_after_what_it_holds(
+    tmp_path: Path, place: str, files: Mapping[str, bytes], name: str
+):
+    put(tmp_path, {f"{place}/{file}".rstrip("/"): content for file, content in files.items()})
+    assert init(tmp_path, str(tmp_path / place)).exit_code == 0
+    assert [s["name"] for s in written(tmp_path)] == [name]
+
+
 def test_a_clone_of_a_public_inbox_is_known(tmp_path: Path):
     epoch = tmp_path / "list" / "git" / "0.git"
     subprocess.run(["git", "init", "--quiet", "--bare", str(epoch)], check=True)
