@@ -60,7 +60,7 @@ def test_the_configuration_of_an_assistant_works(tmp_path: Path):
     HOMES["start-assistant"](tmp_path)
     run("weft init ~/Notes\nweft build --quiet", tmp_path, tmp_path)
     (written,) = re.findall(r"^```json\n(.*?)^```", (DOCS / "start-assistant.md").read_text(), re.S | re.M)
-    server = json.loads(written.replace("/home/you", str(tmp_path)))["mcpServers"]["weft"]
+    server = json.loads(written.replace("/Users/you", str(tmp_path)))["mcpServers"]["weft"]
     started = StdioServerParameters(**server, cwd="/", env=environment(tmp_path))
 
     async def ask() -> str:
