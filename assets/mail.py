@@ -27,6 +27,13 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
 from transforms.settings.search import TermSettings
 
+_NAMED_LINEAGE = {
+    "value": ("messages.body",),
+    "byte_start": ("messages.body",),
+    "byte_end": ("messages.body",),
+    "addr": ("messages.from_addr", "messages.to_addrs", "messages.cc_addrs", "messages.body"),
+    "name": ("messages.from_name", "messages.to_names", "messages.cc_names", "messages.body"),
+}
 _CHUNK_LINEAGE = {
     "doc_id": ("messages.message_id",),
     "parent_id": ("messages.in_reply_to",),
@@ -99,13 +106,7 @@ def mail_stages(
             source_type=MAIL,
             columns=tuple({*address_uses.COLUMNS, "source", "partition", "body"}),
             code=references.message_references,
-            lineage={
-                "value": ("messages.body",),
-                "byte_start": ("messages.body",),
-                "byte_end": ("messages.body",),
-                "addr": ("messages.from_addr", "messages.to_addrs", "messages.cc_addrs", "messages.body"),
-                "name": ("messages.from_name", "messages.to_names", "messages.cc_names", "messages.body"),
-            },
+            lineage=_NAMED_LINEAGE,
         ),
     ]
 

@@ -318,7 +318,7 @@ def test_after_deletes_a_search_with_hnsw_finds_as_many_as_an_exact_one(work: Wo
         ('"red lamp" "green lamp"', set()),
         ('"green lamp" -red', {"notes:Rooms.md"}),
         ("title:attic", {"notes:Rooms.md"}),
-        ("title:rooms green", {"notes:Rooms.md"}),
+        ("title:attic green", {"notes:Rooms.md"}),
         ("hierarchy:rooms s:attic", {"notes:Rooms.md"}),
         ("lam* kind:document", {"notes:Rooms.md"}),
         ("colector~ kind:document", {"notes:deep/Collector.md", "notes:Empty room.md"}),

@@ -23,10 +23,11 @@ def conditions() -> TextConditions:
     connection = duckdb.connect()
     connection.execute(
         "CREATE TABLE chunks AS SELECT i::INTEGER AS chunk_no, CASE WHEN i = 0 THEN $rest ELSE '' END AS rest_lex, "
-        "'' AS title, '' AS text_display, '' AS text_lex, '' AS added_lex, '' AS removed_lex, '' AS quote_lex "
+        "'message' AS source_kind, '' AS title, '' AS text_display, '' AS text_lex, '' AS added_lex, '' AS removed_lex, '' AS quote_lex "
         "FROM range(3) t(i)",
         {"rest": REST},
     )
+    connection.execute("CREATE TABLE term_forms (term VARCHAR, form VARCHAR)")
     words = terms.counted_terms(pl.Series([REST]), TermSettings()).get_column("term").to_list()
     first, counts = np.zeros(len(words), np.int32), np.array([[field == "rest" for field in FIELDS]])
     numbers = {word: n for n, word in enumerate(words)}
