@@ -91,24 +91,29 @@ def mail_stages(
             lineage=_CHUNK_LINEAGE,
         ),
         terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
-        Stage(
-            "message_references",
-            {
-                "message_references": MESSAGE_REFERENCES,
-                "message_trailers": MESSAGE_TRAILERS,
-                "address_uses": ADDRESS_USES,
-            },
-            _named_in_mails,
-            f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
-            "Finds what mails name: other mails by commits, Message-IDs and addresses of archives, and people by "
-            "trailers, recipients and authors.",
-            inputs=("messages",),
-            source_type=MAIL,
-            columns=tuple({*address_uses.COLUMNS, "source", "partition", "body"}),
-            code=references.message_references,
-            lineage=_NAMED_LINEAGE,
-        ),
+        _named_stage(),
     ]
+
+
+def _named_stage() -> Stage:
+    """What mails name."""
+    return Stage(
+        "message_references",
+        {
+            "message_references": MESSAGE_REFERENCES,
+            "message_trailers": MESSAGE_TRAILERS,
+            "address_uses": ADDRESS_USES,
+        },
+        _named_in_mails,
+        f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
+        "Finds what mails name: other mails by commits, Message-IDs and addresses of archives, and people by "
+        "trailers, recipients and authors.",
+        inputs=("messages",),
+        source_type=MAIL,
+        columns=tuple({*address_uses.COLUMNS, "source", "partition", "body"}),
+        code=references.message_references,
+        lineage=_NAMED_LINEAGE,
+    )
 
 
 def slow_stages(chunk_settings: ChunkSettings, term_settings: TermSettings) -> list[Stage]:

@@ -38,7 +38,7 @@ _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
 _WAY_TO_PASS = 0.4
-"""How far from the label WEAK to PASS the floor lies: no topic of a conversation is lost, nine off-topic texts of ten are."""
+"""How far from the label WEAK to PASS the floor lies: no topic of a conversation is lost, nine of ten off-topic texts."""
 
 
 class IndexForContext:

@@ -23,7 +23,8 @@ def conditions() -> TextConditions:
     connection = duckdb.connect()
     connection.execute(
         "CREATE TABLE chunks AS SELECT i::INTEGER AS chunk_no, CASE WHEN i = 0 THEN $rest ELSE '' END AS rest_lex, "
-        "'message' AS source_kind, '' AS title, '' AS text_display, '' AS text_lex, '' AS added_lex, '' AS removed_lex, '' AS quote_lex "
+        "'message' AS source_kind, '' AS title, "
+        "'' AS text_display, '' AS text_lex, '' AS added_lex, '' AS removed_lex, '' AS quote_lex "
         "FROM range(3) t(i)",
         {"rest": REST},
     )
