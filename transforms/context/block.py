@@ -154,18 +154,23 @@ def compile_block(
 
 
 def _cut_to(passage: Passage, cost: int, budget: int, count: TokenCounter) -> Passage | None:
-    """The beginning of a passage, up to the end of a line or sentence, within `budget` tokens; None if that is little."""
+    """The beginning of a passage, up to the end of a line or sentence, within `budget` tokens; None if that is little or quoted."""
     length = len(passage.text)
     while budget >= _LEAST_CUT:
         length = int(length * min(0.95, budget / cost))
         ends = [m.end() for m in _SENTENCE_ENDS.finditer(passage.text, 0, length)]
         shorter = replace(passage, cut=ends[-1] if ends else length)
-        if length < 1 or not passage.text[: shorter.cut].strip():
+        if length < 1 or not _says_anything(passage.text[: shorter.cut]):
             return None
         cost = count([_render(shorter)])[0]
         if cost <= budget:
             return shorter if cost >= _LEAST_CUT else None
     return None
+
+
+def _says_anything(text: str) -> bool:
+    """True if a line stands in the text that is not quoted."""
+    return any(line.strip() and not line.startswith(">") for line in text.splitlines())
 
 
 def _expand(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:

@@ -149,6 +149,12 @@ def test_the_best_passage_is_cut_before_a_worse_one_is_shown_whole():
     assert reproduce_block(recorded, {p.chunk_id: p for p in listed}) == made.block
 
 
+def test_what_is_left_of_a_cut_passage_is_more_than_its_quote():
+    reply = "> One sentence of five words.\n" * 20 + "\nAn answer to it all."
+    made = compile_block([passage("a"), passage("b", reply), passage("c")], 80, words, expand=False)
+    assert [p.chunk_id for p in made.chosen] == ["a", "c"]
+
+
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
