@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dagster_project.resources.search.hit_table import said_once
 from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.repeats import said_once
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.schemas.search import SEARCH_HITS
@@ -87,6 +87,8 @@ def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> d
         "chunk_id": f"c{number}",
         "doc_id": f"d{number}",
         "constituents": [],
+        "before": None,
+        "after": None,
     }
     return common | {"snippet": snippet, "quoted_text": quoted, "subject": "", "score": 9.0 - number} | facts
 
@@ -135,3 +137,11 @@ def test_a_mail_is_shown_by_the_words_of_its_author_and_says_what_they_answer(in
     assert hit["quoted_text"] == "How does the compactor behave when the load doubles?"
     assert hit["quoted_name"] == "ada@example.org"
     assert (hit["thread_position"], hit["thread_size"]) == (2, 6)
+
+
+def test_a_turn_is_shown_once_as_a_hit_or_beside_one():
+    chat = {"doc_id": "chat", "before": "07:12 Maud: wires yes", "after": "07:31 Jo: a gale is coming"}
+    next_one = {"doc_id": "chat", "before": "07:13 Ann: ladder yes", "after": "07:40 Ann: done"}
+    first, second = said_once([row(1, "ladder yes", **chat), row(2, "a gale is coming", **next_one)], 10)
+    assert (first["before"], first["after"]) == ("07:12 Maud: wires yes", None)
+    assert (second["before"], second["after"]) == (None, "07:40 Ann: done")
