@@ -154,7 +154,7 @@ def compile_block(
 
 
 def _cut_to(passage: Passage, cost: int, budget: int, count: TokenCounter) -> Passage | None:
-    """The beginning of a passage, to the end of a line or sentence, within `budget` tokens; None if it is little or quoted."""
+    """The beginning of a passage, up to the end of a line or sentence, within `budget` tokens; None if little is left."""
     length = len(passage.text)
     while budget >= _LEAST_CUT:
         length = int(length * min(0.95, budget / cost))
