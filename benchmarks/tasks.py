@@ -175,6 +175,7 @@ def _erofs(folder: Path, state: Path, chunks: Mapping[str, str], build: Build, m
         [
             Task(f"linux-erofs, {mail}", *own),
             Task(f"linux-erofs, {rest}", *others, without=[of_mail[q] for q in others[0]]),
+            Task("linux-erofs, subject of a commit to its mail", [q.split("\n")[0] for q in own[0]], own[1]),
         ],
     )
 

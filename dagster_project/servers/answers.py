@@ -15,6 +15,7 @@ from dagster_project.resources.search.lookup import reading, resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.similar import similar
 from transforms.errors import QueryError
+from transforms.settings.search import SearchSettings
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
 _OTHERS = "text by others"
@@ -121,9 +122,16 @@ class Sources(BaseModel):
     sources: list[Source]
 
 
-def hits(index: SearchIndex, query: str, filters: Filters, limit: int, plain: bool) -> Shown[Hits]:
-    """The hits of a query."""
-    return _hits(index, index.search([query], filters, limit, plain))
+def hits(
+    index: SearchIndex,
+    query: str,
+    filters: Filters,
+    limit: int,
+    plain: bool,
+    settings: SearchSettings | None = None,
+) -> Shown[Hits]:
+    """The hits of a query; `settings` replace those of the index."""
+    return _hits(index, index.search([query], filters, limit, plain, settings))
 
 
 def near(index: SearchIndex, name: str, limit: int) -> Shown[Hits]:

@@ -24,11 +24,12 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.outgoing.receipts import Receipts
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.opened_index import open_index, with_options
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from transforms.errors import WeftError
 from transforms.retrieval.query_language import MAX_CHARACTERS
+from transforms.settings.search import RankingOptions
 
 _INSTRUCTIONS = (
     "Search over mail, notes, documents and chats. `list_sources` says what there is, `search` finds passages and says how "
@@ -39,6 +40,7 @@ _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 _TOOLS: list[str] = []
+_AS_SET = RankingOptions()
 _Answer = TypeVar("_Answer", bound=BaseModel)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Query = Annotated[
@@ -145,13 +147,17 @@ class _Tools:
         since: _Day = None,
         until: _Day = None,
         plain: Annotated[bool, Field(description="take the query as words alone, without syntax")] = False,
+        options: Annotated[RankingOptions, Field(description="how to rank")] = _AS_SET,
     ) -> answers.Hits:
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
         filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
         most = min(limit, self.limits.max_results)
-        return await self.answered(
-            "search", query, lambda index: answers.hits(index, query, filters, most, plain)
-        )
+
+        def hits(index: SearchIndex) -> answers.Shown[answers.Hits]:
+            settings = with_options(self.settings, options).search
+            return answers.hits(index, query, filters, most, plain, settings)
+
+        return await self.answered("search", query, hits)
 
     @tool
     async def get(

@@ -137,11 +137,10 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
 rank fusion with equal weights, and both orders in which ra gathers parts to sections."""
 
 
-class SearchOptions(StageSettings):
-    """What one search may change in [search]: the options of `weft search`, the same in saved searches."""
+class RankingOptions(StageSettings):
+    """What one search may change of the ranking in [search]: the options of programs."""
 
     profile: str | None = Field(None, description="name of a profile, under the other options")
-    expand: tuple[Expansion, ...] = Field((), description="as in [search]")
     diversity: float | None = Field(None, ge=0, le=1, description="as in [search]")
     rerank: Literal["as_set", "features", "off"] | None = Field(None, description="as in [search]")
     per_document: int | None = Field(None, gt=0, description="as in [search]")
@@ -156,8 +155,6 @@ class SearchOptions(StageSettings):
         """What the options other than the profile change in [search]."""
         named = {name: getattr(self, name) for name in ("diversity", "rerank", "per_document")}
         changes = {name: value for name, value in named.items() if value is not None}
-        if self.expand:
-            changes["expand"] = self.expand
         if self.threads:
             changes["collapse_threads"] = True
         if self.weak:
@@ -167,6 +164,16 @@ class SearchOptions(StageSettings):
                 "elbow": True, "similarity_threshold": _STRICT_COSINE, "gate_lexical": False,
             }  # fmt: skip
         return changes
+
+
+class SearchOptions(RankingOptions):
+    """What one search may change in [search]: the options of `weft search`, the same in saved searches."""
+
+    expand: tuple[Expansion, ...] = Field((), description="as in [search]")
+
+    def changes(self) -> dict[str, Any]:
+        """What the options other than the profile change in [search]."""
+        return super().changes() | ({"expand": self.expand} if self.expand else {})
 
 
 class McpSettings(StageSettings):

@@ -21,7 +21,7 @@ from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.errors import SettingsError, WeftError
 from transforms.retrieval.saved_searches import Answers
-from transforms.settings.search import SearchOptions
+from transforms.settings.search import RankingOptions, SearchOptions
 
 _LOOKED_EVERY = 1.0
 """Seconds between two looks at which version is current; up to as many pass before a new one is opened, so that many
@@ -38,7 +38,7 @@ def open_index(settings: Settings, for_assistant: bool = False) -> SearchIndex:
     return index
 
 
-def with_options(settings: Settings, options: SearchOptions) -> Settings:
+def with_options(settings: Settings, options: RankingOptions) -> Settings:
     """The settings with what one search changes in [search]; SettingsError if no profile has the name it gives."""
     try:
         search = settings.profile(options.profile) if options.profile else settings.search

@@ -69,28 +69,27 @@ class SearchIndex(OpenedVersion):
         filters: Filters = Filters(),
         limit: int | None = None,
         plain: bool = False,
+        settings: SearchSettings | None = None,
     ) -> SearchResult:
         """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`.
 
         Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is syntax. One that is
         the id of a mail, document or chunk finds that alone; one with conditions and no text finds what
         meets them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
-        has no hits, unless `weak` is set.
+        has no hits, unless `weak` is set. `settings` replace those of the index.
         """
-        start = time.perf_counter()
+        start, settings = time.perf_counter(), settings or self.settings
         resolved = self.resolved(queries, filters, plain)
-        limit = limit or self.settings.limit
+        limit = limit or settings.limit
         complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
-        ranked = self.ranked(resolved, filters, limit, spare=_SPARE)
+        ranked = self.ranked(resolved, filters, limit, settings=settings, spare=_SPARE)
         understood = {number: query.understood for number, query in enumerate(resolved)}
-        hidden = {
-            n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not self.settings.weak
-        }
+        hidden = {n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not settings.weak}
         if far := {n: understood[n] for n in hidden - complete}:
             ranked, told = without_hits(self, ranked, far)
             understood |= told
-        terms = self.query_terms([query.text for query in resolved], self.settings.stopwords)
-        rows = described(self, ranked, terms, self.settings, [query.mask for query in resolved])
+        terms = self.query_terms([query.text for query in resolved], settings.stopwords)
+        rows = described(self, ranked, terms, settings, [query.mask for query in resolved])
         hits = SEARCH_HITS.from_rows(said_once(rows, limit, complete))
         seconds = time.perf_counter() - start
         return SearchResult(hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds)

@@ -110,6 +110,19 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
     assert "uploads" not in log and "with these keys" not in log and not [s for s in SECRETS if s in log]
 
 
+def test_a_search_takes_the_options_of_the_command_line(office: Workspace):
+    options = {"profile": "lexical", "weak": True, "per_document": 1}
+    plain, asked, wrong = called(
+        office,
+        ("search", {"query": "zeppelin mooring"}),
+        ("search", {"query": "compactor zeppelin mooring", "options": options}),
+        ("search", {"query": "compactor", "options": {"profile": "nosuch"}}),
+    )
+    assert plain.structured_content["hits"] == []
+    assert asked.structured_content["hits"]
+    assert wrong.is_error and "no profile is called 'nosuch'" in wrong.content[0].text
+
+
 PAGES = (
     "/",
     "/?q=compactor",
