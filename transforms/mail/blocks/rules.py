@@ -31,6 +31,13 @@ def _starts(field: str) -> str:
     return " ".join(word.replace(" ", "·") for word in _split(_words(field)))
 
 
+def _openings(word: str) -> list[str]:
+    """How what matches an alternative may begin, as `Rule` takes it."""
+    if word.startswith("(?:"):
+        return _split(word[3 : word.index(")")].replace(" ", "·"))
+    return list(word[1 : word.index("]")]) if word.startswith("[") else [word.replace(" ", "·")]
+
+
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 COLON = r"(?::|：)"
 
@@ -242,7 +249,13 @@ TIP = Rule(
     r"To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq)",
     "TI ht To Yo",
 )
-DEVICE = Rule(rf"(?:{_words('device')})")
+_DEVICES = _split(_words("device"))
+DEVICE = Rule(
+    "|".join(word for word in _DEVICES if not word.startswith(".")),
+    " ".join(start for word in _DEVICES if not word.startswith(".") for start in _openings(word)),
+)
+DEVICE_ENDED = Rule("|".join(word for word in _DEVICES if word.startswith(".")))
+"""The same of languages that say it at the end of a line."""
 DEVICE_BYTES = 110
 # Links below a post of a web forum or a tracker, and the words before them.
 FORUM_LINK = Rule(
