@@ -90,7 +90,7 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     others = final & ~selected & (found.size <= NAME_LINES)
     selected |= found.count(found.matching(rules.LEGAL, found.rows_of(others))) > 0
     selected |= final & (
-        _forum_links(found) | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
+        _forum_links(found, contact & final) | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
     )
     greeting = lines.matching(rules.GREETING, found.starts) & (found.size > 1)
     named = Paragraphs(lines, found.starts + greeting, found.stops)
@@ -98,9 +98,9 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     return named.starts[selected], named.stops[selected]
 
 
-def _forum_links(found: Paragraphs) -> Mask:
-    """Whether each paragraph is words like "View:" and the links they announce, and nothing else."""
-    word = found.matching(rules.FORUM_LINK)
+def _forum_links(found: Paragraphs, among: Mask) -> Mask:
+    """Whether each paragraph `among` these is words like "View:" and the links they announce, and nothing else."""
+    word = found.matching(rules.FORUM_LINK, found.rows_of(among))
     if not word.any():
         return np.zeros(len(found.size), dtype=bool)
     link = found.matching(rules.LINK)
