@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from transforms.mail.headers import address
 from transforms.schemas.mail import MESSAGE_TRAILERS
 
-VERSION = "1"
+VERSION = "2"
 
 _TRAILER = re.compile(
-    rb"\n([A-Za-z][A-Za-z-]{2,30}-[Bb]y|[Ff]ixes|[Cc]loses|[Ll]ink|C[Cc]|[Aa]uthors?|[Dd]iscussion):[ \t]*([^\n]+)"
+    rb"\n([A-Za-z][A-Za-z-]{2,30}-[Bb]y|[Ff]ixes|[Cc]loses|[Ll]ink|[Cc][Cc]|[Aa]uthors?|[Dd]iscussion):[ \t]*([^\n]+)"
 )
 # A Cc or Author among these is a header of a forwarded mail or a line of `git log`, and no trailer.
 _HEADER = re.compile(rb"(?:From|To|Sent|Date|Subject|Message-ID|Reply-To|commit [0-9a-f]{7,40})\b", re.I)

@@ -35,6 +35,10 @@ class Paragraphs:
         self.edges = np.cumsum(self.size) - self.size
         self.rows = np.arange(self.size.sum()) + np.repeat(starts - self.edges, self.size)
 
+    def rows_of(self, chosen: Mask) -> Mask:
+        """The lines of the chosen paragraphs."""
+        return np.repeat(chosen, self.size)
+
     def count(self, of_rows: Mask) -> Rows:
         """How many lines of each paragraph are true."""
         counts: Rows = np.add.reduceat(of_rows, self.edges, dtype=np.int64)
@@ -61,6 +65,7 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     begin = last_true(text & ~lines.shifted(text, 1))
     filled = last_true(~lines.blank)
     lasts = np.flatnonzero(text & (final | header))
+    lasts = lasts[lasts - begin[lasts] <= NAME_LINES]
     out = np.zeros(lines.n, dtype=bool)
     for step in range(PARAGRAPHS):
         if not len(lasts):
@@ -73,18 +78,19 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
         inside = above >= lines.message_start[starts]
         above = above[inside]
         final[above] = final[stops[inside] - 1]
-        lasts = above[text[above]]
+        lasts = above[text[above] & (above - begin[above] <= NAME_LINES)]
     return out
 
 
 def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: bool) -> tuple[Rows, Rows]:
     """Where those paragraphs begin and end that are no text; a footer has an address or is short."""
     contact = found.count(found.matching(rules.CONTACT, words.symbols[found.rows] > 0)) > 0
-    footer = found.count(found.matching(rules.FOOTER_WORDS)) > 0
-    selected = final & footer & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
-    selected |= final & (found.count(found.matching(rules.LEGAL)) > 0) & (found.size <= NAME_LINES)
+    selected = final & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
+    selected &= found.count(found.matching(rules.FOOTER_WORDS, found.rows_of(selected))) > 0
+    others = final & ~selected & (found.size <= NAME_LINES)
+    selected |= found.count(found.matching(rules.LEGAL, found.rows_of(others))) > 0
     selected |= final & (
-        _forum_links(found) | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
+        _forum_links(found, contact & final) | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
     )
     greeting = lines.matching(rules.GREETING, found.starts) & (found.size > 1)
     named = Paragraphs(lines, found.starts + greeting, found.stops)
@@ -92,9 +98,9 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     return named.starts[selected], named.stops[selected]
 
 
-def _forum_links(found: Paragraphs) -> Mask:
-    """Whether each paragraph is words like "View:" and the links they announce, and nothing else."""
-    word = found.matching(rules.FORUM_LINK)
+def _forum_links(found: Paragraphs, among: Mask) -> Mask:
+    """Whether each paragraph `among` these is words like "View:" and the links they announce, and nothing else."""
+    word = found.matching(rules.FORUM_LINK, found.rows_of(among))
     if not word.any():
         return np.zeros(len(found.size), dtype=bool)
     link = found.matching(rules.LINK)

@@ -59,6 +59,9 @@ class Rule:
     def __init__(self, pattern: str, starts: str | None = None, search: bool = False) -> None:
         self.pattern = pattern if search else f"^(?:{pattern})"
         self.table = None if starts is None else _pair_table(starts.split())
+        first = {start.replace("·", " ").encode()[0] for start in (starts or "").split()}
+        self.first = first.pop() if len(first) == 1 else None
+        """The one byte with which all matches begin."""
 
 
 def _pair_table(starts: Iterable[str]) -> Mask:
@@ -127,6 +130,7 @@ class Lines:
         self.stops = self._trimmed_end()
         self.heads = self._first_visible()
         self._read_edges()
+        self._rows_by_byte: dict[int, Rows] = {}
         self.kind = np.where(self.blank, np.int8(BLANK), np.int8(AUTHOR))
         self.depth = np.zeros(self.n, dtype=np.int32)
         self.inferred = np.zeros(self.n, dtype=bool)
@@ -225,11 +229,21 @@ class Lines:
     def matches(self, rule: Rule, among: Mask, tail: bool = False) -> Mask:
         """Rows of those `among` whose head, or tail, matches."""
         out = np.zeros(self.n, dtype=bool)
-        rows = np.flatnonzero(among)
+        if rule.first is None:
+            rows = np.flatnonzero(among)
+        else:
+            rows = self._beginning(rule.first)
+            rows = rows[among[rows]]
         if rule.table is not None:
             rows = rows[rule.table[self.pair[rows]]]
         out[rows] = self.matching(rule, rows, tail)
         return out
+
+    def _beginning(self, byte: int) -> Rows:
+        """Rows whose first visible byte is `byte`."""
+        if byte not in self._rows_by_byte:
+            self._rows_by_byte[byte] = np.flatnonzero(self.byte == byte)
+        return self._rows_by_byte[byte]
 
     def spans_matching(self, rule: Rule, starts: Rows, ends: Rows) -> Mask:
         """For each run of rows `[start, end]`, whether its text matches, line ends included."""

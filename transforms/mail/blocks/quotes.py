@@ -35,7 +35,9 @@ class Marks(NamedTuple):
 def mark_quotes(lines: Lines) -> Marks:
     """Marks lines that begin with `>`, with the depth their marks say."""
     marked = (lines.byte == ord(">")) & (lines.indent <= 8)
-    supercite = lines.matches(rules.SUPERCITE_HEADER, marked & (lines.last == ord(":")))
+    # A heading of supercite stands above lines with initials, not among other quotes.
+    alone = marked & (lines.last == ord(":")) & ~(lines.shifted(marked, 1) | lines.shifted(marked, -1))
+    supercite = lines.matches(rules.SUPERCITE_HEADER, alone)
     supercite |= lines.matches(rules.GROUPWISE, marked & (lines.last == ord(">")))
     marked &= ~supercite
     marked &= ~lines.matches(rules.CLOSED_TAG, marked)
@@ -110,9 +112,8 @@ def _mark_folded(lines: Lines) -> None:
     heads |= below & (size <= 24) & FOLDED[lines.byte]
     rows = np.flatnonzero(heads & author)
     stops = np.minimum(next_at(~author, rows), lines.n - 1)
-    selected = (
-        quote[stops] & (lines.depth[stops] == lines.depth[rows - 1]) & (stops - rows <= MAX_FOLDED_LINES)
-    )
+    same = (lines.depth[stops] == lines.depth[rows - 1]) | lines.matching(rules.EMPTY_QUOTE, stops)
+    selected = quote[stops] & same & (stops - rows <= MAX_FOLDED_LINES)
     selected &= stops < lines.message_end[rows]
     lines.mark(rows_within(rows[selected], stops[selected], lines.n), QUOTE, inferred=True)
     for row, stop in zip(rows[selected].tolist(), stops[selected].tolist(), strict=True):

@@ -31,6 +31,13 @@ def _starts(field: str) -> str:
     return " ".join(word.replace(" ", "·") for word in _split(_words(field)))
 
 
+def _openings(word: str) -> list[str]:
+    """How what matches an alternative may begin, as `Rule` takes it."""
+    if word.startswith("(?:"):
+        return _split(word[3 : word.index(")")].replace(" ", "·"))
+    return list(word[1 : word.index("]")]) if word.startswith("[") else [word.replace(" ", "·")]
+
+
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 COLON = r"(?::|：)"
 
@@ -57,6 +64,7 @@ R_OUTPUT = Rule(
 CLOSED_TAG = Rule(r"></", "></")
 SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]+"?.* (?:==|writes|wrote).*:', ">>")
 GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
+EMPTY_QUOTE = Rule(r"[> \t]+$", ">")
 INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)")
 PROMPT_NAMES = {
     b"SQL",
@@ -99,12 +107,12 @@ FOLDED_ATTRIBUTION = Rule(
 SENTENCE_BREAK = Rule(r"[A-Za-z)\"'][.!?]\s*\n\s*[A-Z(\"'*]", search=True)
 ATTRIBUTION = Rule(
     r"(?:\* .+[>\])]?:$|(?i:quoting |citando |zitat von |cytowanie |quoth |according to |thus spake ).*:$|"
-    r"\d{4}[./-]\d+[./-]\d+ .*:$|"
+    r"\d{4}[./-]\d+[./-]\d+ .*:$|(?:On|At) .*\d.* (?:said|mentioned|stated|noted|asked|replied|spake):$|"
     rf".+<[^<> ]+@[^<> ]+>{COLON}$|\.\.\. .*:$|"
     r"(?:\[ ?)?[A-Z]\S*(?: [A-Z(<\[]\S*){0,4},? (?:said|says|sez|spake|stated|typed|scribbled|replied|asked)\b.*:$)"
 )
 NAMED_ATTRIBUTION = Rule(
-    r"\d{4}[./-]\d+[./-]\d+ .*<[^<> ]+@[^<> ]+>$|"
+    r"\d{4}[./-]\d+[./-]\d+ .*<[^<> ]+@[^<> ]+>$|[Tt]hus (?:spake|wrote|spoke) [A-Z].{2,60}$|"
     rf"(?:{_DATED}).*\d.*\s(?:{_VERBS})$"
 )
 NEWS_ATTRIBUTION = Rule(
@@ -202,6 +210,7 @@ FOOTER_WORDS = Rule(
     r"view this (?:thread|message|discussion|topic)|pipermail|mail-archive\.com|d(?:é|e)s(?:abonn|inscr)|"
     r"(?:currently|are) subscribed|to (?:un)?subscribe|receiv(?:ed|ing) this (?:message|mail|e-?mail|bug|notification)|"
     r"intended only for|abmelden|afmelden|uitschrijven|info/terms|reply to this (?:e-?mail|message) directly|"
+    r"0-day ci kernel test|"
     r"posted (?:via|from|with) |sent (?:from|by) the .* (?:list|forum)|nabble\.com|windows live|web\.de/|gmx\.(?:net|de)|"
     r"sponsored by|this sf\.net|darse de baja|cancelar (?:la )?(?:su(?:b)?scri|inscri)|(?:para|per) cancellarti|"
     r"per cancellar|disiscriv|cancellazione|descadastr|sair d[oa] (?:lista|grupo)|odhl(?:á|a)s|odjav|odsubskryb|"
@@ -240,7 +249,13 @@ TIP = Rule(
     r"To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq)",
     "TI ht To Yo",
 )
-DEVICE = Rule(rf"(?:{_words('device')})")
+_DEVICES = _split(_words("device"))
+DEVICE = Rule(
+    "|".join(word for word in _DEVICES if not word.startswith(".")),
+    " ".join(start for word in _DEVICES if not word.startswith(".") for start in _openings(word)),
+)
+DEVICE_ENDED = Rule("|".join(word for word in _DEVICES if word.startswith(".")))
+"""The same of languages that say it at the end of a line."""
 DEVICE_BYTES = 110
 # Links below a post of a web forum or a tracker, and the words before them.
 FORUM_LINK = Rule(

@@ -62,6 +62,7 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     short = author & (lines.stops - lines.heads <= rules.DEVICE_BYTES)
     short &= ~(lines.shifted(author, 1) & lines.shifted(author, -1))
     signature |= lines.matches(rules.DEVICE, short) | lines.matches(rules.TIP, author)
+    signature |= lines.matches(rules.DEVICE_ENDED, short & ((lines.last >= 0x80) | (lines.last == ord("i"))))
     signature |= _armour(lines, author) | _boxes(lines, drawn)
     signature |= _disclaimers(lines, author & ~signature, ends)
     signature |= _below_short_marks(lines, words, author & ~signature, ends, remaining)

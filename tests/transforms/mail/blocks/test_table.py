@@ -64,6 +64,8 @@ DIFF = f"diff --git a/f.c b/f.c\nindex 123456..abcdef 100644\n--- a/f.c\n+++ b/f
             f"> {'word ' * 14}that\nwent on here in the next line of\nthe quote\n> and ends.\n\nNo.\n",
             "1111.a",
         ),
+        (f"> > {'word ' * 14}that is\nfolded.\n>\n> yes\n\nNo.\n", "2211.a"),
+        (">> one\n>>> On Mon, 5 Jan 2015, Ann wrote:\n>>> two\n", "233"),
         (f"> {'word ' * 14}end.\nyes, that is what I mean too\n> next\n", "1a1"),
     ],
 )
@@ -163,6 +165,9 @@ def test_pasted_header_blocks_of_each_language(language: Language) -> None:
             "a.hhhhh.a",
         ),
         ("Yes.\n\nOn Mon, 1 Jan 2001, Ann wrote:\n\nOld text.\n", "a.h.a"),
+        ("On 2000-01-25, Ann mentioned:\n> x\n", "h1"),
+        ("Thus spake Ann Example\n> x\n", "h1"),
+        ("The issue that I mentioned:\n> x\n", "a1"),
         ("--- Comment #3 from Ann <a@x.org> ---\nIt is fixed.\n", "ha"),
         ("From: Ann Example <ann@example.org>\n\nCommit message.\n", "h.a"),
         (
@@ -184,6 +189,7 @@ def test_headers(body: str, expected: str) -> None:
 
 
 OUTLOOK = "From: Ann Example <ann@example.org>\nSent: Monday, 5 January 2015\nTo: Bob\nSubject: Doors\n"
+OFFICE = ("Ann Example <ann@example.org>", "5.1.2015 16:50", "Bob", "Doors")
 GMAIL = "On Mon, Jan 5, 2015 at 4:50 PM, Ann Example <ann@example.org> wrote:\n"
 
 
@@ -206,6 +212,33 @@ GMAIL = "On Mon, Jan 5, 2015 at 4:50 PM, Ann Example <ann@example.org> wrote:\n"
             "Ann Example\n05/01/2015 10:00 AM\n\tTo: Bob\n\tcc:\n\tSubject: Doors\n", "hhhhh", id="Notes"
         ),
         pytest.param(GMAIL, "h", id="Gmail"),
+        pytest.param(OUTLOOK.replace("Doors", "[EXTERNAL] Doors"), "hhhh", id="a tag of the company"),
+        pytest.param(
+            "Ann/Doors/Example wrote on 05.01.2015 10:00:00:\n\nFrom: Ann/Doors/Example\nTo: Bob/Example\n"
+            "Date: 05.01.2015 10:00\nSubject: Doors\n",
+            "h.hhhh",
+            id="Notes with an attribution",
+        ),
+        *(
+            pytest.param(
+                "".join(f"{name}: {value}\n" for name, value in zip(names.split(), OFFICE, strict=True)),
+                "hhhh",
+                id=names,
+            )
+            for names in (
+                "Von Gesendet An Betreff",
+                "De Envoyé À Objet",
+                "De Enviado Para Asunto",
+                "Da Inviato A Oggetto",
+                "Van Verzonden Aan Onderwerp",
+                "Od Wysłano Do Temat",
+                "От Отправлено Кому Тема",
+                "Från Skickat Till Ämne",
+                "差出人 送信日時 宛先 件名",
+                "发件人 发送时间 收件人 主题",
+                "Dari Dikirim Kepada Judul",
+            )
+        ),
     ],
 )
 def test_history_below_the_header_of_office_mail(header: str, expected: str) -> None:

@@ -94,6 +94,14 @@ def test_last_words_stay_the_authors(text: str) -> None:
         pytest.param(
             "Jan  5 10:00:00 house doord[12]: opened\nJan  5 10:00:01 house doord[12]: shut\n", id="syslog"
         ),
+        pytest.param(
+            "BUG: KASAN: use-after-free in door_open+0x10/0x20 lib/door.c:12\n"
+            "Read of size 4 at addr ffff888057feb0b0 by task a/1\n"
+            "Call Trace:\n <TASK>\n door_open lib/door.c:12 [inline]\n key_turn+0x1d/0x2b0 lib/key.c:4\n\n"
+            "Allocated by task 9865:\n lock_alloc mm/lock.c:3 [inline]\nRIP: 0033:0x446d1a\n"
+            "RAX: ffffffffffffffda RBX: 00007fff684198c0\n",
+            id="a kernel's last words",
+        ),
         pytest.param("(defun open (door)\n  (setq locked nil)\n  (push door))\n", id="Lisp"),
         pytest.param("use strict;\nmy $door = shift;\nprint $door->name;\n", id="Perl"),
         pytest.param("\\begin{door}\n\\section{Front}\n\\end{door}\n", id="LaTeX"),
@@ -113,6 +121,7 @@ def test_code_and_logs(code: str) -> None:
         "with two doors opened by open_all():\nall is well.\n",
         "For example in this case:\nthe door opens.\n",
         "use DOOR only in summer, and the\nother one (the back door) in winter.\n",
+        "cc: Ann Example <ann@example.org>\ncc: doors@example.org\n",
         "Signed-off-by: Ann Example <ann@example.org>\nReviewed-by: Bob Example <bob@example.org>\n",
         "if you think so:\nsay it.\n",
     ],
