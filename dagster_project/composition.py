@@ -70,6 +70,11 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
     return ParquetEmbeddingCache(settings.root / "cache" / "embeddings")
 
 
+def jobs_folder(settings: Settings) -> Path:
+    """The folder of the notes on jobs of the Batch API."""
+    return settings.root / "cache"
+
+
 def make_answer_cache(settings: Settings) -> SQLiteAnswerCache:
     """The cache of what language models answered."""
     return SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite")
@@ -83,6 +88,7 @@ def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) ->
         settings.gemini,
         settings.safety,
         budget,
+        jobs_folder(settings),
     )
 
 
@@ -142,7 +148,9 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     lake = make_lake(settings)
     sources = make_sources(settings)
     budget = RunBudget(settings.gemini.budget_tokens)
-    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety, budget)
+    embedder = make_embedder(
+        settings.embedding, settings.gemini, settings.safety, budget, jobs_folder(settings)
+    )
     writer = make_sentence_writer(settings, budget)
     publisher = PartitionPublisher(make_publisher(settings, lake), sources)
     return {

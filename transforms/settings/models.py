@@ -151,6 +151,11 @@ class GeminiSettings(StageSettings):
     budget_tokens: int = Field(
         20_000_000, ge=0, description="tokens of a run; one that needs more ends before it asks"
     )
+    batch_texts: int | None = Field(
+        None,
+        gt=0,
+        description="missing texts, or prompts, from which the Batch API is asked: half the price, up to a day; none: never",
+    )
     concurrency: Internal[int] = 8
     """Requests under way at once."""
     request_texts: Internal[int] = 100
@@ -163,6 +168,8 @@ class GeminiSettings(StageSettings):
     """For one request, before the run gives up."""
     backoff_seconds: Internal[float] = 1
     """Longest first pause after a fault; doubles each time, drawn at random."""
+    poll_seconds: Internal[float] = 30
+    """Between two looks at a job of the Batch API."""
     max_backoff_seconds: Internal[float] = 60
     """Longest pause that the service does not ask for."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from assets.protocols.models import Answer, LanguageModel, Shape
@@ -37,6 +38,7 @@ def make_language_model(
     gemini: GeminiSettings,
     safety: SafetySettings,
     budget: RunBudget | None = None,
+    jobs: Path | None = None,
 ) -> LanguageModel:
     """Google's model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
     if name is None:
@@ -46,4 +48,4 @@ def make_language_model(
     except ImportError as error:
         raise not_installed(error, "gemini") from error
     most = _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS
-    return GeminiLanguageModel(name, gemini, most, safety, budget)
+    return GeminiLanguageModel(name, gemini, most, safety, budget, jobs)
