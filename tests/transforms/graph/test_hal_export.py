@@ -226,7 +226,9 @@ def test_no_documents_are_a_graph_of_nothing():
 
 
 def test_chunks_carry_the_headings_above_them_and_titles_that_differ():
-    lines = "\n\n".join(f"Line {n} says that the pump of the cellar runs dry now and then." for n in range(40))
+    lines = "\n\n".join(
+        f"Line {n} says that the pump of the cellar runs dry now and then." for n in range(40)
+    )
     made = exported({"a.md": f"# Rooms\n\n## Cellar\n\n{lines}\n"})
     titles = [i["title"] for i in index(made, "s/a.md")["_embedded"]["chunks"]["a"]["items"]]
     assert titles[:3] == ["Rooms", "Cellar", "Cellar (2)"] and len(set(titles)) == len(titles) > 3
