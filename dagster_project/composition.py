@@ -25,6 +25,7 @@ from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.models.language_models import make_language_model
+from dagster_project.resources.models.openai.service import KEY_VARIABLE
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
@@ -165,7 +166,9 @@ def make_resources(settings: Settings) -> dict[str, Any]:
             embedder,
             model=embedder.model,
             dimensions=embedder.dimensions,
-            api_key=_key(is_sent=settings.embedding.is_remote),
+            api_key={"env": KEY_VARIABLE}
+            if settings.embedding.model == "openai"
+            else _key(is_sent=settings.embedding.is_remote),
         ),
         "embedding_cache": make_embedding_cache(settings),
         "language_model": SentenceModel.around(

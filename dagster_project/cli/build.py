@@ -148,7 +148,7 @@ def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEsti
         "texts_to_cut": embedding.truncated,
         "price_usd": round(embedding.dollars, 4),
     }
-    if settings.embedding.is_remote:
+    if settings.embedding.model == "gemini":
         facts["batch_price_usd"] = round(embedding.dollars * BATCH_SHARE, 4)
     if embedding.unfinished:
         facts["texts_perhaps_paid"] = embedding.unfinished

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assets.protocols.models import Embedder
+from dagster_project.resources.models.openai.embedder import OpenAIEmbedder
 from dagster_project.resources.models.static import StaticEmbedder
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.models.transformer import TransformerEmbedder
@@ -26,6 +27,8 @@ def make_embedder(
         except ImportError as error:
             raise not_installed(error, "gemini") from error
         return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget, jobs)
+    if settings.model == "openai":
+        return OpenAIEmbedder(settings, gemini or GeminiSettings(), safety, budget)
     if settings.model == "transformer":
         return TransformerEmbedder(settings)
     return StaticEmbedder(settings)
