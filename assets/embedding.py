@@ -218,6 +218,7 @@ def _embed_sent(
 ) -> EmbeddingReport:
     """`embed_missing` of texts that are as they are sent."""
     names, missing = missing_texts(texts, embedder, cache)
+    embedder = embedder.for_texts(len(missing))
     report = EmbeddingReport(len(names), embedder.price)
     counts: dict[str, int] = {}
     if embedder.is_paid and missing:
@@ -347,6 +348,7 @@ class _Pass:
         open_texts = set(_open_texts(sorted(claimed), self.embedder, self.cache))
         if self.embedder.is_paid:
             self.cache.release(*self.key, claimed - open_texts)
+        if self.embedder.is_paid and not self.embedder.remembers:
             self.unfinished |= self.cache.begin(*self.key, sorted(open_texts))
         return open_texts
 

@@ -27,6 +27,7 @@ from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.models.language_models import make_language_model
+from dagster_project.resources.models.openai.service import KEY_VARIABLE
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
@@ -50,6 +51,11 @@ def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
     return ParquetEmbeddingCache(settings.root / "cache" / "embeddings")
 
 
+def jobs_folder(settings: Settings) -> Path:
+    """The folder of the notes on jobs of the Batch API."""
+    return settings.root / "cache"
+
+
 def make_answer_cache(settings: Settings) -> SQLiteAnswerCache:
     """The cache of what language models answered."""
     return SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite")
@@ -63,6 +69,7 @@ def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) ->
         settings.gemini,
         settings.safety,
         budget,
+        jobs_folder(settings),
     )
 
 
@@ -122,7 +129,9 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     lake = make_lake(settings)
     sources = make_sources(settings)
     budget = RunBudget(settings.gemini.budget_tokens)
-    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety, budget)
+    embedder = make_embedder(
+        settings.embedding, settings.gemini, settings.safety, budget, jobs_folder(settings)
+    )
     writer = make_sentence_writer(settings, budget)
     publisher = PartitionPublisher(make_publisher(settings, lake), sources)
     return {
@@ -138,7 +147,9 @@ def make_resources(settings: Settings) -> dict[str, Any]:
             embedder,
             model=embedder.model,
             dimensions=embedder.dimensions,
-            api_key=_key(is_sent=settings.embedding.is_remote),
+            api_key={"env": KEY_VARIABLE}
+            if settings.embedding.model == "openai"
+            else _key(is_sent=settings.embedding.is_remote),
         ),
         "embedding_cache": make_embedding_cache(settings),
         "language_model": SentenceModel.around(

@@ -80,6 +80,29 @@ MADE_TYPES = {
     ("readiness_by_source", "source"): "VARCHAR",
     ("readiness_by_source", "texts"): "BIGINT",
     ("readiness_by_source", "waiting"): "BIGINT",
+    **{
+        ("semantic_chunks", name): "BIGINT"
+        for name in ("chunk_index", "chunk_count", "char_count", "quote_anchor_chars", "quote_depth_max")
+    },
+    **{
+        ("semantic_chunks", name): "VARCHAR"
+        for name in (
+            "id",
+            "source_kind",
+            "source_id",
+            "message_id",
+            "attachment_id",
+            "thread_id",
+            "list_id",
+            "chunk_kind",
+            "text_display",
+            "text_embed",
+            "embedding_model",
+        )
+    },
+    **{("semantic_chunks", name): "BOOLEAN" for name in ("has_patch_markers", "is_quote_heavy")},
+    ("semantic_chunks", "embedding"): "FLOAT[256]",
+    ("semantic_chunks", "embedding_created_at"): "TIMESTAMP WITH TIME ZONE",
     ("term_forms", "chunk_count"): "INTEGER",
     ("term_forms", "form"): "VARCHAR",
     ("term_forms", "term"): "VARCHAR",

@@ -31,11 +31,12 @@ def embed(
     dimensions = settings.pop("dimensions", 768)
     quick = {
         "base_url": url, "backoff_seconds": 0.01, "max_backoff_seconds": 0.05, "timeout_seconds": 10,
-        "time_limit_seconds": 60, "request_texts": 10, "concurrency": 4, "attempts": 4,
+        "time_limit_seconds": 60, "request_texts": 10, "concurrency": 4, "attempts": 4, "poll_seconds": 0.02,
     }  # fmt: skip
     embedder = GeminiEmbedder(
         EmbeddingSettings.model_validate({"model": "gemini", "dimensions": dimensions}),
         GeminiSettings.model_validate({**quick, **settings}),
+        jobs=cache,
     )
     table = ibis.memtable(pa.table({"text_hash": [text_hash(t) for t in texts], "text": texts}))
     by_hash = {text_hash(t): t for t in texts}
@@ -46,13 +47,13 @@ def embed(
     return {by_hash[row["text_hash"]]: row["vector"] for row in rows}, report
 
 
-def started(cache: Path, url: str, first: int, last: int) -> BaseProcess:
+def started(cache: Path, url: str, first: int, last: int, **settings: object) -> BaseProcess:
     """A process of its own that embeds the texts number `first` to `last` - 1."""
-    process = FORKS.Process(target=_run, args=(cache, url, first, last))
+    process = FORKS.Process(target=_run, args=(cache, url, first, last, settings))
     process.start()
     return process
 
 
-def _run(cache: Path, url: str, first: int, last: int) -> None:
+def _run(cache: Path, url: str, first: int, last: int, settings: dict[str, object]) -> None:
     os.environ["GEMINI_API_KEY"] = KEY
-    embed(texts_between(first, last), cache, url)
+    embed(texts_between(first, last), cache, url, **settings)

@@ -21,7 +21,10 @@ import numpy as np
 KEY = "AIzaSyLoopbackKeyThatMustNeverBeSeen012"
 FORBIDDEN = "forbidden words"
 HANG_SECONDS = 8.0
-_PATH = re.compile(r"/v1(?:beta)?/(models/[\w.-]+):(batchEmbedContents|generateContent)")
+_PATH = re.compile(
+    r"/v1(?:beta)?/(models/[\w.-]+):(batchEmbedContents|generateContent|asyncBatchEmbedContent|batchGenerateContent)"
+)
+_JOBS = re.compile(r"/v1(?:beta)?/batches(?:/(\w+)|\?.*)")
 _PREFIXES = {
     "title: none | text: ": "RETRIEVAL_DOCUMENT",
     "task: search result | query: ": "RETRIEVAL_QUERY",
@@ -47,6 +50,14 @@ def asked_text(request: dict[str, Any]) -> tuple[str, str]:
     raise ValueError(text)
 
 
+def job_text(request: dict[str, Any]) -> str:
+    """The text of a request of a job: a prompt, or a text to embed."""
+    if "contents" in request:
+        prompt: str = request["contents"][0]["parts"][0]["text"]
+        return prompt
+    return asked_text(request)[0]
+
+
 def right_vector(request: dict[str, Any]) -> list[float]:
     """The vector that a request asks for."""
     text, task = asked_text(request)
@@ -55,12 +66,23 @@ def right_vector(request: dict[str, Any]) -> list[float]:
 
 
 @dataclass
+class Job:
+    """A job of the Batch API: the name it carries, its requests, how it ends, and the looks until then."""
+
+    display_name: str
+    requests: list[dict[str, Any]]
+    end: str
+    looks: int
+
+
+@dataclass
 class Loopback:
     """What the server saw: texts by how often they were answered, and the requests under way.
 
-    `plan` are the faults of the coming requests, in the order of arrival; None answers well.
-    `rule`, if given, decides for every request of which `plan` says nothing. `reply` makes the text
-    that answers a prompt.
+    `plan` are the faults of the coming requests, in the order of arrival; None answers well. `jobs` are those of the Batch
+    API by name, `job_ends` the states in which the coming ones end, SUCCEEDED without any, after `looks` at them; `seen`
+    counts these and the jobs. `rule`, if given, decides for every request of which `plan` says nothing. `reply` makes the
+    text that answers a prompt.
     """
 
     url: str
@@ -70,6 +92,10 @@ class Loopback:
     paid: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    job_ends: deque[str] = field(default_factory=deque)
+    looks: int = 2
+    seen: int = 0
     times: list[tuple[float, int]] = field(default_factory=list)
     most_at_once: int = 0
     delay: float = 0.0
@@ -121,6 +147,9 @@ class _Answer(BaseHTTPRequestHandler):
         self.state: Loopback = self.server.state  # type: ignore[attr-defined]
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         called = _PATH.fullmatch(self.path)
+        if called and "batch" in body:
+            self.submit(body["batch"])
+            return
         self.asked = body.get("requests", [])
         if called and called[2] == "generateContent":
             self.generate(body)
@@ -131,6 +160,61 @@ class _Answer(BaseHTTPRequestHandler):
         texts = [asked_text(r)[0] for r in self.asked]
         good = lambda: {"embeddings": [{"values": v} for v in self.values()]}  # noqa: E731
         self.answer(texts, self.asked[0], good)
+
+    def do_GET(self) -> None:
+        """Answer `batches/<name>` and `batches`."""
+        self.state = self.server.state  # type: ignore[attr-defined]
+        called = _JOBS.fullmatch(self.path)
+        self.state.seen += 1
+        if not called or (called[1] and called[1] not in self.state.jobs):
+            status(404, "NOT_FOUND", "no such method or job")(self)
+        elif called[1]:
+            self.send(200, self.shown(called[1]))
+        else:
+            self.send(200, {"operations": [self.shown(name) for name in list(self.state.jobs)]})
+
+    def submit(self, batch: dict[str, Any]) -> None:
+        """Make a job; its requests are paid for unless it fails. A fault of the plan comes when it is made."""
+        asked = batch["inputConfig"]["requests"]["requests"]
+        texts = [job_text(r["request"]) for r in asked]
+        with self.state._lock:
+            end = self.state.job_ends.popleft() if self.state.job_ends else "SUCCEEDED"
+            name = f"job{len(self.state.jobs)}"
+            self.state.seen += 1
+            self.state.jobs[name] = Job(
+                batch["displayName"], [r["request"] for r in asked], end, self.state.looks
+            )
+            if end == "SUCCEEDED":
+                self.state.paid.update(t for t in texts if FORBIDDEN not in t)
+            fault = self.state.plan.popleft() if self.state.plan else None
+        try:
+            if fault:
+                fault(self)
+            else:
+                self.send(200, self.shown(name))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the client is gone
+
+    def shown(self, name: str) -> dict[str, Any]:
+        """A job as it is now."""
+        job = self.state.jobs[name]
+        job.looks -= 1
+        metadata: dict[str, Any] = {"displayName": job.display_name, "state": "BATCH_STATE_RUNNING"}
+        if job.looks < 0:
+            metadata["state"] = f"BATCH_STATE_{job.end}"
+            if job.end == "SUCCEEDED":
+                answers = [self.of_job(request) for request in job.requests]
+                metadata["output"] = {"inlinedResponses": {"inlinedResponses": answers}}
+        return {"name": f"batches/{name}", "metadata": metadata}
+
+    def of_job(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request of a job."""
+        text = job_text(request)
+        if FORBIDDEN in text:
+            return {"error": {"code": 400, "message": "The content is blocked"}}
+        if "contents" in request:
+            return {"response": candidate(self.state.reply(text))}
+        return {"response": {"embedding": {"values": right_vector(request)}}}
 
     def generate(self, body: dict[str, Any]) -> None:
         """Answer a prompt."""
@@ -240,6 +324,13 @@ def resets(answer: _Answer) -> None:
     answer.end_headers()
     answer.wfile.write(body[: len(body) // 2])
     answer.wfile.flush()
+    answer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    answer.connection.close()
+    answer.close_connection = True
+
+
+def resets_at_once(answer: _Answer) -> None:
+    """The connection breaks before a byte of the answer."""
     answer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     answer.connection.close()
     answer.close_connection = True

@@ -22,6 +22,8 @@ FORKS.set_forkserver_preload(
         "dagster._core.execution.execute_in_process",
         "dagster._core.instance.factory",
         "dagster._core.remote_representation",
+        "google.genai.client",
+        "google.genai.types",
         "ibis.backends.duckdb",
         "ibis.formats.pandas",
         "pyarrow.dataset",

@@ -39,7 +39,8 @@ class Embedder(Protocol):
 
     A text of more than `max_tokens` tokens is cut there; None means that no text is too long.
     A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
-    What `is_paid` costs `price` US dollars per million tokens.
+    What `is_paid` costs `price` US dollars per million tokens. What it `remembers` of the requests of a killed run is not
+    paid for again.
     `safety` says how texts are screened before they leave this machine; None where they stay on it.
     """
 
@@ -48,6 +49,7 @@ class Embedder(Protocol):
     batch_texts: int
     batch_tokens: int | None
     is_paid: bool
+    remembers: bool
     price: float
     safety: SafetySettings | None
 
@@ -58,6 +60,9 @@ class Embedder(Protocol):
     @property
     def max_tokens(self) -> int | None:
         """Tokens of a text that are embedded."""
+
+    def for_texts(self, count: int) -> Embedder:
+        """The embedder to use for so many texts."""
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text before it is cut, int64; an upper estimate where the model is elsewhere."""

@@ -24,6 +24,7 @@ from dagster_project.orchestration.instance import open_history, open_instance
 from dagster_project.orchestration.outcomes import fetch_faults
 from dagster_project.resources.system.disk_space import may_be_written
 from transforms.errors import FetchError, SourceError, WeftError
+from transforms.settings.model_names import BATCH_SHARE
 
 
 @click.command()
@@ -148,6 +149,8 @@ def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEsti
         "texts_to_cut": embedding.truncated,
         "price_usd": round(embedding.dollars, 4),
     }
+    if settings.embedding.model == "gemini":
+        facts["batch_price_usd"] = round(embedding.dollars * BATCH_SHARE, 4)
     if embedding.unfinished:
         facts["texts_perhaps_paid"] = embedding.unfinished
     if sentences.chunks:
@@ -157,5 +160,6 @@ def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEsti
             "sentence_calls": sentences.calls,
             "sentence_tokens": sentences.tokens,
             "sentence_price_usd": round(sentences.dollars, 4),
+            "sentence_batch_price_usd": round(sentences.dollars * BATCH_SHARE, 4),
         }
     return facts

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,7 +48,13 @@ def graph_app(folder: Path, settings: GraphSettings, host: str = "") -> Starlett
 
 
 class _GraphFiles(StaticFiles):
-    """Static files whose answers say how they may be kept."""
+    """Static files whose answers say how they may be kept; a folder answers with its index."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        """The file at a path, or the index of a folder there."""
+        found, stat = super().lookup_path(path)
+        is_folder = stat is not None and S_ISDIR(stat.st_mode)
+        return super().lookup_path(str(Path(path) / INDEX)) if is_folder else (found, stat)
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """The answer for one file, or that it has not changed."""

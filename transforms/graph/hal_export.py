@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ class _Graph:
         """The files of a document's folder."""
         row, base = self.documents[doc_id], self.folders[doc_id]
         stem = _stem(row["path"])
-        texts = [_text(item["text_display"]) for item in self.items[doc_id]]
+        texts = [_text(_with_headings(item)) for item in self.items[doc_id]]
         names = [f"{CHUNKS}/{_cut(stem)}-{number}.md" for number in range(len(texts))]
         entry = self._chunks(doc_id, base, names, texts)
         links: dict[str, Any] = self._links(base, posixpath.dirname(base))
@@ -175,10 +175,14 @@ class _Graph:
             if order:
                 ranked = sorted(order, key=lambda r: r["place"])
                 entry[key] = [r["chunk_index"] for r in ranked[1:]]
-        entry["items"] = [
-            self._item(item, base, name, len(text), by_baseline)
-            for item, name, text in zip(self.items[doc_id], names, texts, strict=True)
-        ]
+        titles: Counter[str] = Counter()
+        entry["items"] = []
+        for item, name, text in zip(self.items[doc_id], names, texts, strict=True):
+            made = self._item(item, base, name, len(text), by_baseline)
+            titles[made["title"]] += 1
+            if titles[made["title"]] > 1:
+                made["title"] += f" ({titles[made['title']]})"
+            entry["items"].append(made)
         return entry
 
     def _item(
@@ -295,6 +299,15 @@ def _stem(path: str) -> str:
 
 def _cut(name: str) -> str:
     return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+
+
+def _with_headings(item: Mapping[str, Any]) -> str:
+    """The text of a chunk below the headings that stand above it, each a level deeper than the one before."""
+    text, path = item["text_display"], list(item["heading_path"])
+    if path and text.startswith("#") and text.partition("\n")[0].strip("# \t\r") == path[-1]:
+        path.pop()
+    above = [f"{'#' * min(level, 6)} {title}" for level, title in enumerate(path, 1)]
+    return "\n\n".join([*above, text])
 
 
 def _text(display: str) -> bytes:

@@ -15,20 +15,37 @@ _TURN_CHARS = 1000
 """Characters of each that a language model reads."""
 _ENTITIES = 5
 """Names that are added at most."""
+_WORDS = 6
+"""Words of the last turn that are added at most."""
 _SHORT_WORDS = 1
 """A query of so many words or fewer leans on the turns."""
 _LEANING = (
     r"(?i)\b(?:it|its|they|them|their|theirs|this|that|these|those|there|he|she|him|her|his|hers|one|ones|same|former|"
-    r"latter|above|else|instead|other)\b|^\W*(?:and|but|or|so|then|what about|how about|why|also)\b"
+    r"latter|above|else|instead|other|"
+    r"es|er|sie|ihn|ihm|ihnen|deren|dessen|dies|diese[rsnm]?|jene[rsnm]?|derselben?|dasselbe|dort|da(?:mit|von|für|rin|rauf|"
+    r"zu|bei|gegen|nach|durch|rüber|runter|ran|raus|s)|stattdessen|sonst)\b|"
+    r"^\W*(?:and|but|or|so|then|what about|how about|why|also|und|aber|oder|dann|warum|wieso|weshalb|auch|was ist mit)\b"
 )
 """A query that this finds something in leans on the turns."""
 # fmt: off
 _FILLER = frozenset((
-    "about", "after", "again", "also", "because", "been", "before", "could", "does", "doing", "from", "have", "having",
-    "here", "into", "just", "know", "like", "maybe", "more", "much", "need", "only", "please", "really", "should", "some",
-    "something", "tell", "than", "thank", "thanks", "that", "their", "them", "then", "there", "these", "they", "thing",
-    "this", "those", "very", "want", "well", "were", "what", "when", "where", "which", "while", "will", "with", "would",
-    "under", "your",
+    "about", "after", "again", "already", "also", "always", "back", "because", "been", "before", "being", "both",
+    "cannot", "could", "does", "doing", "done", "during", "each", "even", "ever", "every", "from", "have", "having",
+    "here", "into", "just", "know", "last", "like", "made", "make", "many", "maybe", "more", "most", "much", "must",
+    "need", "never", "only", "other", "over", "please", "really", "same", "should", "since", "some", "something",
+    "sometimes", "still", "such", "tell", "than", "thank", "thanks", "that", "their", "them", "then", "there",
+    "these", "they", "thing", "this", "those", "today", "under", "until", "very", "want", "week", "well", "were",
+    "what", "when", "where", "which", "while", "will", "with", "would", "yesterday", "your", "aber", "alle",
+    "allem", "alles", "andere", "anderen", "auch", "bald", "beide", "beim", "bisher", "bitte", "danach", "danke",
+    "dann", "dass", "dein", "denn", "deren", "deshalb", "dessen", "diese", "diesem", "diesen", "dieser", "dieses",
+    "doch", "dort", "durch", "eben", "eine", "einem", "einen", "einer", "eines", "einfach", "einmal", "erst",
+    "etwas", "euch", "fast", "gegen", "geht", "gestern", "gewesen", "gibt", "haben", "hatte", "hatten", "heute",
+    "hier", "hinter", "ihnen", "ihre", "ihrem", "ihren", "ihrer", "immer", "jede", "jedem", "jeden", "jeder",
+    "jedes", "jetzt", "kann", "kein", "keine", "keinen", "können", "lassen", "machen", "mehr", "mein", "meine",
+    "mich", "muss", "müssen", "nach", "nachdem", "nicht", "nichts", "noch", "oder", "ohne", "schon", "sehr",
+    "seine", "seit", "seitdem", "selbst", "sich", "sind", "soll", "sollen", "sondern", "sonst", "unser", "unsere",
+    "unter", "viel", "viele", "vielleicht", "wann", "waren", "warum", "weil", "welche", "wenn", "werden", "wieder",
+    "will", "wird", "wirklich", "wollen", "worden", "wurde", "wurden", "würde", "zwischen", "über",
 ))
 # fmt: on
 """Words of a turn that are never added."""
@@ -71,19 +88,20 @@ def leans_on_turns(query: str) -> bool:
 
 
 def by_rules(query: str, turns: Sequence[str]) -> Standalone:
-    """The query with the names of things of the turns, the last turn's first; as it is where it needs none.
+    """The query with what the turns are about: names, the last turn's first, and the content words of the last turn.
 
     Names are what is quoted, identifiers, paths, versions, and capitalised words inside of a
-    sentence; where a conversation has none, the long words of its last turn. Pronouns stay: they
-    cost a search nothing.
+    sentence; content words are of four letters or more and not among the usual words of English and German. Pronouns stay:
+    they cost a search nothing.
     """
     if not turns or not leans_on_turns(query):
         return Standalone(query, query)
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
-    words = [w for w in _WORD.findall(recent[0]) if w.lower() not in _FILLER]
-    added = _new(names, query) or _new(words, query)
-    return _with(query, query, added[:_ENTITIES], "rules")
+    named = _new(names, query)[:_ENTITIES]
+    rest = _NAMES.sub(" ", recent[0])
+    words = [w for w in _WORD.findall(rest) if w.lower() not in _FILLER]
+    return _with(query, query, [*named, *_new(words, " ".join([query, *named]))[:_WORDS]], "rules")
 
 
 def by_model(query: str, answer: Rewritten, label: str) -> Standalone:

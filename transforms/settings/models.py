@@ -26,13 +26,13 @@ _STATIC_DIMENSIONS = 256
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 
-    model: Literal["static", "transformer", "gemini"] = Field(
+    model: Literal["static", "transformer", "gemini", "openai"] = Field(
         "static",
-        description="the model inside the wordllama package, a sentence-transformers model, or Google's service",
+        description="the model inside wordllama, a sentence-transformers model, Google's service, or OPENAI_BASE_URL",
     )
     name: str | None = Field(
         None,
-        description="transformer: folder or name on the hub; gemini: none for gemini-embedding-2",
+        description="transformer: folder or name on the hub; openai: its name there; gemini: none for gemini-embedding-2",
     )
     revision: str | None = Field(
         None, description="transformer: commit of the hub; a folder's is the hash of its files"
@@ -48,7 +48,7 @@ class EmbeddingSettings(StageSettings):
         description="tokens of a text that are embedded; none: what the model takes",
     )
     document_prefix: str | None = Field(
-        None, description="transformer: put before texts; none: what its files or its name say"
+        None, description="transformer, openai: put before texts; none: what its files or its name say"
     )
     query_prefix: str | None = Field(None, description="the same for queries")
     onnx_file: str | None = Field(
@@ -70,14 +70,19 @@ class EmbeddingSettings(StageSettings):
 
     @model_validator(mode="after")
     def _fits_the_model(self) -> EmbeddingSettings:
-        only = "for transformer only" if self.model != "transformer" else ""
-        for setting in ("revision", "document_prefix", "query_prefix", "onnx_file"):
-            if only and getattr(self, setting) is not None:
-                raise ValueError(f"{setting} is {only}")
+        allowed = {"transformer": 4, "openai": 2}.get(self.model, 0)
+        for setting in ("document_prefix", "query_prefix", "revision", "onnx_file")[allowed:]:
+            if getattr(self, setting) is not None:
+                kinds = "transformer and openai" if "prefix" in setting else "transformer"
+                raise ValueError(f"{setting} is for {kinds} only")
         if self.model == "static" and (self.name, self.dimensions) != (None, _STATIC_DIMENSIONS):
             raise ValueError(f"static takes no name and has {_STATIC_DIMENSIONS} dimensions")
-        if self.model == "transformer" and (not self.name or "dimensions" not in self.model_fields_set):
-            raise ValueError("transformer needs a name (a folder or a model of the hub) and its dimensions")
+        if self.model in ("transformer", "openai") and (
+            not self.name or "dimensions" not in self.model_fields_set
+        ):
+            raise ValueError(
+                f"{self.model} needs a name (a folder, or as the hub or the service has it) and its dimensions"
+            )
         if self.model == "gemini":
             if ":" in (self.name or ""):
                 raise ValueError(f"{self.name!r} is another library's spelling; write {EMBEDDING_NAME!r}")
@@ -111,7 +116,7 @@ class EmbeddingSettings(StageSettings):
             base += f"@{self.revision}" if self.revision else ""
         # What is before a text of Google's models goes with their names.
         document_prefix = (
-            self.document_prefix if self.is_remote else self.prefixes.document or self.document_prefix
+            self.document_prefix if self.model == "gemini" else self.prefixes.document or self.document_prefix
         )
         altered: tuple[object, ...] = (self.max_tokens, document_prefix)
         if self.onnx_file:
@@ -129,7 +134,7 @@ class EmbeddingSettings(StageSettings):
     @property
     def is_remote(self) -> bool:
         """True if texts leave this machine for their vectors."""
-        return self.model == "gemini"
+        return self.model in ("gemini", "openai")
 
     @property
     def names_folder(self) -> bool:
@@ -151,6 +156,11 @@ class GeminiSettings(StageSettings):
     budget_tokens: int = Field(
         20_000_000, ge=0, description="tokens of a run; one that needs more ends before it asks"
     )
+    batch_texts: int | None = Field(
+        None,
+        gt=0,
+        description="missing texts, or prompts, from which the Batch API is asked: half the price, up to a day; none: never",
+    )
     concurrency: Internal[int] = 8
     """Requests under way at once."""
     request_texts: Internal[int] = 100
@@ -163,6 +173,8 @@ class GeminiSettings(StageSettings):
     """For one request, before the run gives up."""
     backoff_seconds: Internal[float] = 1
     """Longest first pause after a fault; doubles each time, drawn at random."""
+    poll_seconds: Internal[float] = 30
+    """Between two looks at a job of the Batch API."""
     max_backoff_seconds: Internal[float] = 60
     """Longest pause that the service does not ask for."""
 

@@ -117,6 +117,13 @@ class SearchSettings(StageSettings):
         return "exact" if self.vector_search == "exact" or chunk_count <= self.exact_max_chunks else "codes"
 
 
+_NODES: dict[str, Any] = {
+    "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "mail_weight": 0.0,
+    "candidates_lexical": 100, "candidates_vector": 1, "weak_share": 0.0, "latest_first": False, "rerank": "off",
+    "collapse_duplicates": False, "diversity": 0.0, "collapse_threads": False, "similarity_threshold": None,
+    "limit": 20, "elbow": True,
+}  # fmt: skip
+"""What ra ranks by: the BM25 score of a node and nothing else, a hundred candidates, twenty results."""
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {
@@ -130,8 +137,8 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "rrf": {
         "fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100, "rerank": "off",
     },
-    "sections": {"elbow": True, "aggregation": "after_elbow"},
-    "sections_later": {"elbow": True, "aggregation": "before_elbow"},
+    "sections": {**_NODES, "aggregation": "after_elbow"},
+    "sections_later": {**_NODES, "aggregation": "before_elbow"},
 }  # fmt: skip
 """What the profiles that every evaluation knows change in [search]: nothing, BM25 alone, vectors alone,
 rank fusion with equal weights, and both orders in which ra gathers parts to sections."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from assets.protocols.models import Embedder
+from dagster_project.resources.models.openai.embedder import OpenAIEmbedder
 from dagster_project.resources.models.static import StaticEmbedder
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.models.transformer import TransformerEmbedder
@@ -15,14 +18,17 @@ def make_embedder(
     gemini: GeminiSettings | None = None,
     safety: SafetySettings = SafetySettings(),
     budget: RunBudget | None = None,
+    jobs: Path | None = None,
 ) -> Embedder:
-    """The embedder that the settings name; what it asks a service for is taken from `budget`."""
+    """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
     if settings.model == "gemini":
         try:
             from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
         except ImportError as error:
             raise not_installed(error, "gemini") from error
-        return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget)
+        return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget, jobs)
+    if settings.model == "openai":
+        return OpenAIEmbedder(settings, gemini or GeminiSettings(), safety, budget)
     if settings.model == "transformer":
         return TransformerEmbedder(settings)
     return StaticEmbedder(settings)

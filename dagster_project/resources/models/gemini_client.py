@@ -50,6 +50,10 @@ class RefusedError(ServiceError):
     """The service will not take a request, perhaps for what is in it."""
 
 
+class NotFoundError(ServiceError):
+    """The service does not know the model, the job or the address."""
+
+
 class GeminiService:
     """Runs calls of the google-genai client, several at once, each repeated while that may help.
 
@@ -62,6 +66,8 @@ class GeminiService:
         self.quota = Quota(settings.requests_per_minute, settings.tokens_per_minute)
         self._sending: set[asyncio.Task[Any]] = set()
         self._is_ending = False
+        self.left_over = ""
+        """What goes on when the time of a run is over."""
 
     def results(self, jobs: Iterator[Callable[[AsyncClient], Awaitable[T]]]) -> Iterator[T]:
         """The results of the jobs as they come, in any order, at most `concurrency` under way.
@@ -224,7 +230,7 @@ class GeminiService:
                 "environment; what was embedded before is kept"
             )
         if error.code == 404:
-            return ServiceError(f"the Gemini service does not know the model or address ({said})")
+            return NotFoundError(f"the Gemini service does not know the model or address ({said})")
         if error.code not in _OF_CONTENT or error.status == "FAILED_PRECONDITION":
             return ServiceError(f"the Gemini service will not serve this account or place ({said})")
         return RefusedError(f"the Gemini service refuses a request ({said})")
@@ -258,6 +264,7 @@ class GeminiService:
             raise not_installed(error, "gemini") from error
         # The client would print what the service says in place of a word that it does not know.
         warnings.filterwarnings("ignore", ".* is not a valid ", UserWarning, r"google\.genai\.")
+        warnings.filterwarnings("ignore", r"batches\.create_embeddings", Warning)
         name, key = _key()
         connections = bounded_connections(self.settings)
         # The client would make connections of its own for the calls that do not wait, which are not used.
@@ -271,7 +278,7 @@ class GeminiService:
     def _over_time(self) -> str:
         return (
             f"the time limit of {self.settings.time_limit_seconds:g} s for the Gemini service is over "
-            "(gemini.time_limit_seconds). What was answered is kept; the next build asks for the rest"
+            f"(gemini.time_limit_seconds). What was answered is kept{self.left_over}; the next build asks for the rest"
         )
 
 

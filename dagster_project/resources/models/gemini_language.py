@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from assets.protocols.models import Answer, Shape
+from dagster_project.resources.models.gemini_batches import BatchJobs
 from dagster_project.resources.models.gemini_client import GeminiService, RefusedError
 from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, prompt_json
 from transforms.errors import BudgetError
-from transforms.settings.model_names import language_dollars
+from transforms.hashing import text_hash
+from transforms.settings.model_names import BATCH_SHARE, language_dollars
 from transforms.settings.models import GeminiSettings, SafetySettings
 
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient
+
+
+_PROMPTS_OF_JOB = 200
+"""Prompts of a job, whose answers come in one."""
 
 
 class GeminiLanguageModel:
@@ -33,7 +42,10 @@ class GeminiLanguageModel:
         max_output_tokens: int,
         safety: SafetySettings = SafetySettings(),
         budget: RunBudget | None = None,
+        jobs: Path | None = None,
     ):
+        """`jobs` is the folder of the notes on jobs of the Batch API; without it there are none."""
+        self.gemini, self.jobs_folder = gemini, jobs
         self.model, self.safety = name, safety
         self.max_output_tokens = max_output_tokens
         self.budget = budget or RunBudget(gemini.budget_tokens)
@@ -51,8 +63,66 @@ class GeminiLanguageModel:
                 f"{len(prompts):,} prompts to {self.model} take up to {sum(counts):,} tokens, the budget of a run has "
                 f"{self.budget.left:,} left: nothing was asked for; raise gemini.budget_tokens"
             )
+        least = self.gemini.batch_texts
+        if least is not None and len(texts) >= least and self.jobs_folder is not None:
+            return self._by_jobs(BatchJobs(self.gemini, self.jobs_folder), texts, counts, shape, instruction)
         jobs = (self._job(n, text, counts[n], shape, instruction) for n, text in enumerate(texts))
         return self.service.results(jobs)
+
+    def _by_jobs(
+        self,
+        jobs: BatchJobs,
+        texts: Sequence[str],
+        counts: Sequence[int],
+        shape: type[Shape],
+        instruction: str,
+    ) -> Iterator[Answer[Shape]]:
+        """The answers by jobs of the Batch API; a prompt without an answer of the right shape is sent by itself."""
+        keys = [f"{self.model}/{text_hash(f'{instruction}/{shape.__name__}/{text}')}" for text in texts]
+
+        def job(places: range) -> Callable[[AsyncClient], Awaitable[list[Answer[Shape]]]]:
+            async def run(client: AsyncClient) -> list[Answer[Shape]]:
+                async def create(client: AsyncClient, chosen: Sequence[int], name: str) -> Any:
+                    prompts = [texts[places[i]] for i in chosen]
+                    return await self._submitted(client, prompts, shape, instruction, name)
+
+                found = await jobs.answers(client, [keys[n] for n in places], create)
+                made = [self._of_job(n, answer, shape) for n, answer in zip(places, found, strict=True)]
+                return [
+                    answer or await self._job(n, texts[n], counts[n], shape, instruction)(client)
+                    for n, answer in zip(places, made, strict=True)
+                ]
+
+            return run
+
+        jobs.begin()
+        starts = range(0, len(texts), _PROMPTS_OF_JOB)
+        for answers in jobs.service.results(job(range(len(texts))[n : n + _PROMPTS_OF_JOB]) for n in starts):
+            yield from answers
+            jobs.forget(keys[answer.prompt] for answer in answers)
+
+    async def _submitted(
+        self, client: AsyncClient, texts: Sequence[str], shape: type[Shape], instruction: str, name: str
+    ) -> Any:
+        """The job of some prompts."""
+        from google.genai.types import CreateBatchJobConfig, InlinedRequest
+
+        config = self._config(shape, instruction)
+        requests: Any = [InlinedRequest(contents=text, config=config) for text in texts]
+        return await client.batches.create(
+            model=self.model, src=requests, config=CreateBatchJobConfig(display_name=name)
+        )
+
+    def _of_job(self, number: int, answer: Any, shape: type[Shape]) -> Answer[Shape] | None:
+        """The answer to a prompt that a job has; None if it has none of the shape."""
+        if answer.response is None:
+            return None
+        try:
+            value, sent, said = self._value(answer.response, shape)
+        except (RefusedError, ValidationError):
+            return None
+        self.budget.spend(sent + said)
+        return Answer(number, value, None, sent + said, 0, self._dollars(sent, said) * BATCH_SHARE)
 
     def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
         """The tokens and the US dollars that answering prompts takes at most."""
@@ -84,16 +154,20 @@ class GeminiLanguageModel:
         return run
 
     async def _request(self, client: AsyncClient, prompt: str, shape: type[Shape], instruction: str) -> Any:
+        config = self._config(shape, instruction)
+        return await client.models.generate_content(model=self.model, contents=prompt, config=config)
+
+    def _config(self, shape: type[Shape], instruction: str) -> Any:
+        """What is asked of a prompt."""
         from google.genai.types import GenerateContentConfig
 
-        config = GenerateContentConfig(
+        return GenerateContentConfig(
             system_instruction=instruction,
             temperature=0.0,
             max_output_tokens=self.max_output_tokens,
             response_mime_type="application/json",
             response_json_schema=shape.model_json_schema(),
         )
-        return await client.models.generate_content(model=self.model, contents=prompt, config=config)
 
     def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int, int]:
         """The value, and the tokens that were sent and that came back.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from assets.protocols.models import Answer, LanguageModel, Shape
+from dagster_project.resources.models.openai.language import PREFIX, OpenAILanguageModel
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.system.extras import not_installed
 from transforms.errors import SettingsError
@@ -37,13 +39,28 @@ def make_language_model(
     gemini: GeminiSettings,
     safety: SafetySettings,
     budget: RunBudget | None = None,
+    jobs: Path | None = None,
 ) -> LanguageModel:
-    """Google's model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
+    """The model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
     if name is None:
         return NoLanguageModel()
+    most = _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS
+    return language_model(name, most, gemini, safety, budget, jobs)
+
+
+def language_model(
+    name: str,
+    max_output_tokens: int,
+    gemini: GeminiSettings,
+    safety: SafetySettings,
+    budget: RunBudget | None = None,
+    jobs: Path | None = None,
+) -> LanguageModel:
+    """The model of that name: Google's, or behind OpenAI's protocol if it begins with `openai/`."""
+    if name.startswith(PREFIX):
+        return OpenAILanguageModel(name, gemini, max_output_tokens, safety, budget)
     try:
         from dagster_project.resources.models.gemini_language import GeminiLanguageModel
     except ImportError as error:
         raise not_installed(error, "gemini") from error
-    most = _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS
-    return GeminiLanguageModel(name, gemini, most, safety, budget)
+    return GeminiLanguageModel(name, gemini, max_output_tokens, safety, budget, jobs)

@@ -10,8 +10,8 @@ import polars as pl
 
 from assets.protocols.models import LanguageModel
 from dagster_project.resources.models.cross_encoder import CrossEncoderScorer
+from dagster_project.resources.models.language_models import language_model
 from dagster_project.resources.models.rerank_scores import PassageScorer, RerankScores
-from dagster_project.resources.system.extras import not_installed
 from transforms.errors import WeftError
 from transforms.retrieval import reranking
 from transforms.settings.models import GeminiSettings, SafetySettings
@@ -116,15 +116,11 @@ def make_reranker(
         return Reranker(settings)
     if settings.method == "cross_encoder":
         return Reranker(settings, CrossEncoderScorer(settings))
-    try:
-        from dagster_project.resources.models.gemini_language import GeminiLanguageModel
-    except ImportError as error:
-        raise not_installed(error, "gemini") from error
     quick = {
         "time_limit_seconds": settings.seconds,
         "timeout_seconds": min(settings.seconds, gemini.timeout_seconds),
         "attempts": min(_ATTEMPTS, gemini.attempts),
     }
     hurried = gemini.model_copy(update=quick)
-    model = GeminiLanguageModel(settings.language_model, hurried, _SCORE_TOKENS, safety)
+    model = language_model(settings.language_model, _SCORE_TOKENS, hurried, safety)
     return Reranker(settings, LanguageModelScorer(model, _PASSAGE_CHARS))

@@ -38,7 +38,7 @@ class StaticEmbedder:
     model is case-sensitive, so text that is mostly upper-case is lower-cased first.
     """
 
-    is_paid = False
+    is_paid = remembers = False
     price = 0.0
     budget: int | None = None
     safety: SafetySettings | None = None
@@ -54,6 +54,10 @@ class StaticEmbedder:
         """Tokens of each text, int64."""
         tokenizer, _ = _model(self.dimensions)
         return np.diff(tokenizer.encode([_cased(t) for t in texts]).edges)
+
+    def for_texts(self, count: int) -> StaticEmbedder:
+        """This one, whatever the number of texts."""
+        return self
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches in their order, a few at once on a processor each."""

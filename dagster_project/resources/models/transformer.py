@@ -26,7 +26,7 @@ class TransformerEmbedder:
     it is first needed, unless HF_HUB_OFFLINE is set.
     """
 
-    is_paid = False
+    is_paid = remembers = False
     price = 0.0
     budget: int | None = None
     safety: SafetySettings | None = None
@@ -49,6 +49,10 @@ class TransformerEmbedder:
         prefix = self._prefix()
         found = tokenizer([prefix + t for t in texts], truncation=False, verbose=False)["input_ids"]
         return np.array([len(ids) for ids in found], dtype=np.int64)
+
+    def for_texts(self, count: int) -> TransformerEmbedder:
+        """This one, whatever the number of texts."""
+        return self
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches in their order."""

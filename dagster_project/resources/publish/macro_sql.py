@@ -7,6 +7,7 @@ from typing import NamedTuple
 import duckdb
 
 from transforms.retrieval import bm25
+from transforms.schemas.chunks import CHUNKS
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
@@ -31,8 +32,25 @@ SELECT source, kind, count(*) AS texts, count(*) FILTER (WHERE is_searchable) AS
   quantile_cont(lag_seconds, 0.95) AS lag_p95_seconds, max(lag_seconds) AS lag_max_seconds
 FROM readiness GROUP BY source, kind ORDER BY source, kind
 """,
+    "semantic_chunks": """
+SELECT c.chunk_id AS id, c.source_kind, coalesce(c.attachment_id, c.doc_id) AS source_id, c.doc_id AS message_id,
+  c.attachment_id, t.thread_id, m.list_id, c.chunk_kind, c.chunk_index, c.chunk_count, c.text_display,
+  coalesce(nullif(x.text_embed, ''), c.text_embed) AS text_embed, c.char_count, c.quote_anchor_chars, c.quote_depth_max,
+  c.has_patch_markers, c.is_quote_heavy, e.vector AS embedding, e.model AS embedding_model,
+  CASE WHEN e.chunk_no IS NOT NULL THEN r.embedded_at END AS embedding_created_at
+FROM chunks c JOIN messages m ON m.message_id = c.doc_id
+LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
+LEFT JOIN embeddings e ON e.chunk_no = c.chunk_no
+LEFT JOIN readiness r ON r.doc_id = c.doc_id
+""",
 }
 
+_OF_CHUNKS = (
+    "chunk_kind", "chunk_index", "chunk_count", "text_display", "char_count", "quote_anchor_chars", "quote_depth_max",
+    "has_patch_markers", "is_quote_heavy",
+)  # fmt: skip
+_MEANINGS = {column.name: column.comment for column in CHUNKS.columns}
 VIEW_COMMENTS = {
     "readiness_by_source": (
         "What search can find of each source, and how long that took from the build that first saw it.",
@@ -47,7 +65,24 @@ VIEW_COMMENTS = {
             "lag_p95_seconds": "95th percentile of it",
             "lag_max_seconds": "the longest",
         },
-    )
+    ),
+    "semantic_chunks": (
+        "The chunks of mails and attachments with the columns of the pginbox design.",
+        {
+            "id": "the chunk",
+            "source_kind": "message or attachment",
+            "source_id": "attachment, else Message-ID",
+            "message_id": "the mail",
+            "attachment_id": "the attachment; null for the body",
+            "thread_id": "thread of the mail",
+            "list_id": "mailing list it was found in first",
+            **{name: meaning for name, meaning in _MEANINGS.items() if name in _OF_CHUNKS},
+            "text_embed": "the text that is embedded, context included",
+            "embedding": "vector of text_embed; null if the model refuses it",
+            "embedding_model": "model that made it",
+            "embedding_created_at": "when the table of all vectors was written",
+        },
+    ),
 }
 
 # Macros name their parameters so that no column of the tables they read has the same name: DuckDB puts the value

@@ -67,6 +67,7 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
     assert not gemini.requests
     assert costs["texts"] == costs["texts_to_embed"] > 0
     assert costs["price_usd"] == round(costs["tokens"] * 0.20e-6, 4)
+    assert costs["batch_price_usd"] == round(costs["tokens"] * 0.10e-6, 4)
 
     gemini.rule = lambda texts: server.expired_key
     failed = weft(built, "build", "--json")

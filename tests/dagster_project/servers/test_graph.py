@@ -111,6 +111,13 @@ def test_a_file_comes_with_what_caches_and_other_origins_need(port: int, folder:
     assert get(port, "/index.json")[0].headers["Content-Type"] == "application/json"
 
 
+@pytest.mark.parametrize("path", ["/", "/s", "/s/"])
+def test_a_folder_answers_with_its_index(port: int, folder: Path, path: str):
+    answer, body = get(port, path)
+    assert (answer.status, body) == (200, (folder / path.strip("/") / "index.json").read_bytes())
+    assert answer.headers["Content-Type"] == "application/json"
+
+
 def test_an_unchanged_file_is_not_sent_again(port: int):
     tag = get(port, CHUNK)[0].headers["ETag"]
     answer, body = get(port, CHUNK, If_None_Match=tag)
@@ -132,7 +139,7 @@ def test_ranges(port: int, folder: Path, wanted: str, status: int, part: slice):
     ("path", "method", "status"),
     [
         ("/nothing.md", "GET", 404),
-        ("/s/", "GET", 404),
+        ("/s/nothing/", "GET", 404),
         ("/..%2f.graph.lock", "GET", 404),
         ("/../.graph.lock", "GET", 404),
         ("/index.json", "HEAD", 200),

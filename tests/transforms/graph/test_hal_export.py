@@ -223,3 +223,15 @@ def test_no_documents_are_a_graph_of_nothing():
     assert not any(table.num_rows for table in none[1:5])
     folders = list(graph_folders(none, GraphSettings()))
     assert [(f.path, sorted(f.files)) for f in folders] == [("", ["index.json", "schema.json"])]
+
+
+def test_chunks_carry_the_headings_above_them_and_titles_that_differ():
+    lines = "\n\n".join(
+        f"Line {n} says that the pump of the cellar runs dry now and then." for n in range(40)
+    )
+    made = exported({"a.md": f"# Rooms\n\n## Cellar\n\n{lines}\n"})
+    titles = [i["title"] for i in index(made, "s/a.md")["_embedded"]["chunks"]["a"]["items"]]
+    assert titles[:3] == ["Rooms", "Cellar", "Cellar (2)"] and len(set(titles)) == len(titles) > 3
+    for number in range(2, len(titles)):
+        text = made[f"s/a.md/_chunks/a-{number}.md"].decode()
+        assert text.startswith("# Rooms\n\n## Cellar\n\nLine ") and text.count("#") == 3

@@ -21,7 +21,7 @@ from transforms.documents.chunks.segments import Document, Omission, Segment, do
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.splits import splits
 
-VERSION = "2"
+VERSION = "3"
 
 TOKENS_PER_WORD = 1.3
 MAX_TOKEN_CHARS = 20
@@ -156,17 +156,21 @@ def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSett
     total = len(lines.starts) - 1
     before = lines.before
     first = level = deepest = 0
+    has_h2 = False
     above: list[_Heading] = []
     for heading, following in pairwise([None, *headings, None]):
         at = heading.line if heading else 0
         if heading is not None:
             tokens = before[at] - before[first]
-            if tokens and _seals(heading.level, tokens, level, deepest, settings):
+            if tokens and (
+                (level == 1 and heading.level == 2 and has_h2)
+                or tokens >= _least(heading.level, level, deepest, settings)
+            ):
                 yield _Chunk(first, at, tokens, _above(above, level))
-                first, level, deepest = at, heading.level, heading.level
+                first, level, deepest, has_h2 = at, heading.level, heading.level, False
             elif not tokens:
                 level = deepest = heading.level
-            deepest = max(deepest, heading.level)
+            deepest, has_h2 = max(deepest, heading.level), has_h2 or heading.level == 2
             above = [h for h in above if h.level < heading.level] + [heading]
             at += 1
         end = following.line if following else total
@@ -174,17 +178,15 @@ def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSett
             yield _Chunk(first, full, before[full] - before[first], _above(above, level))
             first = at = full
             level = deepest = above[-1].level if above else 0
+            has_h2 = False
     if first < total:
         yield _Chunk(first, total, before[total] - before[first], _above(above, level))
 
 
-def _seals(level: int, tokens: int, start: int, deepest: int, settings: DocumentChunkSettings) -> bool:
-    """True if a heading of this level ends the chunk."""
-    if start == 1 and level == 2 and deepest >= 2:
-        return True
-    if level <= start or level <= deepest:
-        return tokens >= settings.semantic_min_tokens
-    return tokens >= settings.semantic_deep_tokens
+def _least(level: int, start: int, deepest: int, settings: DocumentChunkSettings) -> int:
+    """The tokens from which a heading of this level ends a chunk."""
+    is_deeper = level > start and level > deepest
+    return settings.semantic_deep_tokens if is_deeper else settings.semantic_min_tokens
 
 
 def _above(path: list[_Heading], level: int) -> list[_Heading]:

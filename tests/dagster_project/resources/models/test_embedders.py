@@ -80,7 +80,7 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
         ({"model": "gemini", "name": "google-gla:gemini-embedding-001"}, "another library's spelling"),
         ({"model": "gemini", "name": "text-embedding-004"}, "write 'gemini-embedding-2'"),
         ({"model": "gemini", "name": "gemini-embedding-001", "max_tokens": 4000}, "2048"),
-        ({"model": "gemini", "query_prefix": "q: "}, "for transformer only"),
+        ({"model": "gemini", "query_prefix": "q: "}, "for transformer and openai only"),
         ({"model": "transformer", "dimensions": 384}, "needs a name"),
         ({"model": "transformer", "name": "some/model"}, "needs a name .* and its dimensions"),
     ],

@@ -220,3 +220,21 @@ def test_the_file_needs_no_extension_and_nothing_of_weft(work: Workspace):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 1
+
+
+DESIGNED = (
+    "id source_kind source_id message_id attachment_id thread_id list_id chunk_kind chunk_index chunk_count text_display "
+    "text_embed char_count quote_anchor_chars quote_depth_max has_patch_markers is_quote_heavy embedding embedding_model "
+    "embedding_created_at"
+)
+
+
+def test_chunks_of_mail_have_the_columns_of_the_design(published: duckdb.DuckDBPyConnection):
+    columns = asked(published, "DESCRIBE semantic_chunks")
+    assert " ".join(row["column_name"] for row in columns) == DESIGNED
+    rows = asked(published, "FROM semantic_chunks")
+    (count,) = asked(published, "SELECT count(*) AS n FROM chunks")
+    assert len(rows) == len({r["id"] for r in rows}) == count["n"]
+    assert all(
+        r["thread_id"] and r["embedding"] and r["embedding_model"] and r["embedding_created_at"] for r in rows
+    )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.transforms.documents.document_tables import chunks_of, exclusions_of
 
 
@@ -29,6 +32,8 @@ def heads(text: str, **settings: bool) -> list[str]:
         (f"## A\n\n{words(507)}### B\n\n{words(260)}", ["## A", "### B"]),
         (f"## A\n\n{words(104)}### B\n\n{words(156)}### C\n\n{words(260)}", ["## A", "### C"]),
         (f"### A\n\n{words(13)}## B\n\n{words(260)}### C\n\n{words(260)}", ["### A", "### C"]),
+        (f"# A\n\n{words(52)}### B\n\n{words(65)}## C\n\n{words(260)}", ["# A"]),
+        (f"# A\n\n{words(52)}### B\n\n{words(65)}## C\n\n{words(65)}## D\n\n{words(260)}", ["# A", "## D"]),
         (f"## A\n{words(1001)}", ["## A", "one two three four five six seven eight nine ten"]),
     ],
     ids=[
@@ -40,12 +45,56 @@ def heads(text: str, **settings: bool) -> list[str]:
         "deeper, from 500",
         "a level already reached",
         "higher than its start, then reached",
+        "no h2 under an h1 yet",
+        "an h2 behind an h3 under an h1",
         "a line that would pass 750",
     ],
 )
 def test_what_ends_a_chunk(text: str, expected: list[str]):
     assert heads(text) == expected
     assert heads(text, strict=True) == expected
+
+
+def by_the_rule(lines: list[str]) -> list[list[str]]:
+    """The chunks of lines, walked one by one as the design's rule says; a short rest joins the chunk before it."""
+    chunks: list[list[str]] = [[]]
+    tokens = start = deepest = here = 0
+    has_h2 = False
+    for line in lines:
+        level = len(line) - len(line.lstrip("#")) if line.startswith("#") else 0
+        own = int(len(line.split()) * 1.3)
+        if level and tokens:
+            least = 250 if level <= start or level <= deepest else 500
+            if (start == 1 and level == 2 and has_h2) or tokens >= least:
+                chunks.append([])
+                tokens, has_h2 = 0, False
+        elif tokens and tokens + own > 750:
+            chunks.append([])
+            tokens, start, deepest, has_h2 = 0, here, here, False
+        if level:
+            if not tokens:
+                start = deepest = level
+            here, deepest, has_h2 = level, max(deepest, level), has_h2 or level == 2
+        chunks[-1].append(line)
+        tokens += own
+    if len(chunks) > 1 and tokens < 250:
+        last = chunks.pop()
+        chunks[-1] += last
+    return chunks
+
+
+LINES = st.one_of(
+    st.integers(1, 4).map(lambda level: f"{'#' * level} Heading"),
+    st.integers(20, 200).map(lambda n: "word " * n),
+)
+
+
+@given(st.lists(LINES, min_size=1, max_size=40))
+@examples(150)
+def test_chunks_are_those_of_the_rule(lines: list[str]):
+    made = chunks_of("\n\n".join(lines) + "\n", chunker="semantic")
+    found = [[line.strip() for line in chunk["text_display"].split("\n") if line.strip()] for chunk in made]
+    assert found == [[line.strip() for line in chunk] for chunk in by_the_rule(lines)]
 
 
 def test_no_chunk_but_the_last_passes_750_tokens():
