@@ -26,6 +26,7 @@ from assets.stages.declaration import Stage
 from assets.stages.stage_run import StageRun
 from dagster_project.config.settings import Settings
 from dagster_project.engines.stores import make_lake, make_sources, source_stages
+from dagster_project.resources.lake.parquet_files import is_local
 from dagster_project.resources.sources.file_sources import FileSources
 from transforms.errors import DiskFullError, EngineError, LakeDamageError, SchemaError, SourceError, WeftError
 
@@ -53,7 +54,8 @@ class _World:
 def written_tasks(settings: Settings, tables: Sequence[str], partitions: Sequence[str]) -> Iterator[str]:
     """The place of a file in the lake that has the tasks of `partitions`, as long as they are made."""
     place = make_lake(settings).base / f".tmp-{os.getpid()}-{secrets.token_hex(6)}.tasks"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    if is_local(place):
+        Path(str(place.parent)).mkdir(parents=True, exist_ok=True)
     content = {
         "settings": settings.model_dump(mode="json"),
         "base": str(settings.base.resolve()),
