@@ -26,6 +26,8 @@ from transforms.text import redaction
 REUSE = "unchanged_texts_are_reused"
 REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
+_OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_embed")
+"""What is read of chunks here: to put an expression over each of their columns into SQL costs more than to run it."""
 
 
 def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -> str:
@@ -178,8 +180,8 @@ def published_texts(
     chunk_context: ibis.Table,
 ) -> ibis.Table:
     """Columns partition, text_hash and text: what is embedded of the chunks that are published."""
-    published = published_chunks(message_chunks, document_chunks, conversation_chunks, memberships)
-    return texts_to_embed(published, chunk_context)
+    narrow = (t.select(_OF_CHUNKS) for t in (message_chunks, document_chunks, conversation_chunks))
+    return texts_to_embed(published_chunks(*narrow, memberships), chunk_context)
 
 
 def _warning(name: str, passed: bool, metadata: Mapping[str, Any]) -> dg.AssetCheckResult:
@@ -278,7 +280,8 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         memberships: ibis.Table,
         chunk_context: ibis.Table,
     ) -> Iterator[dg.AssetCheckResult]:
-        published = published_chunks(message_chunks, document_chunks, conversation_chunks, memberships)
+        narrow = (t.select(_OF_CHUNKS) for t in (message_chunks, document_chunks, conversation_chunks))
+        published = published_chunks(*narrow, memberships)
         rules = checks.rule_violations(
             published,
             chunk_context,

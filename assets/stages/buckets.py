@@ -56,11 +56,13 @@ class Buckets:
 
     def _dealt(self, name: str, table: ibis.Table) -> ibis.Table:
         """A table with the bucket of each row; rows of copies that are not published, and of ghosts, are in none."""
-        key = _ID_COLUMNS.get(name, "message_id")
+        key, reads = _ID_COLUMNS.get(name, "message_id"), self.reads[name]
+        names = dict.fromkeys((key, *reads.columns, *reads.decisive))
         if name not in _STORED:
-            return table.view().join(self.mails, [(key, "message_id")])
+            return table.select(*names).view().join(self.mails, [(key, "message_id")])
+        narrow = table.select(*(names | dict.fromkeys(("source", "partition")))).view()
         on = ["source", "partition", (key, "stored_message_id")]
-        return table.view().join(self.published, on).mutate(**{key: lambda t: t.published_id})
+        return narrow.join(self.published, on).mutate(**{key: lambda t: t.published_id})
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
         """By bucket, for each table a hash of the decisive columns of its rows, whatever their order."""

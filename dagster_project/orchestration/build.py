@@ -228,7 +228,7 @@ class _Build:
 
     def with_slow_texts(self, result: BuildResult) -> BuildResult:
         """`result` with the very long texts that waited, made and published."""
-        waiting = stale_slow(self.settings, make_sources(self.settings).discover(), make_lake(self.settings))
+        waiting = stale_slow(self.settings, result.plan.partitions, make_lake(self.settings))
         if not waiting:
             return result
         self.make_partitions(waiting, [SLOW])

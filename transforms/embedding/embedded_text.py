@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transforms.hashing import text_hash
 from transforms.mail.threads import threads
-from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS
+from transforms.schemas.chunks import CHUNK_CONTEXT
 from transforms.schemas.table import TEXT, rows_of
 
 VERSION = "3"
@@ -145,9 +145,12 @@ def published_chunks(
     conversation_chunks: ibis.Table,
     memberships: ibis.Table,
 ) -> ibis.Table:
-    """The chunks of all source types that are published: of mail those of the canonical copies."""
+    """The chunks of all source types that are published: of mail those of the canonical copies.
+
+    The columns are those of `message_chunks`: `source`, `partition`, `doc_id` and as many others as are needed.
+    """
     return threads.canonical(message_chunks, memberships, "doc_id").union(
-        document_chunks.select(CHUNKS.names), conversation_chunks.select(CHUNKS.names)
+        *(chunks.select(message_chunks.columns) for chunks in (document_chunks, conversation_chunks))
     )
 
 
