@@ -16,7 +16,7 @@ INSTALL = PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-
 SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ \
   { gsub(/^ +| \(from .*/, ""); printf moves ? "\r  %-76.76s" : "  %.76s\n", $$0; fflush() } END { if (moves) print "" }'
 
-.PHONY: run test exhaustive test-all faults lint ui bench bench-scale pictures clean
+.PHONY: run test exhaustive test-all faults lint ui bench bench-scale docs pictures clean
 
 run: $(STAMP)
 	@$(BIN)/weft build
@@ -63,6 +63,9 @@ faults: $(DEV)
 	@WEFT_KILLS=100 WEFT_DISK_POINTS=12 $(BIN)/python -m pytest -n 0 tests/dagster_project/orchestration/test_killed_builds.py \
 	  tests/dagster_project/orchestration/triggers/test_killed_services.py tests/dagster_project/orchestration/test_faults.py
 
+docs: $(DEV)
+	@$(BIN)/zensical build --strict
+
 pictures: $(DEV)
 	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture \
 	  tests/dagster_project/orchestration/triggers/test_ui.py tests/dagster_project/servers/web/test_browser.py
@@ -71,7 +74,7 @@ bench-scale: $(DEV)
 	@$(BIN)/python benchmarks/scale.py
 
 clean:
-	rm -rf $(VENV) data/sample/state
+	rm -rf $(VENV) data/sample/state site
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Weft needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'

@@ -280,8 +280,10 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         memberships: ibis.Table,
         chunk_context: ibis.Table,
     ) -> Iterator[dg.AssetCheckResult]:
-        narrow = (t.select(_OF_CHUNKS) for t in (message_chunks, document_chunks, conversation_chunks))
-        published = published_chunks(*narrow, memberships)
+        of_mail, of_documents, of_chats = (
+            chunks.select(_OF_CHUNKS) for chunks in (message_chunks, document_chunks, conversation_chunks)
+        )
+        published = published_chunks(of_mail, of_documents, of_chats, memberships)
         rules = checks.rule_violations(
             published,
             chunk_context,

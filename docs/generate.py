@@ -23,7 +23,7 @@ from dagster_project.config.settings import (
     SourceSettings,
 )
 from dagster_project.config.source_settings import REMOTES, RemoteSettings
-from dagster_project.resources.publish import table_sql
+from dagster_project.resources.publish import macro_sql, table_sql
 from dagster_project.resources.system.duckdb_types import sql_type
 from transforms.retrieval import bm25
 from transforms.schemas.registry import lake_names, lake_tables
@@ -103,6 +103,32 @@ MADE_TYPES = {
     **{("semantic_chunks", name): "BOOLEAN" for name in ("has_patch_markers", "is_quote_heavy")},
     ("semantic_chunks", "embedding"): "FLOAT[256]",
     ("semantic_chunks", "embedding_created_at"): "TIMESTAMP WITH TIME ZONE",
+    **dict.fromkeys(
+        (("open_threads", name) for name in ("thread_id", "root_id", "subject", "author")), "VARCHAR"
+    ),
+    ("open_threads", "message_count"): "BIGINT",
+    **dict.fromkeys((("open_threads", name) for name in ("first_at", "last_at")), "TIMESTAMP WITH TIME ZONE"),
+    ("open_threads", "is_unanswered"): "BOOLEAN",
+    **dict.fromkeys(
+        (("reply_times", name) for name in ("thread_id", "message_id", "parent_id", "author", "answers")),
+        "VARCHAR",
+    ),
+    ("reply_times", "replied_at"): "TIMESTAMP WITH TIME ZONE",
+    ("reply_times", "reply_seconds"): "DOUBLE",
+    ("reply_times", "is_first"): "BOOLEAN",
+    **dict.fromkeys(
+        (("series_versions", name) for name in ("series_id", "posting_id", "title", "author")), "VARCHAR"
+    ),
+    **dict.fromkeys(
+        (("series_versions", name) for name in ("version", "patch_count", "reply_count")), "BIGINT"
+    ),
+    ("series_versions", "posted_at"): "TIMESTAMP WITH TIME ZONE",
+    ("series_versions", "is_latest"): "BOOLEAN",
+    **dict.fromkeys(
+        (("reviews", name) for name in ("series_id", "message_id", "trailer", "person")), "VARCHAR"
+    ),
+    ("reviews", "version"): "BIGINT",
+    ("reviews", "replied_at"): "TIMESTAMP WITH TIME ZONE",
     ("term_forms", "chunk_count"): "INTEGER",
     ("term_forms", "form"): "VARCHAR",
     ("term_forms", "term"): "VARCHAR",
@@ -111,6 +137,19 @@ MADE_TYPES = {
     ("terms", "term_id"): "INTEGER",
 }
 """DuckDB types of the columns that publishing adds; a test compares them with a built index."""
+
+IDS = {
+    "message_id": "messages",
+    "thread_id": "threads",
+    "doc_id": "documents",
+    "chunk_id": "chunks",
+    "attachment_id": "attachments",
+    "chunk_key": "chunks",
+    "term_id": "terms",
+}
+"""Columns that name a row of a table, wherever they stand."""
+OF_WINDOWS = ("conversations",)
+"""Tables whose `doc_id` is a window of a chat."""
 
 TABLES_TOP = """# Tables
 
@@ -253,7 +292,7 @@ SECTION_TITLES = {
 def tables_page() -> str:
     """docs/tables.md: every table under both names, with its columns, types and meanings."""
     lake = lake_tables(Settings(sources=()).embedding.dimensions)
-    parts = [GENERATED, TABLES_TOP]
+    parts = [GENERATED, TABLES_TOP, relations()]
     for name, (comment, columns) in table_sql.COMMENTS.items():
         kept_as = lake_names(name)
         table = lake[kept_as[0]] if kept_as else None
@@ -266,6 +305,25 @@ def tables_page() -> str:
         rows = ((c.name, arrow_type(c.type), c.nullable, c.comment) for c in table.columns)
         parts += [f"### {name}\n\n{table.comment} {note} Key: {_codes(table.key)}.\n", _columns(rows)]
     return "\n".join(parts)
+
+
+def relations() -> str:
+    """The picture of the published tables: a line from a table to each other one that has a column of its ids."""
+    lines = [
+        f'  {owner} ||--o{{ {name} : "{column}"'
+        for name, (_, columns) in table_sql.COMMENTS.items()
+        if name not in macro_sql.VIEWS
+        for column, owner in IDS.items()
+        if column in columns and owner != name and not (owner == "documents" and name in OF_WINDOWS)
+    ]
+    lines += [f'  conversation_windows ||--o{{ {name} : "doc_id"' for name in OF_WINDOWS]
+    return "\n".join(
+        [
+            "## How they hang together\n",
+            "`doc_id` of a chunk, and of what is about chunks, is a Message-ID, a document or a window of a chat.\n",
+            "```mermaid", "erDiagram", *lines, "```", "",
+        ]
+    )  # fmt: skip
 
 
 def settings_page() -> str:

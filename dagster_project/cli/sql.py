@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
 from dagster_project.cli.render.tables import print_rows
 from dagster_project.config.settings import load_settings
+from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.sql import query_current
 
 
@@ -22,9 +24,16 @@ from dagster_project.resources.search.sql import query_current
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")
 @explained
 def sql(statement: str, config: Path | None, as_json: bool, as_csv: bool) -> None:
-    """Run one SQL STATEMENT on the published index, read-only."""
+    """Run one SQL STATEMENT on the published index, read-only.
+
+    Beside the macros of the file it may call search_semantic('some words', 10), the chunks nearest in meaning.
+    """
     settings = load_settings(config)
-    rows = query_current(settings.root / "index", statement)
+    rows = query_current(
+        settings.root / "index",
+        statement,
+        embedder=partial(make_embedder, settings.embedding, settings.gemini, settings.safety),
+    )
     if as_json:
         click.echo(json.dumps(rows.to_pylist(), default=str, ensure_ascii=False))
     elif as_csv:

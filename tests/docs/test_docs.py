@@ -8,6 +8,8 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -32,7 +34,7 @@ from dagster_project.orchestration.names import SEARCH
 from transforms.errors import WeftError
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCE = '\n[[sources]]\nname = "sample"\nkind = "mbox"\npath = "mail/*"\n'
 """What completes a TOML block that shows no source."""
 
@@ -317,7 +319,7 @@ def test_bm25_in_sql_is_the_lexical_score_of_a_search(sample: Sample):
 
 
 def test_the_picture_of_the_assets_shows_every_asset(sample: Sample):
-    (picture,) = blocks("mermaid")
+    (picture,) = (b for b in blocks("mermaid") if b.page.name == "architecture.md")
     keys = {k.path[-1] for d in make_assets(load_settings(sample.config)) for k in d.keys}
     assert {k for k in keys if not re.search(rf"\b{k}\b", picture.text)} == set()
 
@@ -333,6 +335,33 @@ def test_every_reason_and_kind_of_the_sample_is_explained(sample: Sample):
 def test_pages_name_no_path_of_a_machine_and_no_design_paper():
     for path in PAGES:
         assert not re.search(r"/(work|tmp|home)/|\bseed \d", path.read_text(encoding="utf-8")), path.name
+
+
+def test_the_pages_are_read_in_an_evening():
+    """Prose, without code, generated pages, tables of what is read and figures of the laboratory."""
+    reference = ("tables.md", "settings.md", "sources.md", "CHANGELOG.md")
+    words = {
+        path.name: len(
+            re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S).split()
+        )
+        for path in PAGES
+        if path.name not in reference and path.parent.name != "measurements"
+    }
+    assert sum(words.values()) < 30_000, words
+
+
+@pytest.mark.exhaustive
+def test_the_site_is_built_without_a_broken_link(tmp_path: Path):
+    for name in ("docs", "zensical.toml"):
+        place = ROOT / name
+        (shutil.copytree if place.is_dir() else shutil.copy)(place, tmp_path / name)
+    zensical = Path(sys.executable).with_name("zensical")
+    done = subprocess.run([zensical, "build", "--strict"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = set(re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
+    assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+    (picture,) = re.findall(r'src="([^"]*way\.svg)"', (tmp_path / "site" / "index.html").read_text())
+    assert (tmp_path / "site" / picture).is_file()
 
 
 def test_every_module_that_a_page_names_is_there():

@@ -119,7 +119,7 @@ class SearchSettings(StageSettings):
 
 _NODES: dict[str, Any] = {
     "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "mail_weight": 0.0,
-    "candidates_lexical": 100, "candidates_vector": 1, "weak_share": 0.0, "latest_first": False, "rerank": "off",
+    "candidates_lexical": 100, "candidates_vector": 1, "latest_first": False, "rerank": "off",
     "collapse_duplicates": False, "diversity": 0.0, "collapse_threads": False, "similarity_threshold": None,
     "limit": 20, "elbow": True,
 }  # fmt: skip

@@ -44,6 +44,46 @@ LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
 LEFT JOIN embeddings e ON e.chunk_no = c.chunk_no
 LEFT JOIN readiness r ON r.doc_id = c.doc_id
 """,
+    "reply_times": """
+SELECT t.thread_id, t.message_id, t.parent_id, coalesce(r.from_name, r.from_addr) AS author,
+  coalesce(p.from_name, p.from_addr) AS answers, r.effective_at AS replied_at,
+  epoch(r.effective_at) - epoch(p.effective_at) AS reply_seconds,
+  row_number() OVER (PARTITION BY t.parent_id ORDER BY r.effective_at, t.message_id) = 1 AS is_first
+FROM thread_tree t JOIN messages r USING (message_id) JOIN messages p ON p.message_id = t.parent_id
+WHERE r.effective_at >= p.effective_at
+""",
+    "open_threads": """
+SELECT h.thread_id, h.root_id, h.subject, coalesce(m.from_name, m.from_addr) AS author, h.message_count,
+  h.first_at, h.last_at, w.others = 0 AS is_unanswered
+FROM threads h JOIN messages m ON m.message_id = h.root_id
+JOIN (
+  SELECT t.thread_id, arg_max(o.from_addr, (o.effective_at, o.message_id)) AS last_addr,
+    count(*) FILTER (o.from_addr IS DISTINCT FROM b.from_addr) AS others
+  FROM thread_tree t JOIN messages o USING (message_id) JOIN threads g USING (thread_id)
+  JOIN messages b ON b.message_id = g.root_id GROUP BY t.thread_id
+) w USING (thread_id)
+WHERE w.last_addr = m.from_addr
+""",
+    "series_versions": """
+SELECT f.series_id, f.version, f.posting_id,
+  arg_min(f.title, (coalesce(f.part, 0), f.message_id)) FILTER (NOT f.is_reply) AS title,
+  arg_min(coalesce(m.from_name, m.from_addr), (coalesce(f.part, 0), f.message_id)) FILTER (NOT f.is_reply) AS author,
+  min(m.effective_at) FILTER (NOT f.is_reply) AS posted_at,
+  count(*) FILTER (NOT f.is_reply AND NOT f.is_cover) AS patch_count, count(*) FILTER (f.is_reply) AS reply_count,
+  bool_or(f.is_latest) AS is_latest
+FROM patch_series f JOIN messages m USING (message_id)
+GROUP BY f.series_id, f.version, f.posting_id
+""",
+    "reviews": r"""
+SELECT series_id, version, message_id, replied_at, unnest(trailers) AS trailer, trim(unnest(people)) AS person
+FROM (
+  SELECT f.series_id, f.version, f.message_id, m.effective_at AS replied_at,
+    regexp_extract_all(m.body, '(?m)^((?:Reviewed|Acked|Tested)-by): *([^<\n]+)', 1) AS trailers,
+    regexp_extract_all(m.body, '(?m)^((?:Reviewed|Acked|Tested)-by): *([^<\n]+)', 2) AS people
+  FROM patch_series f JOIN messages m USING (message_id)
+  WHERE f.is_reply AND contains(m.body, 'ed-by:')
+)
+""",
 }
 
 _OF_CHUNKS = (
@@ -81,6 +121,57 @@ VIEW_COMMENTS = {
             "embedding": "vector of text_embed; null if the model refuses it",
             "embedding_model": "model that made it",
             "embedding_created_at": "when the table of all vectors was written",
+        },
+    ),
+    "reply_times": (
+        "How long each answer took: mails of which the answered one is there and not younger.",
+        {
+            "thread_id": "its thread",
+            "message_id": "the answer",
+            "parent_id": "the mail that it answers",
+            "author": "who answers: the name, or the address",
+            "answers": "who is answered",
+            "replied_at": "when the answer was sent",
+            "reply_seconds": "seconds between the two mails",
+            "is_first": "true for the first answer to its parent",
+        },
+    ),
+    "open_threads": (
+        "Threads in which the last word is that of who began them.",
+        {
+            "thread_id": "the thread",
+            "root_id": "its first mail",
+            "subject": "subject of the thread",
+            "author": "who began it: the name, or the address",
+            "message_count": "mails in it",
+            "first_at": "when it began",
+            "last_at": "when its last mail was sent",
+            "is_unanswered": "true if nobody else wrote in it",
+        },
+    ),
+    "series_versions": (
+        "The versions of patch series, each with its title and how much was said to it.",
+        {
+            "series_id": "the patch series",
+            "version": "1 for the first",
+            "posting_id": "the posting: versions may be posted twice",
+            "title": "title of the cover letter, or of the first patch",
+            "author": "who posted it",
+            "posted_at": "when its first mail was sent",
+            "patch_count": "patches in it",
+            "reply_count": "mails that answer them",
+            "is_latest": "true for the latest version of the series",
+        },
+    ),
+    "reviews": (
+        "Trailers that replies gave to patches: Reviewed-by, Acked-by, Tested-by at the start of a line.",
+        {
+            "series_id": "the patch series",
+            "version": "its version that the reply answers",
+            "message_id": "the reply",
+            "replied_at": "when it was sent",
+            "trailer": "name of the trailer",
+            "person": "whom it names",
         },
     ),
 }

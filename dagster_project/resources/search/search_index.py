@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -81,8 +82,24 @@ class SearchIndex(OpenedVersion):
         start, settings = time.perf_counter(), settings or self.settings
         resolved = self.resolved(queries, filters, plain)
         limit = limit or settings.limit
-        complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
         ranked = self.ranked(resolved, filters, limit, settings=settings, spare=_SPARE)
+        return self.shown(resolved, ranked, limit, settings, start)
+
+    @_translating_faults
+    def shown(
+        self,
+        resolved: Sequence[Resolved],
+        ranked: RankedHits,
+        limit: int,
+        settings: SearchSettings,
+        start: float,
+    ) -> SearchResult:
+        """What `search` returns of queries and what `ranked` finds for them: the first `limit` hits of each, described.
+
+        With `settings.weak` also hits of which none is near; `start` is when the search began.
+        """
+        ranked = replace(ranked, hits=ranked.hits.filter(pl.col("rank") <= limit * _SPARE))
+        complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
         understood = {number: query.understood for number, query in enumerate(resolved)}
         hidden = {n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not settings.weak}
         if far := {n: understood[n] for n in hidden - complete}:

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from duckdb import list_type
+from duckdb.sqltypes import FLOAT, VARCHAR
 
+from assets.protocols.models import Embedder
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import attach, current_version
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import storable_values
-from transforms.errors import QueryError
+from transforms.errors import ModelMismatchError, QueryError
 from transforms.retrieval.query_language import storable
 
+_SEMANTIC = """
+CREATE TEMP MACRO search_semantic(words, k := 10) AS TABLE
+WITH asked AS MATERIALIZED (SELECT embedded(words)::FLOAT[{dimensions}] AS vector),
+near AS (
+  SELECT e.chunk_no, array_cosine_similarity(e.vector, asked.vector) AS cosine FROM {file}.embeddings e, asked
+  ORDER BY cosine DESC, e.chunk_no LIMIT k
+)
+SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id, c.source_kind,
+  c.title, c.text_display
+FROM near n JOIN {file}.chunks c USING (chunk_no) ORDER BY rank
+"""
 
-def query_current(folder: Path, statement: str, values: Mapping[str, object] | None = None) -> pa.Table:
+
+def query_current(
+    folder: Path,
+    statement: str,
+    values: Mapping[str, object] | None = None,
+    embedder: Callable[[], Embedder] | None = None,
+) -> pa.Table:
     """The rows of one SQL statement on the current version, opened read-only with no access beside it.
 
-    `values` are those of the statement's named parameters. IndexUnavailableError if nothing is published.
+    `values` are those of the statement's named parameters. With an `embedder` the statement may call
+    `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
     """
     file = current_version(folder)
     if not statement.strip(" ;\n\t"):
@@ -32,6 +53,8 @@ def query_current(folder: Path, statement: str, values: Mapping[str, object] | N
                 "array_cosine_distance" in statement.lower()
             ):  # to load the extension takes as long as many a statement
                 vector_index.use(connection)
+            if embedder and "search_semantic" in statement.lower():
+                _add_semantic(connection, embedder(), file.stem)
             for option in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
                 connection.execute(f"SET {option}")
         with faults_translated(file, own=False):
@@ -39,3 +62,23 @@ def query_current(folder: Path, statement: str, values: Mapping[str, object] | N
             if count > 1:
                 raise QueryError(f"these are {count} SQL statements: give one, and call again for the next")
             return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
+
+
+def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:
+    """Add the macro `search_semantic` to a connection whose database `name` has vectors of this model.
+
+    ModelMismatchError if they are of another.
+    """
+    rows = connection.execute("SELECT value FROM manifest WHERE key = 'model'").fetchall()
+    if rows != [(embedder.model,)]:
+        raise ModelMismatchError(
+            f"{name} holds vectors of {rows[0][0] if rows else 'no model'}, the settings name {embedder.model}: run "
+            "`weft build` with these settings, or mend `embedding` in them"
+        )
+
+    def embedded(words: str) -> list[float]:
+        (vector,) = embedder.embed_queries([words])
+        return [float(value) for value in vector]
+
+    connection.create_function("embedded", embedded, [VARCHAR], list_type(FLOAT))
+    connection.execute(_SEMANTIC.format(dimensions=embedder.dimensions, file=f'"{name}"'))

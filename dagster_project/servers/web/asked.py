@@ -20,12 +20,16 @@ MAX_START = 90
 
 @dataclass(frozen=True)
 class Asked:
-    """A query, its filters by parameter, the number of the first hit that is shown, and whether the query is plain text."""
+    """A query, its filters by parameter, the number of the first hit that is shown.
+
+    The query may be `plain` text without syntax; `weak` also shows hits of which none is near.
+    """
 
     query: str
     values: Mapping[str, str]
     start: int = 0
     plain: bool = False
+    weak: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -53,7 +57,8 @@ class Asked:
 
     def address(self, path: str = "/", **changes: str | int | None) -> str:
         """The address that asks the same with some parameters changed; without them the first page."""
-        values = {"q": self.query, **self.values, "plain": "1" if self.plain else None, **changes}
+        values = {"q": self.query, **self.values, **changes}
+        values |= {name: "1" for name, is_set in (("plain", self.plain), ("weak", self.weak)) if is_set}
         return with_parameters(path, values)
 
     def filtered(self, name: str, value: str | None) -> str:
@@ -71,6 +76,7 @@ def asked(parameters: Mapping[str, str]) -> Asked:
         {name: value for name, value in values.items() if value},
         min(int(start), MAX_START) if start.isascii() and start.isdigit() and len(start) < 4 else 0,
         parameters.get("plain") == "1",
+        parameters.get("weak") == "1",
     )
 
 

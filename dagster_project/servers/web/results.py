@@ -23,8 +23,7 @@ SHOWN_OF_THREAD = 4
 """Hits of one thread that are not folded."""
 _LABELS = {
     "PASS": None,
-    "HALLUCINATION_RISK": "These are similar in meaning, but hardly any word of the query stands in them.",
-    "IRRELEVANT": "Nothing here bears out the query; these are the nearest texts.",
+    "WEAK": "These may answer the query, or only share words or meaning with it: look twice.",
     "NO_RESULTS": "Nothing is near to this query; these are the least distant texts.",
 }
 _CLASSES = """
@@ -64,12 +63,18 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """What the template of results shows; `warning` says how far they can be trusted."""
+    """What the template of results shows; `warning` says how far they can be trusted.
+
+    Where none is near enough to be shown, `meant` are words of the index that may have been meant, each with its address,
+    and `weaker` is the address that shows the hits nevertheless.
+    """
 
     groups: list[Group]
     facets: Facets
     understood: Understood
     warning: str | None
+    meant: list[tuple[str, str]]
+    weaker: str | None
     milliseconds: float
     previous: str | None
     next: str | None
@@ -78,21 +83,22 @@ class Results:
 def results(index: SearchIndex, asked: Asked) -> Results:
     """The page of results of a query; QueryError if it cannot be understood."""
     start, end = time.perf_counter(), asked.start + PER_PAGE
-    result = index.search([asked.query], asked.filters, end + 1, asked.plain)
-    groups = hit_groups(index, asked, result.hits.to_pylist()[asked.start : end])
     resolved = index.resolved([asked.query], asked.filters, asked.plain)
+    # Ranked once, twice as many as are paged through: some hits say what a higher one says.
+    ranked = index.ranked(resolved, limit=max(RANKED // 2, end + 1), spare=2)
+    settings = index.settings.model_copy(update={"weak": asked.weak or index.settings.weak})
+    result = index.shown(resolved, ranked, end + 1, settings, start)
+    groups = hit_groups(index, asked, result.hits.to_pylist()[asked.start : end])
     listed = resolved[0].listed
-    counted = (
-        index.ranked(resolved, limit=RANKED).hits.get_column("chunk_no").to_list()
-        if listed is None
-        else listed[:COUNTED].tolist()
-    )
+    counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:COUNTED].tolist()
     before = asked.address(start=max(0, asked.start - PER_PAGE) or None)
     return Results(
         groups=groups,
         facets=facets(index.ask, counted, asked),
         understood=result.understood[0],
         warning=_LABELS.get(result.labels[0]),
+        meant=[(word, asked.address(q=word)) for word in result.understood[0].meant],
+        weaker=asked.address(weak="1") if result.understood[0].nearest else None,
         milliseconds=(time.perf_counter() - start) * 1000,
         previous=before if asked.start else None,
         next=asked.address(start=end) if result.hits.num_rows > end else None,

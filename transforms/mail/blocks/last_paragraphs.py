@@ -90,7 +90,8 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     others = final & ~selected & (found.size <= NAME_LINES)
     selected |= found.count(found.matching(rules.LEGAL, found.rows_of(others))) > 0
     selected |= final & (
-        _forum_links(found, contact & final) | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
+        _forum_links(found, contact & final)
+        | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
     )
     greeting = lines.matching(rules.GREETING, found.starts) & (found.size > 1)
     named = Paragraphs(lines, found.starts + greeting, found.stops)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -167,6 +168,28 @@ def test_nothing_found_says_so(web: TestClient):
     assert "Nothing found" in web.get("/", params={"q": '"no such words at all"'}).text
     page = web.get("/", params={"q": '"no such words at all"', "source": "dev"}).text
     assert "Search without source: dev" in page
+
+
+def test_what_is_not_near_is_shown_when_asked_for(web: TestClient):
+    page = web.get("/", params={"q": "compactr xylophone"}).text
+    assert "No text is near to this query" in page and 'class="group"' not in page
+    assert "compactor" in re.findall(r"Did you mean(.*?)</p>", page, re.S)[0]
+    (weaker,) = links(page, "weak=1")
+    shown = web.get(weaker).text
+    assert 'class="group"' in shown and "Nothing is near to this query" in shown
+
+
+def test_a_search_ranks_once(web: TestClient, monkeypatch: pytest.MonkeyPatch):
+    ranked: list[str] = []
+    rank = SearchIndex._ranked
+
+    def noted(self: SearchIndex, batch: Any, *options: Any) -> Any:
+        ranked.extend(batch.queries)
+        return rank(self, batch, *options)
+
+    monkeypatch.setattr(SearchIndex, "_ranked", noted)
+    assert "Whole thread" in web.get("/", params={"q": "compactor pace"}).text
+    assert ranked.count("compactor pace") == 1
 
 
 def test_a_thread_is_read_flat_and_as_a_tree(web: TestClient, built_once: Workspace):
