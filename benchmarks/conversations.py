@@ -128,6 +128,7 @@ def _topics_table(
             "queries",
             "topics covered",
             f"right of {SLOTS}",
+            "tokens of right mails",
             "recall",
             f"covered, {BUDGET} tokens",
             f"recall, {BUDGET} tokens",
@@ -140,12 +141,14 @@ def _topics_table(
             {**values, **changed, "budget_tokens": BUDGET, "mode": "exact"}
         )
         rows = [_window_result(index, mails, filed, topics_, chosen) for topics_ in windows]
-        covered, right, recall, wide, wide_recall, queries, seconds = (
+        covered, right, tokens, recall, wide, wide_recall, queries, seconds = (
             float(np.mean(c)) for c in zip(*rows, strict=True)
         )
         first = first or covered
-        cells = (f"{queries:.1f}", f"{covered:.3f} ({covered / first:.2f}x)", f"{right:.2f}", f"{recall:.3f}")
-        table.add_row(name, *cells, f"{wide:.3f}", f"{wide_recall:.3f}", f"{1000 * seconds:.0f}")
+        cells = (f"{queries:.1f}", f"{covered:.3f} ({covered / first:.2f}x)", f"{right:.2f}", f"{tokens:.3f}")
+        table.add_row(
+            name, *cells, f"{recall:.3f}", f"{wide:.3f}", f"{wide_recall:.3f}", f"{1000 * seconds:.0f}"
+        )
     table.caption = "recall: share of the right mails of all topics that is in the context"
     Console(width=150).print(table)
 
@@ -153,9 +156,9 @@ def _topics_table(
 def _window_result(
     index: IndexForContext, mails: dict, filed: dict, chosen_topics: Sequence[str], settings: ContextSettings
 ) -> tuple[float, ...]:
-    """Topics covered, right passages and recall of five passages; topics covered and recall in the budget.
+    """Topics covered, right passages, share of right tokens and recall of five passages.
 
-    Then the number of queries, and the seconds.
+    Then topics covered and recall in the budget, the number of queries, and the seconds.
     """
     said = [m for t in chosen_topics for m in filed[t][:PER_TOPIC]]
     used = frozenset(said)
@@ -179,12 +182,20 @@ def _window_result(
     return (
         sum(bool(r & best) for r in right.values()) / len(right),
         len(every & best),
+        _token_share(block, every),
         len(every & best) / len(every),
         sum(bool(r & wide) for r in right.values()) / len(right),
         len(every & wide) / len(every),
         len(queries),
         seconds,
     )
+
+
+def _token_share(block: context_block.CompiledBlock, right: frozenset[str]) -> float:
+    """The share of the tokens of a block's texts that are of right mails."""
+    counts = _COUNTER.counts([passage.shown[0] for passage in block.chosen])
+    of_right = [n for p, n in zip(block.chosen, counts, strict=True) if p.doc_id in right]
+    return sum(of_right) / max(1, sum(counts))
 
 
 _COUNTER = PackagedTokenCounter()

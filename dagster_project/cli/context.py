@@ -97,7 +97,8 @@ def context(
         click.echo(_json(result.as_json()))
     else:
         click.echo(result.block, nl=False)
-        facts = f"{result.outcome}: {result.queries} queries, {result.results} results, {result.documents} documents"
+        answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
+        facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
         tokens = result.manifest["block_tokens"]
         click.echo(f"{facts}, {tokens} tokens, {result.seconds * 1000:.0f} ms", err=True)
     if result.outcome == "NO_HITS":

@@ -17,7 +17,7 @@ from transforms.documents.markdown import closing_fence
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
 
-VERSION = "2"
+VERSION = "3"
 _SEED_HEAD = (
     "\n\n## Related Previous Posts (for continuity and linking):\n"
     "You can reference these posts in your writing to maintain conversation continuity.\n\n"
@@ -31,6 +31,10 @@ _LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 """What some reader takes for the end of a line; what follows it would stand on a line of its own, not quoted."""
 _BRACKET = re.compile("[\u27e8\u27e9]")
 
+_SENTENCE_ENDS = re.compile(r"\n|(?<=[.!?])\s")
+_LEAST_CUT = 64
+"""Tokens that a passage has at least that is cut, its title and citation included."""
+
 TokenCounter = Callable[[Sequence[str]], list[int]]
 
 
@@ -40,7 +44,7 @@ class Passage:
 
     `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it
     stands in, with the bytes of that, where there is one. `tags` are the document's, `page_starts` the bytes at which
-    its pages begin.
+    its pages begin. `cut` are the characters that are shown of a text that does not fit as a whole.
     """
 
     chunk_id: str
@@ -60,13 +64,16 @@ class Passage:
     similarity: float | None = None
     score: float | None = None
     expanded: bool = False
+    cut: int | None = None
 
     @property
     def shown(self) -> tuple[str, int, int]:
         """Text and bytes: of the passage, or of its surroundings if it is expanded."""
         if self.expanded and self.around is not None:
             return self.around, self.around_start, self.around_end
-        return self.text, self.start, self.end
+        text = self.text[: self.cut]
+        is_exact = len(self.text.encode()) == self.end - self.start
+        return text, self.start, self.start + len(text.encode()) if is_exact else self.end
 
 
 class Omission(NamedTuple):
@@ -111,9 +118,10 @@ def compile_block(
 ) -> CompiledBlock:
     """The block of as many of `passages`, in their order, as the budget holds.
 
-    A passage that repeats a chosen one, or that lies inside or across its bytes, is left out, and
-    so is one that does not fit; what comes behind it may. With `expand`, what is left of the budget shows
-    sections and mails in place of the passages from them, the best first.
+    A passage that repeats a chosen one, or that lies inside or across its bytes, is left out. The first one that does
+    not fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and what follows may
+    fit. With `expand`, what is left of the budget shows sections and mails in place of the passages from them, the best
+    first.
     """
     chosen: list[Passage] = []
     dropped: list[Omission] = []
@@ -122,6 +130,9 @@ def compile_block(
     for passage, cost in zip(passages, costs, strict=True):
         if repeated := _repeats(passage, chosen):
             dropped.append(Omission(passage, repeated))
+        elif cost + 1 > remaining and (shorter := _cut_to(passage, cost, remaining - 1, count)):
+            chosen.append(shorter)
+            remaining = 0
         elif cost + 1 > remaining:
             dropped.append(Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
@@ -142,9 +153,24 @@ def compile_block(
     return CompiledBlock(block, tokens, chosen, dropped)
 
 
+def _cut_to(passage: Passage, cost: int, budget: int, count: TokenCounter) -> Passage | None:
+    """The beginning of a passage, up to the end of a line or sentence, within `budget` tokens; None if that is little."""
+    length = len(passage.text)
+    while budget >= _LEAST_CUT:
+        length = int(length * min(0.95, budget / cost))
+        ends = [m.end() for m in _SENTENCE_ENDS.finditer(passage.text, 0, length)]
+        shorter = replace(passage, cut=ends[-1] if ends else length)
+        if length < 1 or not passage.text[: shorter.cut].strip():
+            return None
+        cost = count([_render(shorter)])[0]
+        if cost <= budget:
+            return shorter if cost >= _LEAST_CUT else None
+    return None
+
+
 def _expand(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:
     """The passages with their surroundings, as far as the remaining tokens allow."""
-    wider = [replace(p, expanded=p.around is not None) for p in chosen]
+    wider = [replace(p, expanded=p.around is not None and p.cut is None) for p in chosen]
     narrow_costs, wide_costs = (count([_render(p) for p in form]) for form in (chosen, wider))
     result = list(chosen)
     for number, passage in enumerate(wider):
@@ -208,6 +234,7 @@ def _manifest_entry(passage: Passage) -> dict[str, Any]:
         "byte_start": start,
         "byte_end": end,
         "expanded": passage.expanded,
+        "cut": passage.cut,
         "text_sha256": bytes_sha256(text.encode()),
         "similarity": passage.similarity if passage.similarity is None else round(passage.similarity, 6),
         "score": passage.score if passage.score is None else round(passage.score, 6),
@@ -224,7 +251,7 @@ def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]
         passage = passages.get(entry["chunk_id"])
         if passage is None:
             raise ContextError(f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more")
-        chosen.append(replace(passage, expanded=entry["expanded"]))
+        chosen.append(replace(passage, expanded=entry["expanded"], cut=entry.get("cut")))
     block = render_block(chosen)
     digest = bytes_sha256(block.encode())
     if digest != recorded["block_sha256"]:
@@ -256,7 +283,7 @@ def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str,
         "resized": [
             {"place": new[c][1]["place"], "chunk_id": c, "expanded": new[c][1]["expanded"]}
             for c in new_order
-            if new[c][1]["expanded"] != old[c][1]["expanded"]
+            if any(new[c][1].get(how) != old[c][1].get(how) for how in ("expanded", "cut"))
         ],
     }
 

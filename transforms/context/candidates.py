@@ -11,17 +11,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from transforms.context.parts import parts
 from transforms.retrieval.diversity import marginal_order
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import TermSettings
 from transforms.text.terms import counted_terms, stems
 
-VERSION = "1"
+VERSION = "2"
 _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
 _MMR_LAMBDA = 0.6
 """Weight of relevance against likeness (egregora)."""
 _SHARPNESS = 4
+_SHORT = 2_000
+"""Characters of a window up to which parts are asked by themselves, too: in longer ones they add chance finds."""
 
 
 def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
@@ -43,7 +46,26 @@ def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Cont
         by_window = by_window.filter(pl.col("messages") <= _ADAPTIVE_MESSAGES)
         by_chunk = by_chunk.join(by_window, on="window_id", how="anti")
     queries = pl.concat([by_window.drop("messages"), by_chunk])
+    if settings.by_parts:
+        queries = pl.concat([queries, _parts_of_short(queries)])
     return queries.filter(pl.col("text").str.contains(r"[\p{L}\p{N}]")).sort("window_id", "query")
+
+
+def _parts_of_short(queries: pl.DataFrame) -> pl.DataFrame:
+    """The parts of the queries of short windows that have several, numbered on behind the last query of their window."""
+    is_short = pl.col("text").str.len_chars().sum().over("window_id") <= _SHORT
+    short = queries.filter(is_short).with_columns(
+        text=pl.col("text").map_elements(parts, return_dtype=pl.List(pl.String))
+    )
+    last = queries.group_by("window_id").agg(last=pl.col("query").max())
+    return (
+        short.filter(pl.col("text").list.len() > 1)
+        .sort("window_id", "query")
+        .explode("text")
+        .join(last, on="window_id")
+        .with_columns(query=pl.col("last") + pl.int_range(1, pl.len() + 1).over("window_id"))
+        .select("window_id", "query", "text")
+    )
 
 
 def telling_terms(

@@ -97,6 +97,7 @@ def window_context(
     for window in sorted(windows):
         of_window = pl.col("window_id") == window
         queries = retrieval.queries.filter(of_window).sort("query")
+        found = retrieval.candidates.filter(of_window)
         documents = retrieval.documents.filter(of_window).sort("place")
         ordered = scored_passages(documents, retrieval.passages)
         compilation = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
@@ -108,14 +109,20 @@ def window_context(
                 "index_version": facts["index_version"],
                 "outcome": CONTEXT if best else NO_HITS,
                 "query_count": len(queries),
-                "result_count": len(retrieval.candidates.filter(of_window)),
+                "result_count": len(found),
                 "document_count": len(documents),
                 "final_count": len(best),
                 "block": block.related_posts(best, _PASSAGE_CHARS),
                 "records": [_record(p) for p in best],
                 "compiled": compilation.block,
                 "manifest": json.dumps(
-                    context_manifest(compilation, question, facts, settings), sort_keys=True
+                    context_manifest(
+                        compilation,
+                        question,
+                        {**facts, "queries": coverage(queries, found, compilation)},
+                        settings,
+                    ),
+                    sort_keys=True,
                 ),
             }
         )
@@ -143,6 +150,27 @@ def context_manifest(
             "question_sha256": bytes_sha256(question.encode()),
         },
     )
+
+
+def coverage(
+    queries: pl.DataFrame, candidates: pl.DataFrame, compilation: block.CompiledBlock
+) -> list[dict[str, Any]]:
+    """Of each query of one window the hash of its text, the numbers of its passages, and their best evidence."""
+    number = {passage.chunk_id: n for n, passage in enumerate(compilation.chosen, 1)}
+    found = candidates.filter(pl.col("chunk_id").is_in(list(number)))
+    rows = []
+    for query, text in queries.select("query", "text").iter_rows():
+        own = found.filter(pl.col("query") == query)
+        best = own.get_column("evidence").max()
+        rows.append(
+            {
+                "query": query,
+                "text_sha256": bytes_sha256(text.encode()),
+                "passages": sorted(number[chunk] for chunk in own.get_column("chunk_id")),
+                "evidence": None if best is None else round(float(best), 6),  # type: ignore[arg-type]
+            }
+        )
+    return rows
 
 
 def _record(passage: block.Passage) -> dict[str, Any]:

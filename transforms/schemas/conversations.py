@@ -100,6 +100,11 @@ CONVERSATION_CANDIDATES = Table(
         _SIMILARITY,
         required("lexical_score", pa.float64(), "BM25 of the query's telling terms"),
         _SCORE,
+        Column(
+            "evidence",
+            pa.float64(),
+            "share of the words of the part of the query that it answers best, plus its cosine; null in the profile seed",
+        ),
     ),
 )
 

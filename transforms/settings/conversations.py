@@ -45,7 +45,7 @@ _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
     "seed": {
         "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "min_similarity": 0.7, "mode": "ann",
-        "lexical_weight": 0.0, "pick": "score", "include": "later",
+        "lexical_weight": 0.0, "pick": "score", "include": "later", "by_parts": False,
     },
 }  # fmt: skip
 
@@ -93,6 +93,9 @@ class ContextSettings(StageSettings):
     """By the HNSW index where there is one (seed), or by every vector."""
     lexical_weight: Internal[float] = Field(0.5, ge=0, le=1)
     """Weight of the lexical score of a candidate; the seed has none."""
+
+    by_parts: Internal[bool] = True
+    """Ask the parts of a short text, too, and show only what bears out a part (the seed does neither)."""
 
     @model_validator(mode="before")
     @classmethod

@@ -199,6 +199,7 @@ def context_of(
         ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand
     )
     question = "\x00".join(queries["text"])
+    facts["queries"] = selection.coverage(queries, candidates, compiled)
     return ContextResult(
         selection.CONTEXT if compiled.chosen else selection.NO_HITS,
         compiled.block,

@@ -81,7 +81,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("search", {"query": "ann.other@example.org"}),
     ("get", {"id": "m1@example.org"}),
     ("get", {"id": "notes:compactor.md", "byte_start": 60}),
-    ("context", {"text": "What does the compactor of the office upload with?"}),
+    ("context", {"text": "The compactor of the office uploads with these keys"}),
     ("similar", {"id": "m2@example.org"}),
     ("thread", {"id": "m2@example.org"}),
     ("list_sources", {}),
@@ -107,7 +107,7 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
         "phone",
     }
     log = Receipts(office.settings.root).path.read_text()
-    assert "uploads" not in log and "upload with" not in log and not [s for s in SECRETS if s in log]
+    assert "uploads" not in log and "with these keys" not in log and not [s for s in SECRETS if s in log]
 
 
 PAGES = (
@@ -126,7 +126,7 @@ PAGES = (
     "/api/search?q=compactor+token",
     "/api/get?id=m1@example.org",
     "/api/get?id=notes:compactor.md+bytes+70-200",
-    "/api/context?text=What+does+the+compactor+upload+with",
+    "/api/context?text=The+compactor+of+the+office+uploads+with+these+keys",
     "/api/thread?id=m1@example.org",
 )
 COMMANDS = (
@@ -146,7 +146,7 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
     office: Workspace, tmp_path: Path, action: str
 ):
     work = office.copied(tmp_path / "work").configure(*SOURCES, safety={"outputs": action})
-    note = work.put("question.txt", "What does the compactor of the office upload with?")
+    note = work.put("question.txt", "The compactor of the office uploads with these keys")
     said = {arguments: weft(work, *arguments) for arguments in (*COMMANDS, ("context", str(note)))}
     assert {
         arguments: result.exit_code for arguments, result in said.items() if result.exit_code not in (0, 3)

@@ -137,6 +137,18 @@ def test_what_does_not_fit_is_left_out_with_the_reason_and_what_follows_may_fit(
     assert made.tokens == words([made.block])[0] <= 50
 
 
+def test_the_best_passage_is_cut_before_a_worse_one_is_shown_whole():
+    long = "One sentence of five words. " * 40
+    listed = [passage("a"), passage("b", long, start=10, end=10 + len(long)), passage("c")]
+    made = compile_block(listed, 120, words, expand=False)
+    assert [p.chunk_id for p in made.chosen] == ["a", "b"] and made.tokens <= 120
+    text, start, end = made.chosen[1].shown
+    assert text.endswith("words. ") and long.startswith(text) and (start, end) == (10, 10 + len(text))
+    assert [d.passage.chunk_id for d in made.dropped] == ["c"]
+    recorded = manifest(made, FACTS)
+    assert reproduce_block(recorded, {p.chunk_id: p for p in listed}) == made.block
+
+
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
