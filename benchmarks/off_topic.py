@@ -12,12 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 import yaml
+from dagster_project.resources.search.conversation_context import ConversationText, context_of
 from labels import QUERIES
 from printing import new_parser, new_table
 from rich.console import Console
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.search.conversation_context import ConversationText, context_of
 from dagster_project.resources.search.opened_index import open_index
 from transforms.context.selection import NO_HITS
 
