@@ -180,8 +180,10 @@ def published_texts(
     chunk_context: ibis.Table,
 ) -> ibis.Table:
     """Columns partition, text_hash and text: what is embedded of the chunks that are published."""
-    narrow = (t.select(_OF_CHUNKS) for t in (message_chunks, document_chunks, conversation_chunks))
-    return texts_to_embed(published_chunks(*narrow, memberships), chunk_context)
+    of_mail, of_documents, of_chats = (
+        chunks.select(_OF_CHUNKS) for chunks in (message_chunks, document_chunks, conversation_chunks)
+    )
+    return texts_to_embed(published_chunks(of_mail, of_documents, of_chats, memberships), chunk_context)
 
 
 def _warning(name: str, passed: bool, metadata: Mapping[str, Any]) -> dg.AssetCheckResult:

@@ -16,9 +16,7 @@ MOST_FILES, MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 20, 400, 60, 6
 # a command, and the assistants' protocol each argument of a tool: their number is that of the words people may use.
 DECLARED_BY_PARAMETERS = {"asset", "multi_asset", "asset_check", "multi_asset_check", "command", "tool"}
 
-LARGER: dict[str, str] = {
-    "dagster_project/servers/mcp.py:mcp_server": "the tools stand in it, as each needs the pool and the settings",
-}
+LARGER: dict[str, str] = {}
 """Path, or path and function, with the reason why it is larger."""
 
 

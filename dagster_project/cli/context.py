@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, explained
+from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, explained
 from dagster_project.config.settings import Settings, known_zone, load_settings
 from dagster_project.resources.context import conversation_context as work
+from dagster_project.resources.search.opened_index import open_index
 from transforms.context.block import difference
 
 
@@ -54,6 +56,7 @@ def _known_zone(_context: click.Context, _option: click.Parameter, name: str | N
     type=click.Path(exists=True, path_type=Path),
     help="Say how the second of two manifests differs from the first.",
 )
+@LENS
 @partial(explained, outcome="SYSTEM_ERROR")
 def context(
     file: Path | None,
@@ -68,6 +71,7 @@ def context(
     manifest: Path | None,
     reproduce: Path | None,
     compare: tuple[Path, Path] | None,
+    lens: str | None,
 ) -> None:
     """Print what the index knows about the conversation in FILE: a chat export, or any text.
 
@@ -90,7 +94,8 @@ def context(
     else:
         text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
         conversation = work.read_conversation(settings, file, text, timezone)
-    result = work.context_of(settings, conversation)
+    with closing(open_index(settings, lens=lens)) as index:
+        result = work.context_of(settings, conversation, index)
     if manifest:
         manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     if as_json:

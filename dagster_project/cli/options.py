@@ -43,6 +43,7 @@ CONFIG = click.option(
     help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+LENS = click.option("--lens", metavar="NAME", help="Show only what this lens of [lenses] shows.")
 QUIET = click.option("--quiet", is_flag=True, help="Print errors only.")
 QUERY_FILES = click.option(
     "--queries",

@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 import uvicorn
 
-from dagster_project.cli.options import CONFIG, explained
+from dagster_project.cli.options import CONFIG, LENS, explained
 from dagster_project.config.settings import load_settings
+from dagster_project.resources.search.opened_index import require_lens
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.servers.graph import graph_app
 from dagster_project.servers.web.app import web_app
@@ -39,15 +40,17 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
 @click.option(
     "--http", "port", type=click.IntRange(0, 65535), help="Serve HTTP on this port of 127.0.0.1, at /mcp."
 )
+@LENS
 @explained
-def mcp(config: Path | None, port: int | None) -> None:
+def mcp(config: Path | None, port: int | None, lens: str | None) -> None:
     """Serve search, get and context to assistants by the Model Context Protocol, on standard input and output."""
     settings = load_settings(config)
     try:
         from dagster_project.servers.mcp import mcp_server, own_pages
     except ModuleNotFoundError as error:
         raise not_installed(error, "mcp") from error
-    server = mcp_server(settings)
+    require_lens(settings, lens)
+    server = mcp_server(settings, lens)
     if port is None:
         server.run("stdio")
     else:
@@ -63,19 +66,21 @@ def mcp(config: Path | None, port: int | None) -> None:
 @click.option(
     "--name", "names", multiple=True, help="A further name under which browsers ask, as search.example.org."
 )
+@LENS
 @explained
-def serve(config: Path | None, host: str, port: int, names: tuple[str, ...]) -> None:
+def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], lens: str | None) -> None:
     """Serve a page to search and read the published index in, until interrupted.
 
     On the loopback interface anyone on this machine may read. Any other address or name needs a token in
     WEFT_SERVE_TOKEN, which browsers ask for as a password; put a proxy with TLS before it.
     """
     settings = load_settings(config)
+    require_lens(settings, lens)
     token = _token(is_needed=bool(names) or not _is_loopback(host))
     with _listening(host, port) as listener:
         port = listener.getsockname()[1]
         hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
-        app = web_app(settings, hosts, token)
+        app = web_app(settings, hosts, token, lens=lens)
         click.echo(f"http://{f'[{host}]' if ':' in host else host}:{port}/ until Ctrl-C", err=True)
         server = uvicorn.Config(app, access_log=False, server_header=False, log_level="warning")
         uvicorn.Server(server).run(sockets=[listener])

@@ -32,6 +32,7 @@ REPLACED = {
     "context.ask_with": "is part of `context.profile` now (recommended: said; seed: markdown)",
     "context.mode": "is part of `context.profile` now (recommended: auto; seed: ann)",
     "context.lexical_weight": "is part of `context.profile` now (recommended: 0.5; seed: 0)",
+    "context.dedup_strategy": "is gone: `context.dedup_max_per_doc` bounds the chunks of a document",
     "context.expand": "is always on now; `context.budget_tokens` bounds it",
     "operations.batch_bytes": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
     "operations.batch_partitions": "is gone: a run of a backfill makes at most 32 neighbouring partitions",

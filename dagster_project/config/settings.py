@@ -254,6 +254,7 @@ class Settings(StageSettings):
     profiles: dict[str, dict[str, Any]] = Field(
         {}, description="named changes to [search] that `weft eval` can measure, as [profiles.NAME]"
     )
+    lenses: dict[str, str] = Field({}, description="who may see what: named conditions on what is shown")
     rerank: RerankSettings = RerankSettings()
     queries: QuerySettings = QuerySettings()
     mcp: McpSettings = McpSettings()

@@ -21,7 +21,7 @@ from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.outgoing.receipts import Receipts
+from dagster_project.resources.outgoing.receipts import Receipts, Seen
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.opened_index import open_index, with_options
@@ -71,9 +71,12 @@ def tool(method: _Method) -> _Method:
     return method
 
 
-def mcp_server(settings: Settings) -> MCPServer[Any]:
-    """The server for these settings; every answer keeps to the limits of `[mcp]`, and faults name their kind."""
-    tools = _Tools(settings)
+def mcp_server(settings: Settings, lens: str | None = None) -> MCPServer[Any]:
+    """The server for these settings, under a lens if there is one; faults name their kind.
+
+    Every answer keeps to the limits of `[mcp]`.
+    """
+    tools = _Tools(settings, lens)
     server: MCPServer[Any] = MCPServer(
         "weft",
         version=version("weft"),
@@ -89,10 +92,10 @@ def mcp_server(settings: Settings) -> MCPServer[Any]:
 class _Tools:
     """The tools: what each takes, and which answer it gives."""
 
-    def __init__(self, settings: Settings):
-        self.settings, self.limits = settings, settings.mcp
+    def __init__(self, settings: Settings, lens: str | None):
+        self.settings, self.limits, self.lens = settings, settings.mcp, lens
         self.receipts = Receipts(settings.root)
-        self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, for_assistant=True))
+        self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, True, lens))
 
     def all(self) -> list[Callable[..., Awaitable[BaseModel]]]:
         """The tools that the server has."""
@@ -122,8 +125,8 @@ class _Tools:
             index.screen.finds.clear()
             shown = work(index)
             if self.limits.receipts:
-                published = str(index.manifest["version"])
-                self.receipts.add(tool, asked, published, shown.passages, index.screen.finds)
+                seen = Seen(str(index.manifest["version"]), self.lens)
+                self.receipts.add(tool, asked, seen, shown.passages, index.screen.finds)
             return shown.answer
 
         try:

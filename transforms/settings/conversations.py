@@ -75,9 +75,6 @@ class ContextSettings(StageSettings):
         "earlier",
         description="what is no later than the conversation and not of it; later: all but the conversation itself",
     )
-    dedup_strategy: Literal["document", "semantic", "none"] = Field(
-        "document", description="at most dedup_max_per_doc of a document, or no near-equal texts"
-    )
     dedup_max_per_doc: int = Field(1, gt=0, description="chunks of one document")
     pick: Literal["score", "rounds", "mmr", "coverage"] = Field(
         "mmr",
@@ -85,6 +82,8 @@ class ContextSettings(StageSettings):
     )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
+    dedup_strategy: Internal[Literal["document", "semantic", "none"]] = "document"
+    """At most dedup_max_per_doc of a document, no near-equal texts, or every chunk (egregora)."""
     expand: Internal[bool] = True
     """Show section or mail around a passage where the budget allows."""
     ask_with: Internal[Literal["said", "markdown"]] = "said"

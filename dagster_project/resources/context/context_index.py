@@ -38,7 +38,8 @@ _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
 _WAY_TO_PASS = 0.4
-"""How far from the label WEAK to PASS the floor lies: no topic of a conversation is lost, nine of ten off-topic texts."""
+"""How far from WEAK to PASS of the model the evidence lies below which nothing is shown: there no topic of a conversation
+was lost, and nine off-topic texts in ten find nothing."""
 
 
 class IndexForContext:
@@ -88,16 +89,11 @@ class IndexForContext:
         ]
         best = pl.concat([pl.DataFrame(schema=_CANDIDATES), *found])
         if settings.by_parts:
-            best = best.with_columns(evidence=self._evidence(best, texts)).filter(
-                pl.col("evidence") >= self._floor
-            )
+            weak, passing = self.index.settings.label_weak, self.index.settings.label_pass
+            floor = weak + _WAY_TO_PASS * (passing - weak)
+            best = best.with_columns(evidence=self._evidence(best, texts))
+            best = best.filter(pl.col("evidence") >= floor)
         return self._named(best, queries)
-
-    @property
-    def _floor(self) -> float:
-        """The evidence below which a passage is not shown, between those from which the labels of this model begin."""
-        weak, passing = self.index.settings.label_weak, self.index.settings.label_pass
-        return weak + _WAY_TO_PASS * (passing - weak)
 
     def _evidence(self, candidates: pl.DataFrame, texts: Sequence[str]) -> pl.Series:
         """What bears out each candidate: of the part of its query that it answers best the share of words, plus the cosine.

@@ -30,15 +30,20 @@ class Disclosed(NamedTuple):
     text: str
 
 
+class Seen(NamedTuple):
+    """What an answer was made from: the version of the index, and the name of the lens; None is all of it."""
+
+    version: str
+    lens: str | None = None
+
+
 class Receipts:
     """The receipts below the folder of a storage."""
 
     def __init__(self, root: Path):
         self.path = root / FOLDER / FILE
 
-    def add(
-        self, tool: str, asked: str, version: str, shown: Sequence[Disclosed], masked: Counter[str]
-    ) -> str:
+    def add(self, tool: str, asked: str, seen: Seen, shown: Sequence[Disclosed], masked: Counter[str]) -> str:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
 
         Neither what was asked nor what was shown is in it, but their SHA-256.
@@ -47,7 +52,8 @@ class Receipts:
             "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
             "tool": tool,
             "asked_sha256": bytes_sha256(asked.encode("utf-8", "replace")),
-            "index_version": version,
+            "index_version": seen.version,
+            "lens": seen.lens,
             "passages": [
                 {
                     "place": passage.place,

@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 
 from dagster_project.config.settings import Settings, changed_search
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.outgoing.screen import Screen
+from dagster_project.resources.publish.lens_file import Lens, LensBuild, lens_file
 from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.filters import Filters, where_conditions
 from dagster_project.resources.search.search_index import SearchIndex, open_current
-from transforms.errors import SettingsError, WeftError
+from transforms.errors import QueryError, SettingsError, WeftError, shortened
+from transforms.retrieval.query_language import TEXT_FIELDS, leaves_of
 from transforms.retrieval.saved_searches import Answers
 from transforms.settings.search import RankingOptions, SearchOptions
 
@@ -29,12 +32,58 @@ programs do not open it at once."""
 _NICENESS = 10
 
 
-def open_index(settings: Settings, for_assistant: bool = False) -> SearchIndex:
-    """The published index of these settings, whose texts are shown to people or to an assistant."""
+def open_index(settings: Settings, for_assistant: bool = False, lens: str | None = None) -> SearchIndex:
+    """The published index of these settings, or what a lens shows of it; texts are for people or for an assistant.
+
+    SettingsError if no lens has that name, or if it cannot be applied to this version.
+    """
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
+    if lens is not None:
+        index = _under_lens(settings, index, lens)
     index.screen = Screen(settings.safety, for_assistant)
+    return index
+
+
+def require_lens(settings: Settings, lens: str | None) -> None:
+    """SettingsError if no lens has this name, or if its conditions could not be told from no condition at all."""
+    if lens is None:
+        return
+    if lens not in settings.lenses:
+        known = ", ".join(settings.lenses) or "none: add one to [lenses]"
+        raise SettingsError(f"no lens is called {shortened(lens)!r}; known are {known}")
+    try:
+        conditions = where_conditions(settings.lenses[lens])
+    except QueryError as fault:
+        raise SettingsError(f"the lens {lens!r}: {fault}") from fault
+    fields = {leaf.field for condition in conditions for leaf in leaves_of(condition)}
+    if not conditions or fields.intersection(TEXT_FIELDS):
+        raise SettingsError(
+            f"the lens {lens!r} is to hold conditions on sources, lists, kinds, tags, authors, paths and days, as "
+            "`source:docs OR l:public`; a text without conditions would show all"
+        )
+
+
+def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchIndex:
+    """The index narrowed to what a lens shows; `whole` is closed."""
+    with closing(whole):
+        require_lens(settings, name)
+        lens = Lens(name, settings.lenses[name])
+        file = lens_file(settings.root, whole.path, lens)
+        if not file.exists():
+            try:
+                mask = whole.conditions.mask(Filters(), where_conditions(lens.where))
+            except QueryError:
+                # Its message may name what the lens does not show.
+                raise SettingsError(
+                    f"the lens {name!r} cannot be applied to this version: `weft search` with its conditions says why"
+                ) from None
+            chunks = np.flatnonzero(np.zeros(whole.chunk_count, dtype=bool) if mask is None else mask)
+            embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
+            LensBuild(whole.path, chunks, settings.search, settings.terms).write(file, embed)
+    index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
+    index.published = whole.path
     return index
 
 
@@ -109,7 +158,7 @@ class FollowedIndex:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while not self._over.wait(_LOOKED_EVERY):
             current, index = self._link.resolve(), self._answering
-            if self._next is not None or index is None or current in (index.path, self._refused):
+            if self._next is not None or index is None or current in (index.published, self._refused):
                 continue
             self._over.wait(random.uniform(0, _LOOKED_EVERY))
             try:

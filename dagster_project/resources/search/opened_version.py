@@ -40,6 +40,8 @@ class OpenedVersion:
 
     def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
         self.path, self.embedder, self.term_settings = path, embedder, term_settings
+        self.published = path
+        """The published file that this one is, or was narrowed from."""
         with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             try:

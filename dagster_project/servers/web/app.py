@@ -45,14 +45,19 @@ _POSTED = {"/api/context"}
 
 
 def web_app(
-    settings: Settings, hosts: Collection[str] = (), token: str | None = None, seconds: float = SECONDS
+    settings: Settings,
+    hosts: Collection[str] = (),
+    token: str | None = None,
+    seconds: float = SECONDS,
+    lens: str | None = None,
 ) -> Starlette:
     """The application for these settings.
 
     It answers under the names of the loopback interface, the address that a request comes in at, and `hosts`; with a
-    `token` to those who know it alone. A question that takes longer than `seconds` is given up.
+    `token` to those who know it alone. A question that takes longer than `seconds` is given up. Under a `lens` the pages
+    show what it shows.
     """
-    site = Site(settings, seconds)
+    site = Site(settings, seconds, lens)
 
     async def help_page(request: Request) -> Response:
         return site.page("help.html", request, None)

@@ -30,9 +30,9 @@ View = Callable[["Site", Request, SearchIndex], Response]
 class Site:
     """The pages over the published index of some settings."""
 
-    def __init__(self, settings: Settings, seconds: float = SECONDS):
+    def __init__(self, settings: Settings, seconds: float = SECONDS, lens: str | None = None):
         self.settings, self.seconds = settings, seconds
-        self.pool = IndexPool(settings.root / "index", lambda: open_index(settings))
+        self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, lens=lens))
         self.templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
             autoescape=True,

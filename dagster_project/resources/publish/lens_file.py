@@ -1,0 +1,310 @@
+"""A published version narrowed to what a lens shows: a file of its own, so that nothing else can be found, counted or named.
+
+Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, documents and windows of the lens alone, and the
+dictionary, the frequencies and the threads that these make. A table that is not named here has no rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.publish import macro_sql, table_sql
+from dagster_project.resources.publish.lake_views import quoted
+from transforms.hashing import text_hash
+from transforms.settings.search import SearchSettings, TermSettings
+from transforms.text.terms import word_forms
+
+FOLDER = "lenses"
+VERSION = "1"
+_BATCH = 5_000
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""Gives the vectors of texts as they are stored."""
+
+
+class Lens(NamedTuple):
+    """Who may see what: a name, and the conditions of the query language that a mail, document or window meets."""
+
+    name: str
+    where: str
+
+
+def lens_file(root: Path, published: Path, lens: Lens) -> Path:
+    """Where the version that is published in a file stands under a lens."""
+    digest = text_hash(f"{VERSION}\x00{lens.where}")[:12]
+    return root / FOLDER / text_hash(lens.name)[:12] / f"{published.stem}-{digest}.duckdb"
+
+
+class LensBuild:
+    """Narrows the version in `published`, in which `chunks` are the numbers of what the lens shows."""
+
+    def __init__(self, published: Path, chunks: np.ndarray, search: SearchSettings, terms: TermSettings):
+        self.published, self.chunks = published, chunks
+        self.search, self.terms = search, terms
+
+    def write(self, file: Path, embed: Embed | None) -> None:
+        """Write `file`, unless it is there; those of older versions go.
+
+        A short reply was embedded with what it answers: where that is not of the lens, `embed` embeds the reply alone;
+        without it, the reply is found by its words.
+        """
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (file.parent / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if file.exists():
+                return
+            aside = file.with_name(f".{secrets.token_hex(4)}.duckdb")
+            try:
+                with duckdb.connect(str(aside)) as connection:
+                    self._fill(connection, embed)
+                aside.rename(file)
+            finally:
+                aside.unlink(missing_ok=True)
+            _remove_others(file)
+
+    def _fill(self, connection: duckdb.DuckDBPyConnection, embed: Embed | None) -> None:
+        run = connection.execute
+        for statement in (
+            "enable_progress_bar = false",
+            "TimeZone = 'UTC'",
+            "disabled_compression_methods = 'alp,alprd'",
+        ):
+            run(f"SET {statement}")
+        run(f"ATTACH '{quoted(str(self.published))}' AS src (READ_ONLY)")
+        connection.register("shown_chunks", pa.table({"chunk_no": self.chunks.astype(np.int32)}))
+        for statement in _SHOWN:
+            run(statement)
+        for (table,) in run("SELECT table_name FROM duckdb_tables() WHERE database_name = 'src'").fetchall():
+            rows = _ROWS.get(table, f"SELECT * FROM src.{table} WHERE false")
+            run(f'CREATE TABLE "{table}" AS {rows}')
+        for statement in _RENAMED:
+            run(statement)
+        self._embed_alone(connection, embed)
+        connection.register("forms", self._forms(connection))
+        run(
+            "INSERT INTO term_forms SELECT form, any_value(term), sum(texts) FROM forms GROUP BY form ORDER BY form"
+        )
+        self._manifest(connection)
+        macro_sql.create(connection, self.search, self.terms)
+        run("DETACH src")
+
+    def _embed_alone(self, connection: duckdb.DuckDBPyConnection, embed: Embed | None) -> None:
+        """Vectors of the replies whose context is not of the lens, or the reason why they have none."""
+        replies = connection.execute(_ALONE).fetchall()
+        if not replies:
+            return
+        if embed is None:
+            for statement in _REFUSED:
+                connection.execute(statement, {"numbers": [number for number, _, _ in replies]})
+        else:
+            vectors = embed([text for _, _, text in replies])
+            columns = {"chunk_no": [n for n, _, _ in replies], "vector": list(vectors)}
+            connection.register("alone", pa.table({n: pa.array(c) for n, c in columns.items()}))
+            connection.execute(_EMBEDDED)
+        connection.execute("CREATE TABLE in_order AS FROM embeddings ORDER BY chunk_no")
+        connection.execute("DROP TABLE embeddings")
+        connection.execute("ALTER TABLE in_order RENAME TO embeddings")
+
+    def _forms(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+        forms = [word_forms(pl.Series("text", [], dtype=pl.String), self.terms)]
+        reader = connection.execute(f"{table_sql.TEXTS} chunks").to_arrow_reader(_BATCH)
+        forms += [word_forms(pl.Series("text", batch.column("text")), self.terms) for batch in reader]
+        return pl.concat(forms).to_arrow()
+
+    @staticmethod
+    def _manifest(connection: duckdb.DuckDBPyConnection) -> None:
+        facts = dict(connection.execute("FROM src.manifest").fetchall())
+        names = [name for (name,) in connection.execute(_TABLES).fetchall()]
+        counted = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM \"{name}\"" for name in names)
+        counts = dict(connection.execute(counted).fetchall())
+        facts |= {
+            "vector_search": "exact",
+            "postings_since_rebuild": "0",
+            "rows": json.dumps(counts, sort_keys=True),
+        }
+        facts.pop("vector_index_seconds", None)
+        connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(facts.items()))
+
+
+def _remove_others(file: Path) -> None:
+    """Remove the files of older versions under the lens, and their arrays; who has them open reads on."""
+    for other in file.parent.glob("weft-*.duckdb"):
+        if other != file:
+            other.unlink(missing_ok=True)
+            shutil.rmtree(folder_of(other), ignore_errors=True)
+
+
+_TABLES = """
+SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() AND NOT temporary ORDER BY table_name
+"""
+_TF = table_sql.TFS.split(", ")
+_OWN_CONTEXT = "CASE WHEN a.chunk_key IS NULL THEN context_tf ELSE 0 END AS context_tf"
+_FREQUENCIES = ", ".join(_OWN_CONTEXT if tf == "context_tf" else tf for tf in _TF)
+
+# A mail or document is shown as a whole if its own text is, an attachment if it is shown itself.
+_SHOWN = (
+    """CREATE TEMP TABLE shown_docs AS SELECT DISTINCT doc_id FROM src.chunks SEMI JOIN shown_chunks USING (chunk_no)
+WHERE attachment_id IS NULL""",
+    """CREATE TEMP TABLE shown_attachments AS SELECT DISTINCT attachment_id
+FROM src.chunks SEMI JOIN shown_chunks USING (chunk_no) SEMI JOIN shown_docs USING (doc_id)
+WHERE attachment_id IS NOT NULL""",
+    """CREATE TEMP TABLE shown AS
+SELECT chunk_key, chunk_id, doc_id, (row_number() OVER (ORDER BY chunk_key, chunk_id) - 1)::INTEGER AS chunk_no
+FROM src.chunks SEMI JOIN shown_docs USING (doc_id)
+WHERE attachment_id IS NULL OR attachment_id IN (SELECT attachment_id FROM shown_attachments)""",
+    """CREATE TEMP TABLE shown_ids AS SELECT doc_id AS id FROM shown_docs
+UNION ALL SELECT node_id FROM src.nodes SEMI JOIN shown_docs USING (doc_id)""",
+    # A mail answers the nearest mail above it that is shown, if it names that itself: else nothing would say so.
+    """CREATE TEMP TABLE parents AS
+WITH RECURSIVE above AS (
+  SELECT message_id, parent_id AS higher, true AS is_next FROM src.thread_tree
+  WHERE message_id IN (SELECT doc_id FROM shown_docs)
+  UNION ALL SELECT a.message_id, t.parent_id, false
+  FROM above a LEFT JOIN src.thread_tree t ON t.message_id = a.higher
+  WHERE a.higher IS NOT NULL AND a.higher NOT IN (SELECT doc_id FROM shown_docs)
+)
+SELECT message_id, CASE WHEN is_next OR list_contains(m.refs, higher) OR m.in_reply_to = higher THEN higher END AS parent_id
+FROM above JOIN src.messages m USING (message_id)
+WHERE higher IS NULL OR higher IN (SELECT doc_id FROM shown_docs)""",
+    """CREATE TEMP TABLE tree AS
+WITH RECURSIVE below AS (
+  SELECT message_id, message_id AS root_id, 0 AS depth FROM parents WHERE parent_id IS NULL
+  UNION ALL SELECT p.message_id, b.root_id, b.depth + 1 FROM parents p JOIN below b ON p.parent_id = b.message_id
+)
+SELECT b.*, p.parent_id, t.thread_id AS old_id, t.position,
+  CASE WHEN r.parent_id IS NULL THEN r.thread_id ELSE md5(root_id) END AS thread_id
+FROM below b JOIN parents p USING (message_id) JOIN src.thread_tree t USING (message_id)
+JOIN src.thread_tree r ON r.message_id = b.root_id""",
+    # Replies that were embedded and are found with words of what they answer, which is not shown.
+    """CREATE TEMP TABLE alone_chunks AS SELECT s.chunk_key, s.chunk_no, s.chunk_id FROM shown s
+JOIN src.chunk_context x USING (chunk_id) LEFT JOIN src.thread_tree t ON t.message_id = s.doc_id
+WHERE x.context_kind LIKE 'parent%' AND t.parent_id IS DISTINCT FROM NULL
+  AND t.parent_id NOT IN (SELECT doc_id FROM shown_docs)""",
+    f"""CREATE TEMP TABLE shown_postings AS SELECT p.term_id AS old_id, p.chunk_key, {_FREQUENCIES}
+FROM src.postings p SEMI JOIN shown USING (chunk_key) LEFT JOIN alone_chunks a USING (chunk_key)""",
+    f"DELETE FROM shown_postings WHERE {' + '.join(_TF)} = 0",
+    """CREATE TEMP TABLE shown_terms AS
+SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, f.df, old_id
+FROM (SELECT old_id, count(*)::INTEGER AS df FROM shown_postings GROUP BY old_id) f
+JOIN src.terms o ON o.term_id = f.old_id""",
+)
+
+# A mail of the lens may also have been sent to lists, or stored in sources, that the lens shows nothing else of.
+_KNOWN = """
+CREATE TEMP TABLE known_{name}s AS SELECT DISTINCT home FROM (
+  SELECT message_id, min({name}) AS home FROM src.memberships WHERE message_id IN (SELECT doc_id FROM shown_docs)
+  GROUP BY message_id HAVING count(DISTINCT {name}) = 1)
+"""
+_HOMES = """
+CREATE TEMP TABLE homes AS SELECT m.message_id, arg_min(s.source, s.partition) AS source, min(s.partition) AS partition
+FROM memberships s JOIN messages m USING (message_id)
+WHERE m.source NOT IN (SELECT home FROM known_sources) GROUP BY m.message_id
+"""
+_MOVED = "UPDATE {table} SET source = h.source, partition = h.partition FROM homes h WHERE {table}.{id} = h.message_id"
+_RENAMED = (
+    _KNOWN.format(name="source"),
+    _KNOWN.format(name="list_id"),
+    """DELETE FROM memberships WHERE source NOT IN (SELECT home FROM known_sources)
+OR list_id IS NOT NULL AND list_id NOT IN (SELECT home FROM known_list_ids WHERE home IS NOT NULL)""",
+    _HOMES,
+    """UPDATE messages SET list_id = (SELECT min(list_id) FROM memberships s WHERE s.message_id = messages.message_id)
+WHERE list_id NOT IN (SELECT home FROM known_list_ids WHERE home IS NOT NULL)""",
+    "UPDATE messages SET place = '' WHERE message_id IN (SELECT message_id FROM homes)",
+    "UPDATE blocks SET partition = h.partition FROM homes h WHERE blocks.message_id = h.message_id",
+    *(
+        _MOVED.format(table=table, id=id_)
+        for table, id_ in {
+            "messages": "message_id", "attachments": "message_id", "chunks": "doc_id", "readiness": "doc_id",
+            "exclusions": "doc_id",
+        }.items()
+    ),
+)  # fmt: skip
+
+_OF_MESSAGE = "SELECT * FROM src.{} WHERE message_id IN (SELECT doc_id FROM shown_docs)"
+_OF_DOC = "SELECT * FROM src.{} SEMI JOIN shown_docs USING (doc_id)"
+_OF_CHUNK = "SELECT * FROM src.{} SEMI JOIN shown USING (chunk_id)"
+_IS_SHOWN = "CASE WHEN {0} IN (SELECT id FROM shown_ids) THEN {0} END AS {0}"
+_ROWS = {
+    **{name: _OF_MESSAGE.format(name) for name in ("messages", "blocks", "memberships")},
+    **{
+        name: _OF_DOC.format(name)
+        for name in (
+            "documents",
+            "nodes",
+            "conversations",
+            "conversation_windows",
+            "readiness",
+            "stripe_orders",
+        )
+    },
+    **{name: _OF_CHUNK.format(name) for name in ("chunk_classes", "chunk_keywords", "chunk_similarities")},
+    "chunks": """
+SELECT s.chunk_no, c.* EXCLUDE (chunk_no) REPLACE (
+  CASE WHEN a.chunk_id IS NULL THEN c.anchor_source ELSE 'none' END AS anchor_source)
+FROM src.chunks c JOIN shown s USING (chunk_id) LEFT JOIN alone_chunks a USING (chunk_id) ORDER BY s.chunk_no""",
+    **{
+        name: f"SELECT s.chunk_no, e.* EXCLUDE (chunk_no) FROM src.{name} e JOIN shown s USING (chunk_id) ORDER BY 1"
+        for name in ("embeddings", "embedding_refusals")
+    },
+    "chunk_context": f"{_OF_CHUNK.format('chunk_context')} ANTI JOIN alone_chunks USING (chunk_id)",
+    "chunk_lengths": """
+SELECT l.* REPLACE (CASE WHEN a.chunk_key IS NULL THEN context_length ELSE 0 END AS context_length)
+FROM src.chunk_lengths l SEMI JOIN shown USING (chunk_key) LEFT JOIN alone_chunks a USING (chunk_key)
+ORDER BY l.chunk_key""",
+    "attachments": "SELECT * FROM src.attachments SEMI JOIN shown_attachments USING (attachment_id)",
+    "exclusions": """
+SELECT * FROM src.exclusions SEMI JOIN shown_docs USING (doc_id)
+WHERE attachment_id IS NULL OR attachment_id IN (SELECT attachment_id FROM shown_attachments)""",
+    "inferred_quotes": f"{_OF_MESSAGE.format('inferred_quotes')} AND parent_id IN (SELECT doc_id FROM shown_docs)",
+    "links": f"""
+SELECT * REPLACE ({_IS_SHOWN.format("to_id")}) FROM src.links WHERE from_id IN (SELECT id FROM shown_ids)""",
+    "patch_series": f"""
+SELECT * REPLACE (
+  {_IS_SHOWN.format("patch_id")}, {_IS_SHOWN.format("previous_id")},
+  version = max(version) OVER (PARTITION BY series_id) AS is_latest)
+FROM src.patch_series WHERE message_id IN (SELECT doc_id FROM shown_docs)""",
+    "prompt_hashes": f"{_OF_DOC.format('prompt_hashes')} WHERE asked_in IN (SELECT doc_id FROM shown_docs)",
+    "postings": f"""
+SELECT t.term_id, p.chunk_key, {table_sql.TFS} FROM shown_postings p JOIN shown_terms t USING (old_id)
+ORDER BY t.term_id, p.chunk_key""",
+    "terms": "SELECT term_id, term, df FROM shown_terms ORDER BY term_id",
+    "thread_tree": """
+SELECT t.* REPLACE (
+  n.thread_id AS thread_id, n.parent_id AS parent_id, n.depth AS depth,
+  CASE WHEN n.parent_id IS NULL THEN 'root' ELSE t.link_method END AS link_method,
+  (row_number() OVER (PARTITION BY n.thread_id ORDER BY t.position) - 1)::INTEGER AS position)
+FROM src.thread_tree t JOIN tree n USING (message_id) ORDER BY message_id""",
+    "threads": """
+SELECT o.* REPLACE (
+  f.thread_id AS thread_id, f.root_id AS root_id, f.subject AS subject, f.message_count AS message_count, 0 AS ghost_count,
+  f.participant_count AS participant_count, f.first_at AS first_at, f.last_at AS last_at)
+FROM src.threads o JOIN (
+  SELECT n.thread_id, min(n.old_id) AS old_id, min(n.root_id) AS root_id,
+    arg_min(m.subject, n.position) AS subject, count(*) AS message_count,
+    count(DISTINCT coalesce(m.from_addr, m.from_name)) AS participant_count,
+    min(m.effective_at) AS first_at, max(m.effective_at) AS last_at
+  FROM tree n JOIN src.messages m USING (message_id) GROUP BY n.thread_id
+) f ON f.old_id = o.thread_id ORDER BY f.thread_id""",
+}
+_ALONE = """
+SELECT c.chunk_no, c.chunk_id, c.text_embed FROM chunks c SEMI JOIN alone_chunks USING (chunk_id)
+SEMI JOIN embeddings USING (chunk_id) ORDER BY c.chunk_no
+"""
+_REFUSED = (
+    """INSERT INTO embedding_refusals
+SELECT e.chunk_no, e.chunk_id, c.doc_id, e.model, 'it was embedded with a text that is not shown'
+FROM embeddings e JOIN chunks c USING (chunk_no) WHERE e.chunk_no IN (SELECT unnest($numbers::INTEGER[]))""",
+    "DELETE FROM embeddings WHERE chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
+)
+_EMBEDDED = "UPDATE embeddings SET vector = a.vector FROM alone a WHERE embeddings.chunk_no = a.chunk_no"

@@ -1,0 +1,198 @@
+"""What a lens does not show is in no answer: as if the index held nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mcp import Client
+from starlette.testclient import TestClient
+
+from dagster_project.cli.main import main
+from dagster_project.resources.search.opened_index import open_index
+from dagster_project.servers.mcp import mcp_server
+from dagster_project.servers.web.app import web_app
+from tests.archives import Mail, Workspace
+
+LENSES = {
+    "public": "l:public",
+    "secret": "source:secret",
+    "notes": "source:notes",
+    "open": "tag:open",
+    "mails": "kind:message -l:secret",
+    "young": "d:2020..",
+    "chats": "kind:conversation",
+    "nothing": "l:public kind:document",
+}
+SEEN = {
+    "public": {"pubone", "pubtwo", "crossmark"},
+    "secret": {"secone", "sectwo", "secreply"},
+    "notes": {"noteopen", "shutmark", "noteshut.md"},
+    "open": {"noteopen"},
+    "mails": {"pubone", "pubtwo"},
+    "young": {"chatword"},
+    "chats": {"chatword"},
+    "nothing": set(),
+}
+"""The marks of what each lens shows; every text, subject and author has its own."""
+ALL = set.union(*SEEN.values())
+CROSS = Mail(
+    5, "The quorum of crossmark is shared.", "crossmark subject", sender="crossmark <crossmark@example.org>"
+)
+
+
+def marked(number: int, mark: str, reply_to: int | None = None) -> Mail:
+    body = f"The quorum of {mark} needs {mark}text and the ledger of {mark}s."
+    return Mail(number, body, f"{mark}subject quorum", reply_to, f"{mark} person <{mark}@example.org>")
+
+
+PUBLIC = [marked(1, "pubone"), marked(4, "pubtwo", reply_to=3), CROSS]
+SECRET = [
+    marked(2, "secone", reply_to=1),
+    marked(3, "sectwo", reply_to=2),
+    CROSS,
+    Mail(6, "Yes, secreply.", "Re: secreply", 1, "secreply <secreply@example.org>"),
+]
+QUERIES = (
+    "quorum",
+    "the ledger",
+    "quorum of secone",
+    "shutmark",
+    "chatword",
+    "secont",
+    "f:sectwo",
+    "l:secret",
+    "tag:shut",
+    '"quorum of"',
+    "m1@example.org",
+    "m3@example.org",
+    "notes:noteshut.md",
+)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Two lists with a mail that is in both, a vault and a chat."""
+    made = Workspace(tmp_path_factory.mktemp("lenses") / "work")
+    made.write("public.mbox", PUBLIC)
+    made.write("secret.mbox", SECRET)
+    made.put(
+        "notes/noteopen.md",
+        "---\ntags: [open]\n---\n# noteopen\n\nThe quorum of noteopen, see [[noteshut]].\n",
+    )
+    made.put("notes/noteshut.md", "---\ntags: [shut]\n---\n# noteshut\n\nThe quorum of shutmark.\n")
+    lines = [{"timestamp": "2024-01-05T10:00:00", "author": "chatword", "message": "The quorum of chatword."}]
+    made.put("chats/chatword.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
+    made.configure(
+        {"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"},
+        {"name": "secret", "kind": "mbox", "path": "mail/secret.mbox", "list_id": "secret"},
+        {"name": "notes", "kind": "vault", "path": "notes"},
+        {"name": "chat", "kind": "conversation", "path": "chats/*.jsonl", "pseudonyms": False},
+        lenses=LENSES,
+    )
+    made.build()
+    return made
+
+
+def told(work: Workspace, lens: str, query: str) -> Iterator[str]:
+    """What every interface answers under a lens."""
+
+    async def tools() -> list[str]:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("search", {"query": query}), ("context", {"text": f"What of {query}? And the quorum?"}), ("list_sources", {}),
+            *((name, {"id": query}) for name in ("get", "similar", "thread")),
+        ]  # fmt: skip
+        async with Client(mcp_server(work.settings, lens)) as client:
+            answers = [await client.call_tool(*call) for call in calls]
+        return [
+            str(answer.content) + json.dumps(answer.structured_content, default=str) for answer in answers
+        ]
+
+    yield from anyio.run(tools)
+    with TestClient(web_app(work.settings, lens=lens), "http://127.0.0.1:8320") as client:
+        for path in ("/", "/corpus", "/api/sources"):
+            yield client.get(path).text
+        for path in ("/", "/why", "/feed", "/api/search"):
+            yield client.get(path, params={"q": query}).text
+        for path in ("/m/", "/t/", "/d/", "/c/", "/raw/", "/open/"):
+            yield client.get(path + query, follow_redirects=False).text
+        yield client.get("/why", params={"q": "quorum", "id": query}).text
+        yield client.get("/api/thread", params={"id": query}).text
+    arguments = ["context", "--stdin", "--lens", lens, "--json", "--config", str(work.config)]
+    yield CliRunner().invoke(main, arguments, input=f"The quorum of {query}").output
+
+
+@pytest.mark.parametrize(
+    "lens", ["public", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("notes", "young"))]
+)
+def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str):
+    everything = "".join(
+        said for query in ("quorum", "m1@example.org", "m4@example.org") for said in told(work, lens, query)
+    )
+    assert {mark for mark in ALL if mark in everything} == SEEN[lens]
+    assert lens in ("secret", "mails") or "secret" not in everything.replace(LENSES[lens], "")
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(lens=st.sampled_from(sorted(LENSES)), query=st.sampled_from(QUERIES))
+def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, query: str):
+    # What was asked is repeated in answers, so of a mark in the query what it is joined to is looked for.
+    hidden = {
+        name
+        for mark in ALL - SEEN[lens]
+        for name in (
+            [f"{mark}{end}" for end in ("subject", "text", " person", "@")] if mark in query else [mark]
+        )
+    }
+    for said in told(work, lens, query):
+        assert not {name for name in hidden if name in said}
+
+
+@pytest.mark.exhaustive
+def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
+    """Words, frequencies, threads and scores are those of an index that was built of the list alone."""
+    alone = Workspace(work.folder.parent / "alone")
+    alone.write("public.mbox", PUBLIC)
+    alone.configure({"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"})
+    alone.build()
+    tables = ("SELECT term, df FROM terms", "SELECT message_id FROM thread_tree WHERE NOT is_ghost",
+            "SELECT message_count, participant_count, subject, first_at FROM threads",
+        "SELECT form, chunk_count FROM term_forms", "SELECT chunk_id, chunk_no FROM chunks",
+        "SELECT list_id, source FROM memberships")  # fmt: skip
+    with_lens, without = open_index(work.settings, lens="public"), open_index(alone.settings)
+    for statement in tables:
+        rows = [
+            sorted(index.connection.execute(statement).fetchall(), key=str) for index in (with_lens, without)
+        ]
+        assert rows[0] == rows[1]
+    found = [index.search(["quorum of pubtwo", "ledger"]).hits for index in (with_lens, without)]
+    assert (
+        found[0].select(["chunk_id", "score", "citation"]).to_pylist()
+        == found[1].select(["chunk_id", "score", "citation"]).to_pylist()
+    )
+    with_lens.close()
+    without.close()
+
+
+@pytest.mark.parametrize(
+    ("lenses", "name", "why"),
+    [
+        ({}, "public", "no lens is called 'public'"),
+        ({"public": ""}, "public", "would show all"),
+        ({"public": "quorum"}, "public", "conditions alone"),
+        ({"public": "b:quorum"}, "public", "conditions alone"),
+        ({"public": "l:public -s:quorum"}, "public", "would show all"),
+        ({"public": "l:publik"}, "public", "cannot be applied"),
+    ],
+)
+def test_a_lens_that_is_none_opens_nothing(work: Workspace, lenses: dict[str, str], name: str, why: str):
+    changed = work.settings.model_copy(update={"lenses": lenses})
+    with pytest.raises(Exception, match=why):
+        open_index(changed, lens=name)
