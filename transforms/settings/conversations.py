@@ -27,7 +27,7 @@ class ConversationSettings(StageSettings):
     """How conversations are read, searched with and indexed."""
 
     max_chat_bytes: int = Field(256 << 20, gt=0, description="bytes of an export; a larger one is set aside")
-    query_tokens: int = Field(1800, ge=16, description="tokens of a query chunk (egregora)")
+    query_tokens: Internal[int] = Field(1800, ge=16, description="tokens of a query chunk (egregora)")
     index: Literal["both", "turns", "windows", "none"] = Field(
         "both", description="what of conversations can itself be found"
     )

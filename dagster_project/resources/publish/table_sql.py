@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from dagster_project.resources.publish.macro_sql import VIEW_COMMENTS
+from dagster_project.resources.publish.view_sql import VIEW_COMMENTS
 from transforms.retrieval import bm25
 from transforms.schemas.chunks import CHUNKS
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_names

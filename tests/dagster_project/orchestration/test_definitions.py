@@ -114,7 +114,6 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
             ["message_terms", "slow_terms", "document_terms", "conversation_terms"],
         ),
         ({"conversations": {"max_chat_bytes": 999}}, ["conversations"]),
-        ({"conversations": {"query_tokens": 999}}, ["conversation_query_chunks", "conversation_chunks"]),
     ],
     ids=lambda value: next(iter(value)),
 )
