@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -47,6 +49,8 @@ class IndexForContext:
 
     def __init__(self, index: SearchIndex, token_counter: str, cache: EmbeddingCache):
         self.index, self.token_counter, self.cache = index, token_counter, cache
+        self.paths: Counter[str] = Counter()
+        """How many queries of the last call were searched by the HNSW index (hnsw), and by every vector (exact)."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -77,12 +81,15 @@ class IndexForContext:
         )
         allowed = [masks[window] for window in queries.get_column("window_id").to_list()]
         query_terms = self._telling_terms(texts, settings)
+        self.paths = Counter()
         near = self._similar(self._query_vectors(texts), allowed, settings)
         words = self._lexical_scores(query_terms, allowed, settings)
         parts = [
             _best(number, scores, similar, settings)
             for number, (scores, similar) in enumerate(zip(words, near, strict=True))
         ]
+        said = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
+        logging.getLogger("weft").info("context: %d queries (%s)", len(texts), said or "none")
         best = pl.concat([pl.DataFrame(schema=_CANDIDATES), *parts])
         return self._named(best, queries)
 
@@ -156,9 +163,9 @@ class IndexForContext:
     ) -> Iterator[fusion.Scores]:
         """The cosines of each query, valid until the next is computed, of the chunks that are allowed.
 
-        With `mode = "ann"` they come from the HNSW index if there is one. Otherwise the queries are multiplied with all
-        vectors, a block of queries at a time into the same memory: new memory for every block would cost as much as the
-        product.
+        With `mode = "ann"` they come from the HNSW index if there is one and it finds enough; `paths` counts. Otherwise the
+        queries are multiplied with all vectors, a block of queries at a time into the same memory: new memory for every
+        block would cost as much as the product.
         """
         approximate = settings.mode == "ann" and self.index.has_vector_index
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
@@ -170,6 +177,7 @@ class IndexForContext:
             elif near is None and place == 0:
                 some = vectors[number : number + _QUERIES_AT_ONCE]
                 self.index.cosines(some, out=block[: len(some)])
+            self.paths["exact" if near is None else "hnsw"] += 1
             yield near or fusion.ExactScores(block[place], mask)
 
     def _masks(self, askers: Mapping[str, Asker], settings: ContextSettings) -> dict[str, np.ndarray | None]:
