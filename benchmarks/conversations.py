@@ -34,7 +34,8 @@ from rich.console import Console
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.resources.context.context_index import IndexForContext, open_versions
+from dagster_project.resources.context.context_index import IndexForContext
+from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex

@@ -41,6 +41,7 @@ CHANGES: dict[str, dict] = {
     "vectors": BUILT_IN_PROFILES["vector"],
     "rank fusion": BUILT_IN_PROFILES["rrf"],
     "Weft, sections": BUILT_IN_PROFILES["sections"],
+    "Weft, sections, later order": BUILT_IN_PROFILES["sections_later"],
 }
 
 

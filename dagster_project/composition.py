@@ -19,7 +19,7 @@ from dagster_project.resources.configured import (
     Remotes,
     SentenceModel,
 )
-from dagster_project.resources.context.context_index import open_versions
+from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.io_manager import LakeIOManager

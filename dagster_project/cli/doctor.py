@@ -241,6 +241,7 @@ def _index(settings: Settings) -> Iterator[Finding]:
     try:
         with duckdb.connect(str(current), read_only=True) as connection:
             yield from _index_facts(connection, current, publisher.layout, remedy)
+            yield from without_headings(connection)
     except ValueError as error:
         yield Finding(
             "index", "fault", f"the manifest of {current} cannot be read: {_first_line(error)}", remedy
@@ -285,6 +286,19 @@ def _index_facts(
     else:
         yield Finding(
             "index", "ok", f"{current.name}: {counts.get('chunks', 0):,} chunks, rows as its manifest says"
+        )
+
+
+def without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """A warning if documents without headings are cut by headings, which the chunker `semantic` does."""
+    (count,) = connection.execute(
+        "SELECT count(DISTINCT doc_id) FROM chunks WHERE chunk_kind = 'semantic_section' "
+        "AND doc_id IN (SELECT doc_id FROM nodes GROUP BY doc_id HAVING count(*) = 1)"
+    ).fetchone() or (0,)
+    if count:
+        text = f"{count:,} documents without headings are cut by `semantic`, which loses a fifth of what they answer"
+        yield Finding(
+            "index", "warning", text, 'set `chunker = "sections"` for their source, then weft build'
         )
 
 

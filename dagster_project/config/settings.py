@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from dagster_project.config.file_faults import explain, internal_keys, refused_keys
 from dagster_project.config.model_folders import with_folder
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
+from dagster_project.config.synonyms_file import synonyms_in
 from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
@@ -393,7 +394,9 @@ def load_settings(name: str | Path | None = None) -> Settings:
         raise SettingsError("\n".join(faults))
     try:
         settings = Settings(**raw, base=path.resolve().parent)
-        return settings.model_copy(update={"embedding": with_folder(settings.embedding, settings.base)})
+        search = settings.search.model_copy(update={"synonyms": synonyms_in(settings.base)})
+        embedding = with_folder(settings.embedding, settings.base)
+        return settings.model_copy(update={"embedding": embedding, "search": search})
     except ValidationError as error:
         kinds = [kind for source in get_args(get_args(AnySource)[0]) for kind in source.kinds()]
         raise SettingsError(explain(path, error, kinds)) from error

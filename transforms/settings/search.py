@@ -103,6 +103,8 @@ class SearchSettings(StageSettings):
     """Weight of terms of the subject or heading."""
     quote_weight: Internal[float] = Field(0.3, ge=0)
     """Weight of quoted terms, and of those of the answered mail."""
+    synonyms: Internal[str] = ""
+    """What the file `synonyms.txt` beside the settings file holds (`transforms.text.synonyms`)."""
     expand_chars: Internal[int] = Field(1000, gt=0)
     """Characters of each text shown with a hit."""
     pool: Internal[int] = Field(100, gt=0)

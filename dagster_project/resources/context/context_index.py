@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import polars as pl
 
 from assets.embedding import query_vectors
-from assets.protocols.models import Embedder, EmbeddingCache
-from assets.protocols.search import Asker, ContextIndex
-from dagster_project.config.settings import Settings
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.models.embedding_cache import QueryVectorCache
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from assets.protocols.models import EmbeddingCache
+from assets.protocols.search import Asker
 from dagster_project.resources.search.filters import Filters, where_conditions
-from dagster_project.resources.search.index_faults import translated
-from dagster_project.resources.search.search_index import SearchIndex, open_current
+from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
 from transforms.context.parts import parts
@@ -29,7 +23,6 @@ from transforms.errors import QueryError
 from transforms.retrieval import bm25, fusion
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
-from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _OVERFETCH = 4
@@ -51,6 +44,8 @@ class IndexForContext:
 
     def __init__(self, index: SearchIndex, token_counter: str, cache: EmbeddingCache):
         self.index, self.token_counter, self.cache = index, token_counter, cache
+        self.paths: Counter[str] = Counter()
+        """How many queries of the last call were searched by the HNSW index (hnsw), and by every vector (exact)."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -81,12 +76,15 @@ class IndexForContext:
         )
         allowed = [masks[window] for window in queries.get_column("window_id").to_list()]
         query_terms = self._telling_terms(texts, settings)
+        self.paths = Counter()
         near = self._similar(self._query_vectors(texts), allowed, settings)
         words = self._lexical_scores(query_terms, allowed, settings)
         found = [
             _best(number, scores, similar, settings)
             for number, (scores, similar) in enumerate(zip(words, near, strict=True))
         ]
+        said = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
+        logging.getLogger("weft").info("context: %d queries (%s)", len(texts), said or "none")
         best = pl.concat([pl.DataFrame(schema=_CANDIDATES), *found])
         if settings.by_parts:
             weak, passing = self.index.settings.label_weak, self.index.settings.label_pass
@@ -185,9 +183,9 @@ class IndexForContext:
     ) -> Iterator[fusion.Scores]:
         """The cosines of each query, valid until the next is computed, of the chunks that are allowed.
 
-        With `mode = "ann"` they come from the HNSW index if there is one. Otherwise the queries are multiplied with all
-        vectors, a block of queries at a time into the same memory: new memory for every block would cost as much as the
-        product.
+        With `mode = "ann"` they come from the HNSW index if there is one and it finds enough; `paths` counts. Otherwise the
+        queries are multiplied with all vectors, a block of queries at a time into the same memory: new memory for every
+        block would cost as much as the product.
         """
         approximate = settings.mode == "ann" and self.index.has_vector_index
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
@@ -199,6 +197,7 @@ class IndexForContext:
             elif near is None and place == 0:
                 some = vectors[number : number + _QUERIES_AT_ONCE]
                 self.index.cosines(some, out=block[: len(some)])
+            self.paths["exact" if near is None else "hnsw"] += 1
             yield near or fusion.ExactScores(block[place], mask)
 
     def _masks(self, askers: Mapping[str, Asker], settings: ContextSettings) -> dict[str, np.ndarray | None]:
@@ -348,49 +347,3 @@ LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN attachments a ON a.att
 LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
 ORDER BY c.chunk_id
 """
-
-
-class PublishedVersions:
-    """Opens the current version below a folder."""
-
-    def __init__(
-        self,
-        folder: Path,
-        embedder: Embedder,
-        term_settings: TermSettings,
-        settings: SearchSettings,
-        token_counter: str,
-        cache: EmbeddingCache,
-    ):
-        self.folder, self.embedder, self.cache = folder, embedder, cache
-        self.term_settings, self.settings, self.token_counter = term_settings, settings, token_counter
-
-    def of(self, index: SearchIndex) -> ContextIndex:
-        """A version that is open already."""
-        return IndexForContext(index, self.token_counter, self.cache)
-
-    @contextlib.contextmanager
-    def open(self, place: Path | None = None) -> Iterator[ContextIndex]:
-        """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
-        if place is None:
-            index = open_current(self.folder, self.embedder, self.term_settings, self.settings)
-        else:
-            index = SearchIndex(place, self.embedder, self.term_settings, self.settings)
-        try:
-            yield self.of(index)
-        except duckdb.Error as error:
-            raise translated(error, index.path) from error
-        finally:
-            index.close()
-
-
-def open_versions(settings: Settings) -> PublishedVersions:
-    """The published versions that conversations search, as the settings say that they are opened."""
-    return PublishedVersions(
-        settings.root / "index",
-        make_embedder(settings.embedding, settings.gemini, settings.safety),
-        settings.terms,
-        settings.search,
-        PackagedTokenCounter.name,
-        QueryVectorCache(settings.root / "cache" / "embeddings"),
-    )

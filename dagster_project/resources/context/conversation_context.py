@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
-from dagster_project.resources.context.context_index import open_versions
+from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.versions import CURRENT

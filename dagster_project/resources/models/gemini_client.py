@@ -215,6 +215,7 @@ class GeminiService:
                 f"the quota of the day is used up ({said}). What was embedded is kept; build again when it is renewed"
             )
         if error.code in (408, 429) or error.code >= 500:
+            self.quota.learn(**_said_limits(error))
             pause = _asked_pause(error)
             if pause is not None and pause > self.settings.time_limit_seconds:
                 return ServiceError(
@@ -329,8 +330,22 @@ def _asked_pause(error: APIError) -> float | None:
         return None
 
 
+def _violations(error: APIError) -> list[dict[str, Any]]:
+    """The quotas that a request was above, as google.rpc.QuotaFailure lists them."""
+    listed = [v for d in _details(error) if isinstance(v := d.get("violations"), list)]
+    return [quota for violations in listed for quota in violations if isinstance(quota, dict)]
+
+
+def _said_limits(error: APIError) -> dict[str, int]:
+    """The requests and tokens per minute that the account may send, as far as the service says so."""
+    limits: dict[str, int] = {}
+    for quota in _violations(error):
+        name, value = str(quota.get("quotaId", "")).lower(), str(quota.get("quotaValue", ""))
+        if "perminute" in name and value.isascii() and value.isdigit() and int(value) > 0:
+            limits["tokens" if "token" in name else "requests"] = int(value)
+    return limits
+
+
 def _is_used_up(error: APIError) -> bool:
     """True for a quota per day: no pause of seconds helps."""
-    listed = [v for d in _details(error) if isinstance(v := d.get("violations"), list)]
-    quotas = [quota for violations in listed for quota in violations if isinstance(quota, dict)]
-    return any("perday" in str(v.get("quotaId", "")).lower() for v in quotas)
+    return any("perday" in str(v.get("quotaId", "")).lower() for v in _violations(error))

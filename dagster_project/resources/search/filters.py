@@ -83,7 +83,7 @@ def where_conditions(where: str) -> tuple[Condition, ...]:
     if not where.strip():
         return ()
     query = parsed_query(where)
-    if query.text or not query.conditions:
+    if query.text or query.patterns or not query.conditions:
         raise QueryError(
             f"{shortened(where)!r} is to hold conditions alone, as `source:notes OR kind:message`, not words to look for"
         )

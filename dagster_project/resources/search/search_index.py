@@ -29,9 +29,10 @@ from dagster_project.resources.search.repeats import said_once
 from dagster_project.resources.search.second_look import SecondLook
 from transforms.retrieval import bm25, labels, pipeline
 from transforms.retrieval.hits import DROPPED, Report, place
-from transforms.retrieval.query_language import parsed_query, plain_query
+from transforms.retrieval.query_language import Query, parsed_query, plain_query
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings, TermSettings
+from transforms.text import synonyms
 
 _SPARE = 2
 """Hits that are ranked for each one that is returned, as some say what a higher one says."""
@@ -117,7 +118,13 @@ class SearchIndex(OpenedVersion):
     ) -> list[Resolved]:
         """The queries as `search` reads them, with what they and the filters allow."""
         read = plain_query if plain else parsed_query
-        return [self.conditions.resolved(read(query), filters) for query in queries]
+        return [self.conditions.resolved(self._with_synonyms(read(query)), filters) for query in queries]
+
+    def _with_synonyms(self, query: Query) -> Query:
+        """The query with what means the same as its words, which counts half."""
+        words = synonyms.added(query.text, self.settings.synonyms)
+        factors = (*query.factors, *((word, synonyms.FACTOR) for word in words))
+        return replace(query, text=" ".join([query.text, *words]), factors=factors) if words else query
 
     @_translating_faults
     def ranked(

@@ -39,6 +39,11 @@ class Quota:
             await self._sleep(pause)
         self._spent.append((self._clock(), requests, tokens))
 
+    def learn(self, requests: int | None = None, tokens: int | None = None) -> None:
+        """Keep below what the service says it allows, where that is less."""
+        self.requests = min(self.requests, requests or self.requests)
+        self.tokens = min(self.tokens, tokens or self.tokens)
+
     def hold(self, seconds: float) -> None:
         """Block all requests for some seconds, as the service requested a pause."""
         self._closed_until = max(self._closed_until, self._clock() + seconds)

@@ -23,7 +23,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
-from dagster_project.resources.context.context_index import open_versions
+from dagster_project.resources.context.published_versions import open_versions
 from tests.archives import Mail, Workspace, differences, mbox
 from transforms.settings.conversations import ContextSettings
 
@@ -369,11 +369,13 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
     queries = pl.DataFrame({"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
     with open_versions(made_once.settings).open() as index:
         assert index.index.manifest["vector_search"] == "hnsw"
-        found = {
-            m: index.candidates(queries, ContextSettings(mode=m, candidates=5)) for m in ("exact", "ann")
-        }
+        found, paths = {}, {}
+        for mode in ("exact", "ann"):
+            found[mode] = index.candidates(queries, ContextSettings(mode=mode, candidates=5))
+            paths[mode] = index.paths
         own = {"chat:x": Asker(["notes:Paris.md"])}
         without = index.candidates(queries, ContextSettings(mode="ann", candidates=5), own)
+    assert paths == {"exact": {"exact": 3}, "ann": {"hnsw": 3}}
     assert found["ann"]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
     assert "notes:Paris.md" in found["ann"]["document_id"].to_list()
     assert "notes:Paris.md" not in without["document_id"].to_list()

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli.doctor import Finding, examination
+from dagster_project.cli.doctor import Finding, examination, without_headings
 from dagster_project.cli.main import main
 from dagster_project.resources.system.locks import RUNS, living_run
 from tests.archives import Mail, Workspace, flip
@@ -143,3 +143,16 @@ def test_the_command_exits_with_a_failed_check_and_speaks_json(built: Workspace)
     assert {"area", "state", "found", "remedy"} == set(told[0])
     shown = CliRunner().invoke(main, ["doctor", "--config", str(built.config)])
     assert "cannot be read" in shown.stdout
+
+
+def test_documents_without_headings_that_are_cut_by_headings_are_a_warning():
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE chunks AS FROM (VALUES ('a', 'semantic_section'), ('b', 'semantic_section'), ('c', 'section')) "
+        "t(doc_id, chunk_kind)"
+    )
+    connection.execute("CREATE TABLE nodes AS FROM (VALUES ('a'), ('b'), ('b'), ('c')) t(doc_id)")
+    (found,) = without_headings(connection)
+    assert found.state == "warning" and found.found.startswith("1 documents") and "sections" in found.remedy
+    connection.execute("DELETE FROM chunks WHERE doc_id = 'a'")
+    assert list(without_headings(connection)) == []

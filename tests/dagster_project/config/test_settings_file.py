@@ -90,3 +90,15 @@ def test_what_took_the_place_of_a_key_is_there():
 def test_a_key_that_never_was_is_unknown(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"search\.luck: unknown setting"):
         load_settings(written(tmp_path, "search.luck"))
+
+
+def test_synonyms_stand_in_a_file_beside_the_settings(tmp_path: Path):
+    path = written(tmp_path, "search.limit", 7)
+    assert load_settings(path).search.synonyms == ""
+    (tmp_path / "synonyms.txt").write_text("wal, write-ahead log\n")
+    settings = load_settings(path)
+    assert (settings.search.synonyms, settings.search.limit) == ("wal, write-ahead log\n", 7)
+    assert settings.profile("lexical").synonyms == settings.search.synonyms
+    (tmp_path / "synonyms.txt").write_text("wal\n")
+    with pytest.raises(SettingsError, match=r"synonyms\.txt: line 1: write"):
+        load_settings(path)

@@ -446,3 +446,17 @@ def test_a_query_is_screened_like_a_text(gemini: Loopback):
     embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
     embedder.embed_queries([f"who uses {SECRET}"])
     assert set(gemini.asked) == {"who uses [cloud_key]"}
+
+
+def test_limits_that_the_service_names_are_kept_from_then_on(gemini: Loopback):
+    failure = {
+        "violations": [
+            {"quotaId": "EmbedContentRequestsPerMinutePerProjectPerModel", "quotaValue": "100"},
+            {"quotaId": "EmbedContentInputTokensPerMinutePerProject", "quotaValue": "30000"},
+        ]
+    }
+    gemini.plan = deque([server.status(429, "RESOURCE_EXHAUSTED", "Quota exceeded", failure)])
+    quick = GeminiSettings(base_url=gemini.url, backoff_seconds=0.01)
+    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), quick)
+    embedder.embed_queries(["what"])
+    assert (embedder.service.quota.requests, embedder.service.quota.tokens) == (100, 30_000)

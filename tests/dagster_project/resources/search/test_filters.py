@@ -345,6 +345,15 @@ def test_what_counts_more_ranks_higher(index: SearchIndex):
     assert "lamp" in index.search(["lam*"]).understood[0].text
 
 
+def test_words_that_mean_the_same_are_looked_for_too(index: SearchIndex, monkeypatch: pytest.MonkeyPatch):
+    assert index.resolved(["lantern"])[0].text == "lantern"
+    listed = index.settings.model_copy(update={"synonyms": "lantern, lamp"})
+    monkeypatch.setattr(index, "settings", listed)
+    (resolved,) = index.resolved(["lantern"])
+    assert (resolved.text, resolved.factors) == ("lantern lamp", {"lamp": 0.5})
+    assert index.search(["lantern"], limit=1).hits.column("doc_id").to_pylist() == ["notes:Rooms.md"]
+
+
 def test_a_pattern_of_everything_is_refused(index: SearchIndex, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(text_conditions, "_MOST_FORMS", 0)
     with pytest.raises(QuerySyntaxError, match="write more letters") as caught:

@@ -1,0 +1,66 @@
+"""Versions of the published index, opened for conversations."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+
+from assets.protocols.models import Embedder, EmbeddingCache
+from assets.protocols.search import ContextIndex
+from dagster_project.config.settings import Settings
+from dagster_project.resources.context.context_index import IndexForContext
+from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.embedding_cache import QueryVectorCache
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.search.index_faults import translated
+from dagster_project.resources.search.search_index import SearchIndex, open_current
+from transforms.settings.search import SearchSettings, TermSettings
+
+
+class PublishedVersions:
+    """Opens the current version below a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        embedder: Embedder,
+        term_settings: TermSettings,
+        settings: SearchSettings,
+        token_counter: str,
+        cache: EmbeddingCache,
+    ):
+        self.folder, self.embedder, self.cache = folder, embedder, cache
+        self.term_settings, self.settings, self.token_counter = term_settings, settings, token_counter
+
+    def of(self, index: SearchIndex) -> ContextIndex:
+        """A version that is open already."""
+        return IndexForContext(index, self.token_counter, self.cache)
+
+    @contextlib.contextmanager
+    def open(self, place: Path | None = None) -> Iterator[ContextIndex]:
+        """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
+        if place is None:
+            index = open_current(self.folder, self.embedder, self.term_settings, self.settings)
+        else:
+            index = SearchIndex(place, self.embedder, self.term_settings, self.settings)
+        try:
+            yield self.of(index)
+        except duckdb.Error as error:
+            raise translated(error, index.path) from error
+        finally:
+            index.close()
+
+
+def open_versions(settings: Settings) -> PublishedVersions:
+    """The published versions that conversations search, as the settings say that they are opened."""
+    return PublishedVersions(
+        settings.root / "index",
+        make_embedder(settings.embedding, settings.gemini, settings.safety),
+        settings.terms,
+        settings.search,
+        PackagedTokenCounter.name,
+        QueryVectorCache(settings.root / "cache" / "embeddings"),
+    )
