@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transforms.conversations.exports import Chat, Entry, Fault, fields, in_utc, kind_of, moment
+from transforms.conversations.exports import (
+    Chat,
+    Entry,
+    Fault,
+    fields,
+    in_utc,
+    kind_of,
+    moment,
+    reaction_count,
+)
 from transforms.errors import ChatFormatError
 
 _MENTION = re.compile(r"<@!?(\d+)>")
@@ -49,7 +58,16 @@ def read_discord(data: bytes, name: str) -> Chat:
         kind = "system" if system else kind_of(text, _name(author))
         if system and _name(author):
             text = f"{_name(author)}: {text or row.get('type')}"
-        entries.append(Entry(in_utc(at, "UTC"), "" if system else _name(author), text, kind))
+        entry = Entry(
+            in_utc(at, "UTC"), "" if system else _name(author), text, kind, str(row.get("id") or "")
+        )
+        entries.append(
+            entry._replace(
+                answers=str(fields(row.get("reference")).get("messageId") or ""),
+                reactions=reaction_count(row.get("reactions")),
+                is_edited=bool(row.get("timestampEdited")),
+            )
+        )
         if kind == "media":
             why = "no_text: the message has no text, embed or file that is known"
             faults.append(Fault(f"{name}:{number}", why, repr(row).encode()))

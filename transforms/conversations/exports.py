@@ -19,12 +19,19 @@ TEXT_NAMES = ("message", "text", "content", "body")
 
 
 class Entry(NamedTuple):
-    """One entry of a chat: `kind` is message, media (no text), deleted or system (no author)."""
+    """One entry of a chat: `kind` is message, media (no text), deleted or system (no author).
+
+    `key` is its id in its program, `answers` that of the message it answers or whose thread it stands in; empty if none.
+    """
 
     at: datetime
     author: str
     text: str
     kind: str
+    key: str = ""
+    answers: str = ""
+    reactions: int = 0
+    is_edited: bool = False
 
 
 class Fault(NamedTuple):
@@ -101,6 +108,17 @@ def read_table(table: pa.Table, name: str, timezone: str) -> Chat:
 def fields(value: object) -> Mapping[str, Any]:
     """The fields of a JSON object; empty if the value is not an object."""
     return value if isinstance(value, Mapping) else {}
+
+
+def reaction_count(reactions: object) -> int:
+    """How many reactions a list of `{"count": n}` has; one without a count is one.
+
+    >>> reaction_count([{"emoji": "a", "count": 2}, {"emoji": "b"}])
+    3
+    """
+    listed = [fields(one) for one in reactions] if isinstance(reactions, list) else []
+    counts = [one.get("count", 1) for one in listed if one]
+    return sum(count for count in counts if isinstance(count, int) and 0 < count < 2**31)
 
 
 def kind_of(text: str, author: str) -> str:

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from transforms.conversations.exports import Chat, Entry, Fault, fields, in_utc, json_list, kind_of, moment
+from transforms.conversations.exports import (
+    Chat,
+    Entry,
+    Fault,
+    fields,
+    in_utc,
+    json_list,
+    kind_of,
+    moment,
+    reaction_count,
+)
 
 _MENTION = re.compile(r"<@([A-Z0-9]+)(?:\|[^>]*)?>")
 _LINK = re.compile(r"<(?P<url>(?:https?|mailto|tel):[^|>]+)(?:\|(?P<label>[^>]*))?>")
@@ -54,12 +64,17 @@ def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str]) -> E
     user = str(row.get("user") or row.get("bot_id") or "")
     bot = fields(row.get("bot_profile")).get("name")
     author = people.get(user) or str(profile.get("real_name") or row.get("username") or bot or user)
+    key, thread = str(row["ts"]), str(row.get("thread_ts") or "")
+    entry = Entry(
+        at, author, "", "deleted", key, thread if thread != key else "", reaction_count(row.get("reactions")),
+        bool(row.get("edited")),
+    )  # fmt: skip
     if row.get("subtype") == "tombstone":
-        return Entry(at, author, "", "deleted")
+        return entry
     text = _resolved("\n".join(_texts(row)), people)
     if _SYSTEM.match(str(row.get("subtype") or "")):
-        return Entry(at, "", text, "system")
-    return Entry(at, author, text, kind_of(text, author))
+        return entry._replace(author="", text=text, kind="system")
+    return entry._replace(text=text, kind=kind_of(text, author))
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:

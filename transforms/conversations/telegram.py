@@ -6,7 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transforms.conversations.exports import Chat, Entry, Fault, fields, in_utc, kind_of, moment
+from transforms.conversations.exports import (
+    Chat,
+    Entry,
+    Fault,
+    fields,
+    in_utc,
+    kind_of,
+    moment,
+    reaction_count,
+)
 from transforms.errors import ChatFormatError
 
 
@@ -59,7 +68,14 @@ def _chat(chat: Mapping[str, Any], name: str, title: str, timezone: str) -> Chat
         system = row.get("type") == "service"
         text = _service(row, author, members) if system else "\n".join(filter(None, _texts(row)))
         kind = "system" if system else kind_of(text, author)
-        entries.append(Entry(in_utc(at, timezone), "" if system else author, text, kind))
+        entry = Entry(in_utc(at, timezone), "" if system else author, text, kind, str(row.get("id") or ""))
+        entries.append(
+            entry._replace(
+                answers=str(row.get("reply_to_message_id") or ""),
+                reactions=reaction_count(row.get("reactions")),
+                is_edited=bool(row.get("edited")),
+            )
+        )
         if kind == "media" and not row.get("media_type"):
             why = "no_text: the message has no text, file or place that is known"
             faults.append(Fault(f"{name}:{number}", why, repr(row).encode()))

@@ -192,4 +192,5 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
         # iOS writes so what the program says, and before it who did it, or the name of the group.
         names.update(whatsapp_lines.members(text))
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
-    return Entry(at, author, whatsapp_lines.ATTACHED_BELOW.sub("", text), "message")
+    is_edited = len(text) < len(body) - match.end()
+    return Entry(at, author, whatsapp_lines.ATTACHED_BELOW.sub("", text), "message", is_edited=is_edited)

@@ -18,7 +18,7 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import WindowSettings
 
-VERSION = "3"
+VERSION = "4"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
@@ -35,7 +35,7 @@ class Window(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """Hash of its entries."""
-        rows = (part for e in self.entries for part in (e.at.isoformat(), e.author, e.text, e.kind))
+        rows = (part for e in self.entries for part in (e.at.isoformat(), *map(str, e[1:])))
         return parts_hash([str(self.first), *rows])
 
 
@@ -130,6 +130,10 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
         "author": [e.author or None for e in window.entries],
         "text": [e.text for e in window.entries],
         "kind": [e.kind for e in window.entries],
+        "message_key": [e.key or None for e in window.entries],
+        "answers_key": [e.answers or None for e in window.entries],
+        "reaction_count": [e.reactions for e in window.entries],
+        "is_edited": [e.is_edited for e in window.entries],
     }
     return CONVERSATION_MESSAGES.from_columns(columns)
 

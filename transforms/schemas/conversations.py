@@ -29,6 +29,14 @@ CONVERSATION_MESSAGES = Table(
         ),
         required("text", TEXT, "what was said, names of known people replaced by pseudonyms"),
         required("kind", pa.string(), "message, media (without text), deleted or system"),
+        Column("message_key", pa.string(), "id of the message in its program; null where it has none"),
+        Column(
+            "answers_key",
+            pa.string(),
+            "message_key of the message of the conversation that it answers, or in whose thread it stands",
+        ),
+        required("reaction_count", pa.int64(), "reactions, each person's counted"),
+        required("is_edited", pa.bool_(), "true if the export says that the text was changed"),
     ),
 )
 

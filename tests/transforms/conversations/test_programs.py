@@ -10,7 +10,8 @@ from transforms.conversations.discord import read_discord
 from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.slack import read_slack
 from transforms.conversations.telegram import looks_like_telegram, read_telegram
-from transforms.conversations.windows import masked_chat
+from transforms.conversations.windows import conversation_messages, masked_chat, windows
+from transforms.settings.conversations import WindowSettings
 
 USERS = [{"id": "U1", "name": "maud.e", "real_name": "Maud Eaves", "profile": {"display_name": "maudie"}}]
 
@@ -168,3 +169,48 @@ def test_no_name_of_a_member_is_left_in_what_the_programs_write():
     for given in (chat, slack):
         texts = " ".join(e.text + e.author for e in masked_chat(given, keyed_pseudonym(b"key")).entries)
         assert not [name for name in ("Maud", "Eaves", "maudie", "Pires") if name in texts], texts
+
+
+def test_replies_threads_reactions_and_edits_of_each_program():
+    slack = [
+        {
+            "ts": "1.5",
+            "thread_ts": "1.5",
+            "user": "U1",
+            "text": "doors?",
+            "reactions": [{"name": "x", "count": 2}],
+        },
+        {"ts": "2.5", "thread_ts": "1.5", "user": "U1", "text": "shut", "edited": {"ts": "3"}},
+    ]
+    discord = [
+        {"id": "1.5", "timestamp": "2025-03-27T18:02:00+00:00", "type": "Default", "author": {"id": "1", "name": "Maud"},
+         "content": "doors?", "reactions": [{"emoji": {}, "count": 2}]},
+        {"id": "2.5", "timestamp": "2025-03-27T18:03:00+00:00", "type": "Reply", "author": {"id": "1", "name": "Maud"},
+         "content": "shut", "reference": {"messageId": "1.5"}, "timestampEdited": "2025-03-27T18:04:00+00:00"},
+    ]  # fmt: skip
+    messages = telegram(
+        {"id": 1.5, "text": "doors?", "reactions": [{"type": "emoji", "count": 2}]},
+        {"id": 2.5, "text": "shut", "reply_to_message_id": 1.5, "edited": "2025-03-27T18:04:00"},
+    )
+    chats = (
+        read_slack([("a.json", json.dumps(slack).encode())], USERS, "doors"),
+        read_discord(json.dumps({"channel": {}, "messages": discord}).encode(), "c"),
+        *read_telegram(messages, "c", "UTC"),
+    )
+    for chat in chats:
+        assert [(e.key, e.answers, e.reactions, e.is_edited) for e in chat.entries] == [
+            ("1.5", "", 2, False),
+            ("2.5", "1.5", 0, True),
+        ]
+
+
+def test_a_reaction_or_an_edit_makes_another_window():
+    data = [{"ts": "1.5", "user": "U1", "text": "doors?"}]
+    prints = set()
+    for more in ({}, {"edited": {"ts": "3"}}, {"reactions": [{"count": 1}]}):
+        chat = read_slack([("a.json", json.dumps([data[0] | more]).encode())], USERS, "doors")
+        (window,) = windows(chat, WindowSettings(), "UTC")
+        prints.add(window.fingerprint)
+        table = conversation_messages(chat, window, "chats", "chats/doors")
+        assert table.column("message_key").to_pylist() == ["1.5"]
+    assert len(prints) == 3
