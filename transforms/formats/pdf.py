@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import pypdfium2
@@ -28,6 +29,10 @@ _RUNNING_PAGES = 3
 _FEW_LINES = 8
 _SAME_BASELINE = 1.0
 """Points by which baselines may differ for texts to stand beside each other."""
+_COLUMN_LINES = 3
+"""Lines that a column of a table has at least."""
+_CELL_CHARS = 24
+"""Characters of the cells of a table at the mean; columns of prose have more."""
 _NUMBER_LETTERS = 12
 """Letters and digits that a heading may have before its title in the outline, as `Chapter 12`."""
 _TITLE_LINES = 4
@@ -145,7 +150,40 @@ def _lines(page: pypdfium2.PdfPage) -> list[Line]:
             rows[-1] = rows[-1]._replace(text=f"{rows[-1].text} {line.text}")
         else:
             rows.append(line)
-    return rows
+    return _rows_of_columns(rows)
+
+
+def _rows_of_columns(lines: list[Line]) -> list[Line]:
+    """`lines` with tables whose text layer goes down column by column put back into rows, cells divided by ` | `.
+
+    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines.
+    """
+    starts = [
+        n for n in range(len(lines)) if n == 0 or lines[n].baseline > lines[n - 1].baseline + _SAME_BASELINE
+    ]
+    runs = [lines[a:b] for a, b in pairwise([*starts, len(lines)])]
+    result: list[Line] = []
+    columns: list[list[Line]] = []
+    for run in runs:
+        if columns and not _stand_beside(columns[0], run):
+            result += _joined(columns)
+            columns = []
+        columns.append(run)
+    return result + _joined(columns)
+
+
+def _stand_beside(first: list[Line], second: list[Line]) -> bool:
+    """True if two runs of lines are columns of one table."""
+    return (
+        len(first) == len(second) >= _COLUMN_LINES
+        and all(abs(a.baseline - b.baseline) < _SAME_BASELINE for a, b in zip(first, second, strict=True))
+        and sum(len(line.text) for line in (*first, *second)) <= _CELL_CHARS * 2 * len(first)
+    )
+
+
+def _joined(columns: list[list[Line]]) -> list[Line]:
+    """The lines of one run, or of several beside each other the rows."""
+    return [row[0]._replace(text=" | ".join(cell.text for cell in row)) for row in zip(*columns, strict=True)]
 
 
 def _has_picture(page: pypdfium2.PdfPage) -> bool:

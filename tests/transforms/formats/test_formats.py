@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests import format_files as made
@@ -138,6 +140,31 @@ def test_rows_of_a_table_are_lines_and_markup_is_text():
     rows = [("Name", "Sum"), ("# apples", "3"), ("<!-- pears", "4")]
     lines = [Text(t, x=72 + 100 * c, y=700 - 12 * r) for r, row in enumerate(rows) for c, t in enumerate(row)]
     assert pages(pdf([lines])) == ["Name Sum\n\\# apples 3\n\\<!-- pears 4"]
+
+
+def columns_of(*columns: Sequence[str]) -> list[Text]:
+    """A page whose text goes down one column after the other."""
+    return [
+        Text(t, x=72 + 200 * c, y=700 - 12 * r)
+        for c, column in enumerate(columns)
+        for r, t in enumerate(column)
+    ]
+
+
+def test_a_table_that_is_written_column_by_column_is_read_by_rows():
+    table = columns_of(("Name", "apples", "pears"), ("Sum", "300", "450"), ("Price", "1.50", "2.75"))
+    assert pages(pdf([table])) == ["Name | Sum | Price\napples | 300 | 1.50\npears | 450 | 2.75"]
+
+
+def test_columns_of_prose_are_read_one_after_the_other():
+    left = [f"the left column of this page says {n}" for n in range(3)]
+    right = [f"and the right column of it says {n}" for n in range(3)]
+    assert pages(pdf([columns_of(left, right)])) == ["\n".join([*left, "", *right])]
+
+
+def test_a_long_pdf_says_the_page_of_each_text():
+    texts = pages(pdf([[Text(f"This page has door number {n}.")] for n in range(1, 301)]))
+    assert len(texts) == 300 and texts[298] == "This page has door number 299."
 
 
 @pytest.mark.parametrize("text", ["# a", "===", "```", "> a", "<div>", "[a]: b", "---"])
