@@ -110,7 +110,7 @@ def _named_stage() -> Stage:
         "trailers, recipients and authors.",
         inputs=("messages",),
         source_type=MAIL,
-        columns=tuple({*address_uses.COLUMNS, "source", "partition", "body"}),
+        columns=(*address_uses.COLUMNS, "source", "partition", "body"),
         code=references.message_references,
         lineage=_NAMED_LINEAGE,
     )

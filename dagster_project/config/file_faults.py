@@ -35,6 +35,7 @@ REPLACED = {
     "context.lexical_weight": "is part of `context.profile` now (recommended: 0.5; seed: 0)",
     "context.dedup_strategy": "is gone: `context.dedup_max_per_doc` bounds the chunks of a document",
     "context.expand": "is always on now; `context.budget_tokens` bounds it",
+    "mail.max_attachment_bytes": "is gone: of a compressed attachment at most 64 MiB are read",
     "operations.batch_bytes": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
     "operations.batch_partitions": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
     "operations.slow_at_once_share": "is part of `operations.slow_at_once_bytes` now: a fiftieth of the index if unset",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from transforms.settings.base import StageSettings
+from transforms.settings.base import Internal, StageSettings
 
 
 class MailSettings(StageSettings):
@@ -14,9 +14,8 @@ class MailSettings(StageSettings):
 
     max_message_bytes: int = Field(64 << 20, gt=0, description="bytes; a larger mail is set aside")
     max_archive_bytes: int = Field(4 << 30, gt=0, description="bytes of one archive file after decompression")
-    max_attachment_bytes: int = Field(
-        64 << 20, gt=0, description="bytes of a compressed attachment after decompression"
-    )
+    max_attachment_bytes: Internal[int] = Field(64 << 20, gt=0)
+    """Bytes of a compressed attachment after decompression."""
 
 
 class BlockSettings(StageSettings):

@@ -104,7 +104,7 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
 @pytest.mark.parametrize(
     ("section", "tables"),
     [
-        ({"mail": {"max_attachment_bytes": 999}}, ["messages"]),
+        ({"mail": {"max_message_bytes": 999}}, ["messages"]),
         ({"blocks": {"unmarked_history": "always"}}, ["message_blocks"]),
         ({"chunks": {"message_chars": 900}}, ["message_chunks", "slow_chunks"]),
         ({"documents": {"max_document_bytes": 999}}, ["documents"]),
