@@ -30,7 +30,7 @@ from dagster_project.orchestration.workers import make_partitions
 
 ENGINES = {
     "local": 'kind = "local"',
-    "spark": 'kind = "spark"\nmaster = "local-cluster[2,1,1024]"',
+    "spark": 'kind = "spark"\nmaster = "local[2]"',
     "ray": 'kind = "ray"\ntasks = 2',
 }
 LEAST = 2

@@ -23,11 +23,12 @@ _FAILED_RUNS = 20
 def planned(settings: Settings, instance: dg.DagsterInstance, taken: Collection[str] = ()) -> Plan:
     """What has to run, without the partitions `taken` by runs under way; Dagster knows partitions and changes afterwards."""
     lake = make_lake(settings)
-    plan = make_plan(settings, make_sources(settings), lake, taken)
-    make_seen_partitions(settings).note(plan.partitions, lake)
-    sync_partitions(instance, plan)
-    changed_sources(instance, plan.partitions)
-    report_restored(instance, lake, plan, taken)
+    with lake.one_look():
+        plan = make_plan(settings, make_sources(settings), lake, taken)
+        make_seen_partitions(settings).note(plan.partitions, lake)
+        sync_partitions(instance, plan)
+        changed_sources(instance, plan.partitions)
+        report_restored(instance, lake, plan, taken)
     return plan
 
 

@@ -111,6 +111,12 @@ def make_plan(
     A table of a partition is stale if it is missing, corrupt, of another code version, or made from other inputs
     than the current ones, and so is every table that depends on it.
     """
+    with lake.one_look():
+        return _compared(settings, sources, lake, taken)
+
+
+def _compared(settings: Settings, sources: FileSources, lake: ParquetLake, taken: Collection[str]) -> Plan:
+    """The plan of `make_plan`."""
     partitions = sources.discover()
     broken = dict(sources.broken)
     order = stages(settings)
@@ -306,7 +312,7 @@ def _stale_reasons(
 def _reason(stage: Stage, partition: str, footers: Sequence[Footer | None], lake: ParquetLake) -> str:
     """Why a stage has to run, of what stands in the files that it made."""
     there = [footer for footer in footers if footer]
-    if not there and not any(lake.path(table, partition).exists() for table in stage.tables):
+    if not there and not any(lake.is_stored(table, partition) for table in stage.tables):
         return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])
     made_by = {lake.code_version(table, partition) for table in stage.tables} - {None, stage.code_version}
     if other := min(filter(None, made_by), default=None):
@@ -330,7 +336,7 @@ def whole_reasons(settings: Settings, lake: ParquetLake) -> dict[str, str]:
             model = table.startswith("embedding")
             found[table] = CHANGED_MODEL if model else _of_version(made_by, version).format(table)
         elif lake.footer(table) is None:
-            found[table] = DAMAGED if lake.path(table).exists() else NEW
+            found[table] = DAMAGED if lake.is_stored(table) else NEW
     return found
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -28,6 +29,7 @@ from dagster_project.resources.lake.parquet_files import (
     verified_hash,
     write_file,
 )
+from dagster_project.resources.lake.remote_footers import RemoteFooters
 from dagster_project.resources.system.processes import is_left_over
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
@@ -73,6 +75,23 @@ class ParquetLake:
             raise SettingsError(f"storage.lake = {uri!r} cannot be opened: {error}") from error
         self.tables = dict(tables)
         self.copies = copies or Path(tempfile.gettempdir()) / "weft-lake"
+        self._look: RemoteFooters | None = None
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """While it lasts, footers and lists of a remote lake are those of its beginning, which a few requests bring.
+
+        A lake on this machine is looked at each time, as it is without this.
+        """
+        if is_local(self.base) or self._look:
+            yield
+            return
+        self._look = RemoteFooters(self.base, self.tables, self.copies / "footers.sqlite")
+        try:
+            yield
+            self._look.keep()
+        finally:
+            self._look = None
 
     def path(self, table: str, partition: str | None = None) -> UPath:
         """The path of a stored table, or of one partition of it."""
@@ -143,7 +162,13 @@ class ParquetLake:
 
     def code_version(self, table: str, partition: str | None = None) -> str | None:
         """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
-        return read_code_version(self.path(table, partition))
+        place = self.path(table, partition)
+        return self._look.code_version(place, table) if self._look else read_code_version(place)
+
+    def is_stored(self, table: str, partition: str | None = None) -> bool:
+        """True if there is a file of the table, whatever stands in it."""
+        place = self.path(table, partition)
+        return self._look.has(place) if self._look else bool(place.exists())
 
     def code_versions(self, table: str) -> list[str]:
         """The versions of the code that made the partitions of a table and of its slow part, sorted.
@@ -180,6 +205,8 @@ class ParquetLake:
     def _file_footer(self, table: str, partition: str | None) -> Footer | str:
         """The footer of the stored file, or its fault."""
         is_list = partition is None and table in IN_PARTS
+        if self._look:
+            return self._look.footer(self.path(table, partition), table, is_list=is_list)
         return footer_of(self.path(table, partition), self.tables[table], is_list=is_list)
 
     def has_tables(self, tables: Sequence[str], partition: str) -> bool:
@@ -262,6 +289,9 @@ class ParquetLake:
     def partitions(self, table: str) -> list[str]:
         """The partitions that are stored for a table, sorted."""
         folder = self.base / table
+        if self._look:
+            names = self._look.below(folder)
+            return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
         if not folder.exists():
             return []
         return sorted(

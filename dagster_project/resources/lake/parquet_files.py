@@ -114,31 +114,57 @@ def footer_of(path: Path | UPath, declared: Table, *, is_list: bool) -> Footer |
 
 def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> Footer | str:
     """The footer of a stored file, or the file's fault; a list of parts (`is_list`) must have no rows."""
+    found = read_entries(path)
+    if isinstance(found, str):
+        return found
+    columns, arrow = found.columns, declared.arrow
+    is_declared = columns.names == arrow.names and columns.types == arrow.types
+    return found.footer(is_declared=is_declared and not (is_list and found.rows))
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What the footer of a Parquet file says: its columns, what Weft wrote beside them, and the number of rows."""
+
+    columns: pa.Schema
+    written: Mapping[str, str]
+    rows: int
+
+    @property
+    def code_version(self) -> str | None:
+        """Version of the code that wrote the file; None if that was not Weft."""
+        return self.written.get(_CODE.decode())
+
+    def footer(self, *, is_declared: bool) -> Footer | str:
+        """The footer of a file of the lake, or its fault; `is_declared` if its columns are those of its table."""
+        if not is_declared:
+            return OTHER_SCHEMA
+        content, code, inputs = (self.written.get(name.decode()) for name in (_CONTENT, _CODE, _INPUTS))
+        if content is None or code is None or inputs is None:
+            return "not written by Weft"
+        return Footer(content, code, json.loads(inputs), self.rows)
+
+
+def read_entries(path: Path | UPath) -> Entries | str:
+    """What the footer of a stored file says, whatever its columns, or the file's fault."""
     try:
         with opened(path) as file:
             parquet = pq.ParquetFile(file)
-            metadata, rows = parquet.metadata.metadata or {}, parquet.metadata.num_rows
-            columns = parquet.schema_arrow
+            found = parquet.metadata.metadata or {}
+            written = {
+                name.decode(): found[name].decode() for name in (_CONTENT, _CODE, _INPUTS) if name in found
+            }
+            return Entries(parquet.schema_arrow, written, parquet.metadata.num_rows)
     except FileNotFoundError:
         return MISSING
     except (pa.ArrowException, OSError) as error:
         return f"no whole Parquet file ({str(error).splitlines()[0]})"
-    arrow = declared.arrow
-    if columns.names != arrow.names or columns.types != arrow.types or (is_list and rows):
-        return OTHER_SCHEMA
-    if not {_CONTENT, _CODE, _INPUTS} <= metadata.keys():
-        return "not written by Weft"
-    return Footer(metadata[_CONTENT].decode(), metadata[_CODE].decode(), json.loads(metadata[_INPUTS]), rows)
 
 
 def read_code_version(path: Path | UPath) -> str | None:
     """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
-    try:
-        with opened(path) as file:
-            metadata = pq.ParquetFile(file).metadata.metadata or {}
-    except (pa.ArrowException, OSError):
-        return None
-    return metadata[_CODE].decode() if _CODE in metadata else None
+    found = read_entries(path)
+    return None if isinstance(found, str) else found.code_version
 
 
 def read_columns(path: Path | UPath, columns: Iterable[str]) -> pa.Table:

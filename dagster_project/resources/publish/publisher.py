@@ -331,19 +331,21 @@ class PartitionPublisher:
     def publish(self) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
         lake, found = self.publisher.lake, self.sources.discover()
-        stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
+        with lake.one_look():
+            stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
+            queues = {p: lake.footer(QUEUE, p) for p in lake.partitions(SLOW.tables[0])}
         for gone in sorted(stored - {s.key for s in found}):
             lake.remove(gone)
-        for partition in lake.partitions(SLOW.tables[0]):
-            if (queue := lake.footer(QUEUE, partition)) and not queue.row_count:
-                lake.remove_tables(SLOW.tables, partition)
+        for partition in (p for p, queue in queues.items() if queue and not queue.row_count):
+            lake.remove_tables(SLOW.tables, partition)
         there = self.publisher.published_partitions()
-        partitions = {
-            s.key: s.source_type
-            for s in found
-            if s.key in there or lake.has_tables(TABLES[s.source_type], s.key)
-        }
-        done = self.publisher.publish(partitions)
+        with lake.one_look():
+            partitions = {
+                s.key: s.source_type
+                for s in found
+                if s.key in there or lake.has_tables(TABLES[s.source_type], s.key)
+            }
+            done = self.publisher.publish(partitions)
         with duckdb.connect(str(done.path), read_only=True) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
         chunks, has_index = json.loads(facts["rows"])["chunks"], facts["vector_search"] == vector_index.HNSW

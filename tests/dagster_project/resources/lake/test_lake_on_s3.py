@@ -8,7 +8,10 @@ from typing import Any
 
 import boto3
 import pytest
+from s3fs import S3FileSystem
 
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
 from tests.s3_loopback import s3_service
 
@@ -27,6 +30,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sEcReT/kEy")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        S3FileSystem.clear_instance_cache()  # one of an earlier service is of another port
         client = boto3.client("s3")
         client.create_bucket(Bucket=BUCKET)
         yield client
@@ -60,3 +64,56 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
     root = Path(str(built_once.lake.base))
     assert keys(store) == {f"lists/{p.relative_to(root)}" for p in root.rglob("*.parquet")}
     assert work.plan().is_empty
+
+
+def requests_of(lake: ParquetLake) -> list[str]:
+    """The operations that a lake asks its store for, as they come."""
+    asked: list[str] = []
+    lake.base.fs.connect()
+    lake.base.fs.s3.meta.events.register("before-call.s3", lambda model, **_: asked.append(model.name))
+    return asked
+
+
+def test_a_look_lists_the_objects_and_reads_the_footers_of_new_ones(
+    store: Any, built_once: Workspace, tmp_path: Path
+):
+    local, work = built_once.lake, two_lists(tmp_path, storage={"root": "state", "lake": LAKE})
+    for number in range(3):  # as three sources, and more objects than one answer lists
+        for file in Path(str(local.base)).rglob("*.parquet"):
+            name = str(file.relative_to(str(local.base))).replace("/dev/", f"/dev{number}/")
+            store.upload_file(str(file), BUCKET, f"lists/{name}")
+    (messages,) = local.base.glob("messages/users/*.parquet")
+    for number in range(1000):
+        store.put_object(
+            Bucket=BUCKET, Key=f"lists/messages/many/{number}.parquet", Body=messages.read_bytes()
+        )
+    places = [("messages", p) for p in work.lake.partitions("messages")] + [
+        ("message_blocks", "dev1/dev.2004-01")
+    ]
+    assert len(places) > 1000
+    looked = []
+    for changed in (None, None, "many/7", "many/8"):
+        if changed == "many/7":
+            other = local.path("message_blocks", "dev/dev.2004-01")
+            store.upload_file(str(other), BUCKET, f"lists/messages/{changed}.parquet")
+        if changed == "many/8":
+            store.delete_object(Bucket=BUCKET, Key=f"lists/messages/{changed}.parquet")
+        lake = work.lake
+        asked = requests_of(lake)
+        with lake.one_look():
+            looked.append({place: lake.damage(*place) or lake.footer(*place) for place in places})
+            assert len(lake.partitions("messages")) == len(places) - 1 - (changed == "many/8")
+        listed = asked.count("ListObjectsV2")
+        assert listed == 2
+        read = len(asked) - listed
+        assert read > 1000 if len(looked) == 1 else read <= 4 * (changed == "many/7")
+    assert looked[0] == looked[1]
+    assert [looked[0][place] for place in places[-9:]] == [work.lake.footer(*place) for place in places[-9:]]
+    assert looked[2] == looked[1] | {("messages", "many/7"): OTHER_SCHEMA}
+    assert looked[3] == looked[2] | {("messages", "many/8"): MISSING}
+    catalogue = work.settings.root / "cache" / "lake" / "footers.sqlite"
+    catalogue.write_bytes(b"of another program")
+    with (lake := work.lake).one_look():
+        assert lake.footer(*places[0]) == looked[0][places[0]]
+    with (lake := work.lake).one_look():
+        assert lake.footer(*places[0]) == looked[0][places[0]]
