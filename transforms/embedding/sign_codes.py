@@ -15,8 +15,6 @@ from transforms.retrieval.top_k import top_k
 WORD = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512
-_MOST_COPIED = 1 << 17
-"""Vectors that are copied into one matrix where they stand in several: 128 MB of 256 dimensions."""
 _NO_VECTOR = np.iinfo(np.uint16).max
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0).astype(np.float32)
 """The bits of every byte, of shape (8, 256)."""
@@ -74,30 +72,25 @@ class CodedVectors:
         return rows
 
     @cached_property
-    def in_order(self) -> np.ndarray | None:
-        """All vectors by chunk number: as they are stored, or a copy of up to `_MOST_COPIED` in memory, else None.
-
-        A product rounds by the place of a row in the matrix, and so the same vectors give the same cosines.
-        """
-        if self.slots.are_numbers and len(self.segments) == 1:
-            return self.segments[0][0]
-        count = self.slots.chunk_count
-        return self.of(np.arange(count)) if count <= _MOST_COPIED else None
+    def _there(self) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
+        """Of each segment the vectors, those of them that are of a chunk, and the numbers of these chunks."""
+        found: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]] = []
+        for (vectors, _), slots, _ in self._by_segment(np.arange(self.slots.count)):
+            chunks = self.slots.chunks(slots)
+            is_there = chunks != GONE
+            found.append((vectors, slice(None) if is_there.all() else is_there, chunks[is_there]))
+        return found
 
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """The cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 
-        Written to `out` unless it is None.
+        Written to `out` unless it is None. Row by row: a product with a matrix starts threads, which go on waiting for
+        longer than it takes, and rounds by the place of a row in it.
         """
-        if self.in_order is not None:
-            out = np.matmul(queries, self.in_order.T, out=out)
-        else:
-            out = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
-            every = np.arange(self.slots.count)
-            for (vectors, _), slots, _ in self._by_segment(every):
-                chunks = self.slots.chunks(slots)
-                is_there = chunks != GONE
-                out[:, chunks[is_there]] = np.matmul(queries, vectors.T)[:, is_there]
+        out = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
+        for vectors, kept, chunks in self._there:
+            for row, query in zip(out, queries, strict=True):
+                row[chunks] = np.vecdot(vectors, query)[kept]
         out[:, self.absent] = -np.inf
         return out
 
