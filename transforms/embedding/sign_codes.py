@@ -15,6 +15,8 @@ from transforms.retrieval.top_k import top_k
 WORD = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512
+_CACHED = 1 << 11
+"""Vectors that a processor's cache holds while a batch of queries is compared with them."""
 _NO_VECTOR = np.iinfo(np.uint16).max
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0).astype(np.float32)
 """The bits of every byte, of shape (8, 256)."""
@@ -72,13 +74,15 @@ class CodedVectors:
         return rows
 
     @cached_property
-    def _there(self) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
-        """Of each segment the vectors, those of them that are of a chunk, and the numbers of these chunks."""
+    def _blocks(self) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
+        """The vectors, some at a time, which of them are of a chunk, and the numbers of these chunks."""
         found: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]] = []
         for (vectors, _), slots, _ in self._by_segment(np.arange(self.slots.count)):
             chunks = self.slots.chunks(slots)
             is_there = chunks != GONE
-            found.append((vectors, slice(None) if is_there.all() else is_there, chunks[is_there]))
+            for rows in (slice(first, first + _CACHED) for first in range(0, len(chunks), _CACHED)):
+                kept = slice(None) if is_there[rows].all() else is_there[rows]
+                found.append((vectors[rows], kept, chunks[rows][kept]))
         return found
 
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -88,9 +92,8 @@ class CodedVectors:
         longer than it takes, and rounds by the place of a row in it.
         """
         out = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
-        for vectors, kept, chunks in self._there:
-            for row, query in zip(out, queries, strict=True):
-                row[chunks] = np.vecdot(vectors, query)[kept]
+        for vectors, kept, chunks in self._blocks:
+            out[:, chunks] = np.vecdot(vectors[None], queries[:, None])[:, kept]
         out[:, self.absent] = -np.inf
         return out
 

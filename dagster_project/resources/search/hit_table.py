@@ -160,7 +160,8 @@ class _Passage(NamedTuple):
 
     def all_texts(self) -> list[str]:
         """The texts whose words are compared with those of queries."""
-        return [self.text, self.quote, *(part.text for part in self.stored)]
+        stored = [part.text for part in self.stored]
+        return [self.quote, *stored] if "\n".join(stored) == self.text else [self.text, self.quote, *stored]
 
 
 def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
