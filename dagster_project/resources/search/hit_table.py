@@ -101,17 +101,16 @@ def described(
     masks: Sequence[np.ndarray | None] = (),
 ) -> list[dict[str, Any]]:
     """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
-    rows = version.arrays.rows
+    rows, screen = version.arrays.rows, version.screen
     chosen = _chosen(version, ranked.hits, terms, masks)
-    hits = version.screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
+    hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
-    texts = dict(zip(texts, version.screen.masked(list(texts.values())), strict=True))
+    texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
     shown = [_passage(hit, texts.get(hit["text_no"])) for hit in hits]
     by_term = snippets.words_by_term(chain.from_iterable(p.all_texts() for p in shown), version.term_settings)
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version, hits, settings)
-    screen = version.screen
     described_rows = []
     for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
         words = matching[hit["query"]]
@@ -161,7 +160,7 @@ class _Passage(NamedTuple):
     def all_texts(self) -> list[str]:
         """The texts whose words are compared with those of queries."""
         stored = [part.text for part in self.stored]
-        return [self.quote, *stored] if "\n".join(stored) == self.text else [self.text, self.quote, *stored]
+        return [*([] if "\n".join(stored) == self.text else [self.text]), self.quote, *stored]
 
 
 def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
@@ -224,9 +223,9 @@ def _chosen(
         best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
         compared.append((hit, {n: score[n] for n in (hit, *best)}, not others))
     several = [score for _, score, _ in compared if len(score) > 1]
+    facts = rows.of(chain.from_iterable(several), places=True)
     # Texts are read only where no chunk has a word of the query, and the length decides.
-    places = rows.of(chain.from_iterable(score for score in several if any(score.values())), places=True)
-    facts = places | rows.of(chain.from_iterable(score for score in several if not any(score.values())))
+    facts |= rows.of(chain.from_iterable(score for score in several if not any(score.values())))
     return [
         _choice({n: facts[n] for n in score}, hit, score, is_alone) if len(score) > 1 else _Chosen(hit, [])
         for hit, score, is_alone in compared
