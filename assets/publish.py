@@ -220,7 +220,10 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
         ],
         description="The published DuckDB file: tables, vectors, inverted index and manifest.",
     )
-    def search_index(publisher: dg.ResourceParam[Publisher]) -> dg.MaterializeResult:
+    def search_index(
+        publisher: dg.ResourceParam[Publisher], progress: dg.ResourceParam[Progress]
+    ) -> dg.MaterializeResult:
+        progress.step("search_index", None, 0)
         done = publisher.publish()
         return dg.MaterializeResult(
             metadata={k: v for k, v in done.items() if k != "version"} | {"version": done["version"]},

@@ -88,4 +88,4 @@ class Progress(Protocol):
         """Announce that `stage` has `rows` rows to do; from now on its rate and the remaining time are reported."""
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
-        """Count `rows` more rows of `stage` as done."""
+        """Count `rows` more rows of `stage` as done; without rows and partition, `stage` begins."""

@@ -153,7 +153,8 @@ class _Run:
 
     def lake_wide(self) -> Iterator[dg.Output[Any]]:
         """The tables over the whole lake, each staged under the code version of the settings of this run."""
-        start = time.perf_counter()
+        start, first = time.perf_counter(), next(iter(self.stage.outputs))
+        self.progress.step(first, None, 0)
         made = self.work.make([self.loaded[table] for table in self.stage.inputs])
         for name, data in zip(self.stage.outputs, made.tables, strict=True):
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
@@ -163,17 +164,20 @@ class _Run:
                 "dagster/row_count": staged.row_count,
                 "preview": preview(table),
             }
-            first = name == next(iter(self.stage.outputs))
+            if name == first:
+                self.progress.step(first, None, staged.row_count)
             yield dg.Output(
                 Parts((), [(WHOLE_PART, staged)]) if name in IN_PARTS else staged,
                 name,
-                metadata={**facts, **(made.metadata if first else {})},
+                metadata={**facts, **(made.metadata if name == first else {})},
                 tags={"dagster/code_version": self.code_version},
             )
 
     def buckets(self, reads: Mapping[str, Reads]) -> Iterator[dg.Output[Any]]:
         """The tables in parts, of which those are made that are of other code, or of other rows than there are now."""
         start, outputs = time.perf_counter(), self.stage.outputs
+        first = next(iter(outputs))
+        self.progress.step(first, None, 0)
         buckets = Buckets(reads, self.loaded)
         codes = self._codes(reads)
         inputs = {bucket: codes | hashes for bucket, hashes in buckets.fingerprints().items()}
@@ -187,6 +191,7 @@ class _Run:
                     name, bucket, table, code_version=self.code_version, inputs=inputs[bucket]
                 )
                 staged[name].append((bucket, part))
+            self.progress.step(first, bucket, staged[first][-1][1].row_count)
         retained = inputs.keys() - set(stale)
         figures = {
             "buckets": len(inputs),

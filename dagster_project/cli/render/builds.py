@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.safe_console import terminal
@@ -36,6 +39,19 @@ _STAGES = {
     "conversation_chunks": "cutting turns",
     "conversation_terms": "counting terms",
     "conversation_context": "finding context",
+    "memberships": "finding copies",
+    "mail_buckets": "sorting mail",
+    "threads": "threading",
+    "message_links": "resolving links",
+    "document_links": "resolving links",
+    "patch_series": "joining versions",
+    "inferred_quotes": "finding quotes",
+    "chunk_context": "adding context",
+    "keywords": "finding keywords",
+    "prompt_hashes": "hashing questions",
+    "conversation_candidates": "asking for chats",
+    "conversation_documents": "choosing passages",
+    "corpus_measures": "measuring lists",
     "embeddings": "embedding texts",
     "chunk_classes": "finding code",
     "chunk_similarities": "ordering chunks",
@@ -60,6 +76,20 @@ _SHOWN = (
 )
 
 
+class _Seconds(ProgressColumn):
+    """The seconds that a stage took so far; while it runs also what its speed leaves, where its end is known."""
+
+    def render(self, task: Task) -> Text:
+        """The seconds, which run on while the stage does."""
+        seconds = task.fields["seconds"]
+        if task.finished:
+            return Text(f"{seconds:6.1f} s")
+        seconds += time.monotonic() - task.fields["since"]
+        remaining = task.time_remaining
+        left = "" if task.total is None or not remaining else f", {timedelta(seconds=round(remaining))} left"
+        return Text(f"{seconds:6.0f} s{left}")
+
+
 class BuildView:
     """Shows a build: one progress line per stage while it runs, a table at its end."""
 
@@ -68,12 +98,13 @@ class BuildView:
         self.show = show
         self._partitions: dict[str, int] = {}
         self._tasks: dict[str, Any] = {}
+        self._since = time.monotonic()
         self._progress = Progress(
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description:<18}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rows]:>9,} rows  {task.fields[partition]}", markup=False),
-            TimeElapsedColumn(),
+            _Seconds(),
             console=self.console,
             disable=not show,
             # A bar that takes over the streams obeys the sequences of what is written to them.
@@ -82,6 +113,8 @@ class BuildView:
         )
 
     def __enter__(self) -> BuildView:
+        if self.show:
+            self.console.print("Looking for what changed in the sources")
         return self
 
     def __exit__(
@@ -124,12 +157,25 @@ class BuildView:
         if stage not in self._tasks:
             self._end_lines()
             self._tasks[stage] = self._progress.add_task(
-                _STAGES.get(stage, stage), total=self._partitions.get(stage), rows=0, partition=""
+                _STAGES.get(stage, stage),
+                total=self._partitions.get(stage),
+                rows=0,
+                partition="",
+                seconds=0.0,
+                since=0.0,
             )
-        task = self._tasks[stage]
-        seen = self._progress.tasks[task].fields["rows"]
-        self._progress.update(task, advance=1, rows=seen + rows, partition=partition or "")
-        if stage in ("fetch", "search_index"):
+        task, now = self._tasks[stage], time.monotonic()
+        before = self._progress.tasks[task].fields
+        self._progress.update(
+            task,
+            advance=1 if rows or partition else 0,
+            rows=before["rows"] + rows,
+            partition=partition or "",
+            seconds=before["seconds"] + now - self._since,
+            since=now,
+        )
+        self._since = now
+        if stage == "fetch" or (stage == "search_index" and rows):
             self._progress.update(task, total=self._progress.tasks[task].completed)
 
     def summary(self, result: BuildResult) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -500,11 +501,29 @@ def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(capsys
         view.step("search_index", None, 1200)
         view.step("conversation_context", None, 2)
     lines = capsys.readouterr().out.splitlines()
-    shown = [(line[0], line[2:20].strip(), line.split(" rows")[0].split()[-1]) for line in lines[1:]]
+    shown = [(line[0], line[2:20].strip(), line.split(" rows")[0].split()[-1]) for line in lines[2:]]
     assert shown == [("✓", "reading mail", "3"), ("✓", "publishing", "1,200"), ("✓", "finding context", "2")]
 
 
 def test_where_nothing_was_to_do_nothing_is_drawn(capsys: pytest.CaptureFixture[str]):
     with BuildView(show=True) as view:
         view.plan(Plan((), {}, (), False))
-    assert capsys.readouterr().out == "0 partitions in the sources, 0 to make, 0 to remove\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "Looking for what changed in the sources",
+        "0 partitions in the sources, 0 to make, 0 to remove",
+    ]
+
+
+def test_each_stage_ends_with_its_own_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    clock = [100.0]
+    monkeypatch.setattr("dagster_project.cli.render.builds.time.monotonic", lambda: clock[0])
+    steps = [("messages", "dev/1", 3), ("threads", None, 0), ("messages", "dev/2", 4), ("threads", None, 5)]
+    with BuildView(show=True) as view:
+        view.plan(Plan((), {"dev/1": ("messages",), "dev/2": ("messages",)}, (), True))
+        for step in steps:
+            clock[0] += 2
+            view.step(*step)
+    lines = [re.sub("[━╸ ]+", " ", line).strip() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert lines == ["✓ reading mail 7 rows 4.0 s", "✓ threading 5 rows 4.0 s"]
