@@ -24,6 +24,7 @@ from assets.stages.stage import _Run
 from dagster_project.composition import make_sources
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.progress import LoggedProgress
 from tests.archives import START, Mail, Workspace
 from tests.examples import examples
 from transforms.mail.threads import buckets, threads
@@ -122,7 +123,7 @@ class Relations:
 
     def _in_buckets(self, stage: Stage) -> set[str]:
         loaded = self.tables([*stage.inputs, "mail_buckets"])
-        context: Any = SimpleNamespace(resources=SimpleNamespace(lake=self.lake, progress=None))
+        context: Any = SimpleNamespace(resources=SimpleNamespace(lake=self.lake, progress=LoggedProgress()))
         run = _Run(context, stage, stage.settings, loaded)
         made: set[str] = set()
         for output in list(run.buckets(stage.in_buckets or {})):
