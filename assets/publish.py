@@ -225,6 +225,7 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         progress.step("search_index", None, 0)
         done = publisher.publish()
+        progress.step("search_index", None, sum(v for k, v in done.items() if k.startswith("rows_")))
         return dg.MaterializeResult(
             metadata={k: v for k, v in done.items() if k != "version"} | {"version": done["version"]},
             data_version=dg.DataVersion(str(done["version"])),

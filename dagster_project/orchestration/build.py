@@ -217,8 +217,6 @@ class _Build:
         if plan.publish:
             made = self._make_lake(plan)
             published = made["search_index"]
-            rows = sum(v for k, v in published.items() if k.startswith("rows_"))
-            self.progress.step("search_index", None, rows)
             figures = _figures(made["embeddings"])
         self.make_partitions(stale_context(settings, plan.partitions, make_lake(settings)), [CONTEXT])
         seconds = time.monotonic() - start

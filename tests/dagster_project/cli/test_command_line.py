@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -18,7 +20,8 @@ from click.testing import CliRunner, Result
 
 from assets.partitions import MAIL
 from dagster_project.cli.main import COMMANDS, main
-from dagster_project.cli.render.builds import BuildView
+from dagster_project.cli.render.builds import BuildView, _steady
+from dagster_project.cli.render.safe_console import SafeConsole
 from dagster_project.cli.terminal.lazy_group import LazyGroup
 from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion, mbox
@@ -527,3 +530,15 @@ def test_each_stage_ends_with_its_own_seconds(
             view.step(*step)
     lines = [re.sub("[━╸ ]+", " ", line).strip() for line in capsys.readouterr().out.splitlines()[2:]]
     assert lines == ["✓ reading mail 7 rows 4.0 s", "✓ threading 5 rows 4.0 s"]
+
+
+def test_progress_is_shown_while_dagster_keeps_what_steps_write():
+    above, below = pty.openpty()
+    with os.fdopen(below, "w") as stream:
+        console = _steady(SafeConsole(stream))
+        with Path(os.devnull).open("w") as kept:
+            os.dup2(kept.fileno(), below)
+            console.print("still there")
+        console.file.close()
+    assert b"still there" in os.read(above, 100)
+    os.close(above)
