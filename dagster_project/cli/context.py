@@ -80,6 +80,8 @@ def context(
     """
     if sum(map(bool, (file, from_stdin, window, reproduce, compare))) != 1:
         raise click.UsageError("name one of FILE, --stdin, --window, --reproduce and --compare")
+    if reproduce and lens:
+        raise click.UsageError("--reproduce shows the passages that a manifest names, under no lens")
     if compare:
         _print_difference(compare, as_json)
         return

@@ -43,18 +43,22 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
 @LENS
 @explained
 def mcp(config: Path | None, port: int | None, lens: str | None) -> None:
-    """Serve search, get and context to assistants by the Model Context Protocol, on standard input and output."""
+    """Serve the published index to assistants by the Model Context Protocol, on standard input and output.
+
+    Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set.
+    """
     settings = load_settings(config)
     try:
-        from dagster_project.servers.mcp import mcp_server, own_pages
+        from dagster_project.servers.mcp import mcp_app, mcp_server
     except ModuleNotFoundError as error:
         raise not_installed(error, "mcp") from error
     require_lens(settings, lens)
     server = mcp_server(settings, lens)
     if port is None:
         server.run("stdio")
-    else:
-        server.run("streamable-http", host="127.0.0.1", port=port, transport_security=own_pages(port))
+        return
+    app = mcp_app(server, port, _token(is_needed=False))
+    uvicorn.run(app, host="127.0.0.1", port=port, server_header=False, use_colors=False)
 
 
 @click.command()

@@ -19,6 +19,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import BaseModel, Field
+from starlette.applications import Starlette
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.outgoing.receipts import Receipts, Seen
@@ -27,6 +28,7 @@ from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.opened_index import open_index, with_options
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
+from dagster_project.servers.web.guards import TokenRequired
 from transforms.errors import WeftError
 from transforms.retrieval.query_language import MAX_CHARACTERS
 from transforms.settings.search import RankingOptions
@@ -211,7 +213,15 @@ class _Tools:
         return await self.answered("list_sources", "", answers.sources)
 
 
-def own_pages(port: int) -> TransportSecuritySettings:
+def mcp_app(server: MCPServer[Any], port: int, token: str | None) -> Starlette:
+    """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those who know it alone."""
+    app = server.streamable_http_app(transport_security=_own_pages(port))
+    if token is not None:
+        app.add_middleware(TokenRequired, token=token)
+    return app
+
+
+def _own_pages(port: int) -> TransportSecuritySettings:
     """Whom the server on this port of the loopback interface answers: programs, and no page of another origin.
 
     The library would take pages of every port for its own, as it must here for a free port, which is 0.

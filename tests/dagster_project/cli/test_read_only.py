@@ -207,7 +207,8 @@ def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
         assert answered("How does the compactor behave?")
         before = trace(work.folder)
         with unwritable(work.settings.root):
-            assert all(map(answered, ["When does the compactor begin?", f"{FORBIDDEN}: a compactor?"]))
+            asked = "How does the compactor behave when the load doubles?"
+            assert all(map(answered, [asked, f"{asked} Does it like {FORBIDDEN}, too?"]))
             gemini.asked.clear()
             assert not answered("How does the compactor behave?")
         assert trace(work.folder) == before

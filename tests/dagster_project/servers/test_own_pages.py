@@ -11,7 +11,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
+from dagster_project.servers.mcp import mcp_app, mcp_server
 from tests.archives import Workspace
 from tests.processes import Command
 
@@ -94,6 +96,18 @@ def test_assistants_are_answered_and_pages_are_not(
         ("Accept", "application/json, text/event-stream"),
     ]
     assert status(assistants, "POST", "/mcp", headers, json.dumps(INITIALIZE)) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("Bearer a-token-nobody-guesses", 200), ("Bearer another", 401), (None, 401)]
+)
+def test_assistants_over_http_need_the_token_that_is_set(
+    built_once: Workspace, given: str | None, expected: int
+):
+    app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses")
+    headers = {"Accept": "application/json, text/event-stream", **({"Authorization": given} if given else {})}
+    with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
+        assert client.post("/mcp", json=INITIALIZE).status_code == expected
 
 
 def test_the_graph_is_served_to_the_origins_of_the_settings(tmp_path: Path):
