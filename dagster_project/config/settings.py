@@ -388,9 +388,7 @@ def load_settings(name: str | Path | None = None) -> Settings:
         ) from error
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    if "base" in raw:
-        raise SettingsError(f"{path}: base: unknown setting")
-    if faults := refused_keys(path, raw, internal_keys(Settings)):
+    if faults := refused_keys(path, raw, internal_keys(Settings) | {"base"}):
         raise SettingsError("\n".join(faults))
     try:
         settings = Settings(**raw, base=path.resolve().parent)

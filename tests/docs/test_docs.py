@@ -339,7 +339,7 @@ def test_pages_name_no_path_of_a_machine_and_no_design_paper():
 
 def test_the_pages_are_read_in_an_evening():
     """Prose, without code, generated pages, tables of what is read and figures of the laboratory."""
-    reference = ("tables.md", "settings.md", "sources.md", "CHANGELOG.md")
+    reference = ("tables.md", "settings.md", "sources.md", "designs.md", "CHANGELOG.md")
     words = {
         path.name: len(
             re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S).split()
