@@ -15,8 +15,7 @@ def test_the_tests_that_hold_the_designs_are_there():
     missing = [
         f"{file}::{name}"
         for file, name in named
-        if not (ROOT / file).is_file()
-        or (name and f"def {name}(" not in (ROOT / file).read_text())
+        if not (ROOT / file).is_file() or (name and f"def {name}(" not in (ROOT / file).read_text())
     ]
     assert missing == []
 

@@ -41,7 +41,7 @@ def print_hits(queries: list[str], result: SearchResult, version: str, shown: Sh
         hits = [r for r in rows if r["query"] == number]
         console.print(
             Text(f"{query}", style="bold"),
-            Text(f"  {len(hits)} hits" if hits else "  nothing found"),
+            Text(f"  {len(hits)} hit{'s' * (len(hits) > 1)}" if hits else "  nothing found"),
             Text(
                 "" if not hits or result.labels[number] == "PASS" else f" {result.labels[number]}",
                 style="red",

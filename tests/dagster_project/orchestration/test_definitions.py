@@ -41,9 +41,9 @@ PARTITIONED = [
     "message_exclusions",
     "slow_queue",
     "message_terms",
+    "address_uses",
     "message_references",
     "message_trailers",
-    "address_uses",
 ]
 JOBS = {REPORT, EVALUATE, SEARCH}
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"

@@ -73,11 +73,11 @@ def test_a_run_whose_process_is_gone_is_closed_and_one_that_lives_is_not(
     with living_run(root, alive.run_id):
         assert [run.run_id for run in living(instance, root)] == [alive.run_id]
         assert others_at_work(instance, root, dead.run_id) == [
-            f"run {alive.run_id[:8]} of attachments, message_blocks, message_chunks"
+            f"run {alive.run_id[:8]} of address_uses, attachments, message_blocks"
         ]
         assert others_at_work(instance, root, alive.run_id) == []
         (found,) = close_dead_runs(instance, root)
-    assert found.run == dead.run_id and found.tables[0] == "attachments"
+    assert found.run == dead.run_id and found.tables[0] == "address_uses"
     assert [status_of(instance, run) for run in (dead, alive, begins)] == [FAILURE, STARTED, STARTED]
     assert runs_of(root) == {} and close_dead_runs(instance, root) == ()
 
