@@ -236,7 +236,7 @@ _OF_DOC = "SELECT * FROM src.{} SEMI JOIN shown_docs USING (doc_id)"
 _OF_CHUNK = "SELECT * FROM src.{} SEMI JOIN shown USING (chunk_id)"
 _IS_SHOWN = "CASE WHEN {0} IN (SELECT id FROM shown_ids) THEN {0} END AS {0}"
 _ROWS = {
-    **{name: _OF_MESSAGE.format(name) for name in ("messages", "blocks", "memberships")},
+    **{name: _OF_MESSAGE.format(name) for name in ("messages", "blocks", "memberships", "trailers")},
     **{
         name: _OF_DOC.format(name)
         for name in (
@@ -275,6 +275,22 @@ SELECT * REPLACE (
   version = max(version) OVER (PARTITION BY series_id) AS is_latest)
 FROM src.patch_series WHERE message_id IN (SELECT doc_id FROM shown_docs)""",
     "prompt_hashes": f"{_OF_DOC.format('prompt_hashes')} WHERE asked_in IN (SELECT doc_id FROM shown_docs)",
+    # What joins addresses may stand in mails that are not shown: here each is a person.
+    "people": """
+SELECT p.* REPLACE (
+  p.addr AS person_id, u.name AS name, u.names AS names, 'address' AS evidence, NULL::VARCHAR AS evidence_addr,
+  false AS is_shared, u.mail_count AS mail_count, u.mention_count AS mention_count, u.first_at AS first_at,
+  u.last_at AS last_at)
+FROM src.people p JOIN (
+  SELECT addr, min(name) AS name, coalesce(list(DISTINCT name ORDER BY name) FILTER (name IS NOT NULL), []) AS names,
+    count(*) FILTER (is_author) AS mail_count, count(*) FILTER (NOT is_author) AS mention_count,
+    min(sent_at) FILTER (is_author) AS first_at, max(sent_at) FILTER (is_author) AS last_at
+  FROM (
+    SELECT message_id, from_addr AS addr, from_name AS name, true AS is_author, effective_at AS sent_at FROM src.messages
+    UNION ALL SELECT message_id, unnest(list_concat(to_addrs, cc_addrs)), NULL, false, NULL FROM src.messages
+    UNION ALL SELECT message_id, addr, name, false, NULL FROM src.trailers
+  ) WHERE message_id IN (SELECT doc_id FROM shown_docs) AND addr IS NOT NULL GROUP BY addr
+) u USING (addr) ORDER BY p.addr""",
     "postings": f"""
 SELECT t.term_id, p.chunk_key, {table_sql.TFS} FROM shown_postings p JOIN shown_terms t USING (old_id)
 ORDER BY t.term_id, p.chunk_key""",
