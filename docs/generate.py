@@ -125,10 +125,10 @@ MADE_TYPES = {
     ("series_versions", "posted_at"): "TIMESTAMP WITH TIME ZONE",
     ("series_versions", "is_latest"): "BOOLEAN",
     **dict.fromkeys(
-        (("reviews", name) for name in ("series_id", "message_id", "trailer", "person")), "VARCHAR"
+        (("series_reviews", name) for name in ("series_id", "message_id", "trailer", "person")), "VARCHAR"
     ),
-    ("reviews", "version"): "BIGINT",
-    ("reviews", "replied_at"): "TIMESTAMP WITH TIME ZONE",
+    ("series_reviews", "version"): "BIGINT",
+    ("series_reviews", "replied_at"): "TIMESTAMP WITH TIME ZONE",
     ("term_forms", "chunk_count"): "INTEGER",
     ("term_forms", "form"): "VARCHAR",
     ("term_forms", "term"): "VARCHAR",

@@ -58,15 +58,11 @@ SELECT f.series_id, f.version, f.posting_id,
 FROM patch_series f JOIN messages m USING (message_id)
 GROUP BY f.series_id, f.version, f.posting_id
 """,
-    "reviews": r"""
-SELECT series_id, version, message_id, replied_at, unnest(trailers) AS trailer, trim(unnest(people)) AS person
-FROM (
-  SELECT f.series_id, f.version, f.message_id, m.effective_at AS replied_at,
-    regexp_extract_all(m.body, '(?m)^((?:Reviewed|Acked|Tested)-by): *([^<\n]+)', 1) AS trailers,
-    regexp_extract_all(m.body, '(?m)^((?:Reviewed|Acked|Tested)-by): *([^<\n]+)', 2) AS people
-  FROM patch_series f JOIN messages m USING (message_id)
-  WHERE f.is_reply AND contains(m.body, 'ed-by:')
-)
+    "series_reviews": """
+SELECT f.series_id, f.version, f.message_id, m.effective_at AS replied_at, t.kind AS trailer,
+  coalesce(t.name, t.addr) AS person
+FROM patch_series f JOIN messages m USING (message_id) JOIN trailers t USING (message_id)
+WHERE f.is_reply AND t.kind IN ('reviewed-by', 'acked-by', 'tested-by')
 """,
 }
 
@@ -147,14 +143,14 @@ VIEW_COMMENTS = {
             "is_latest": "true for the latest version of the series",
         },
     ),
-    "reviews": (
-        "Trailers that replies gave to patches: Reviewed-by, Acked-by, Tested-by at the start of a line.",
+    "series_reviews": (
+        "Who reviewed, acked or tested which version of a patch series, by trailers of replies.",
         {
             "series_id": "the patch series",
             "version": "its version that the reply answers",
             "message_id": "the reply",
             "replied_at": "when it was sent",
-            "trailer": "name of the trailer",
+            "trailer": "reviewed-by, acked-by or tested-by",
             "person": "whom it names",
         },
     ),

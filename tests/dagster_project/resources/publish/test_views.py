@@ -58,9 +58,11 @@ def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
         (1, "x: turn the wheel", "Ada Flint", 1, 1, False),
         (2, "x: turn the wheel", "Ada Flint", 1, 1, True),
     ]
-    assert rows(made_once, "SELECT version, message_id, trailer, person FROM reviews ORDER BY trailer") == [
-        (2, "m9@example.org", "Reviewed-by", "Ben Stone"),
-        (2, "m9@example.org", "Tested-by", "Ben Stone"),
+    assert rows(
+        made_once, "SELECT version, message_id, trailer, person FROM series_reviews ORDER BY trailer"
+    ) == [
+        (2, "m9@example.org", "reviewed-by", "Ben Stone"),
+        (2, "m9@example.org", "tested-by", "Ben Stone"),
     ]
 
 
