@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 from click.testing import CliRunner, Result
-from dagster_project.cli.render.safe_console import SafeConsole
+from dagster_project.cli.terminal.safe_console import SafeConsole
 
 from assets.partitions import MAIL
 from dagster_project.cli.main import COMMANDS, main
