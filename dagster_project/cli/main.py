@@ -74,7 +74,7 @@ COMMANDS = {
     "mcp": LazyCommand(
         f"{_ROOM}.serving",
         "mcp",
-        "Serve search, get and context to assistants by the Model Context Protocol, on standard input and output.",
+        "Serve the published index to assistants by the Model Context Protocol, on standard input and output.",
     ),
     "plan": LazyCommand(
         f"{_ROOM}.build",

@@ -210,8 +210,10 @@ class TermScores:
         allowed: np.ndarray | None,
     ):
         self.lists = _lists(terms, postings)
-        self.most = sum(idf(postings.df(term), postings.chunk_count) for term in terms)
-        """More than any chunk can score with terms that count in full, those that no chunk holds included."""
+        counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
+        self.most = sum(n * idf(postings.df(t), postings.chunk_count) for t, n in counts.items() if n >= 1)
+        """More than any chunk can score with terms that count in full, those that no chunk holds included: terms that count
+        less stand for others, as synonyms do."""
         self.weights, self.slots = weights, postings.slots
         self.allowed = None if allowed is None else self.slots.mask(allowed)
         self._known: tuple[int, np.ndarray] | None = None
@@ -236,7 +238,7 @@ class TermScores:
         weight = np.zeros(len(chunks))
         for term_list, part, present, places in self._occurrences(self.slots.of(chunks)):
             weight[present] += term_list.idf * (self.weights.frequency.take(part.codes[places]) > 0)
-        return weight / (self.most or 1.0)
+        return np.minimum(weight / (self.most or 1.0), 1.0)
 
     def of_mails(self, chunks: np.ndarray, mails: WeighedMails) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the mails of some chunks, ascending, and the BM25 score of each as a whole.

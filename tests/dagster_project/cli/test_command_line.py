@@ -17,12 +17,12 @@ from typing import Any
 import duckdb
 import pytest
 from click.testing import CliRunner, Result
-from dagster_project.cli.terminal.safe_console import SafeConsole
 
 from assets.partitions import MAIL
 from dagster_project.cli.main import COMMANDS, main
 from dagster_project.cli.render.builds import BuildView, _steady
 from dagster_project.cli.terminal.lazy_group import LazyGroup
+from dagster_project.cli.terminal.safe_console import SafeConsole
 from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion, mbox
 from transforms.errors import SourceError
