@@ -7,6 +7,8 @@ import json
 import shutil
 import stat
 import zipfile
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -24,6 +26,8 @@ from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
 from dagster_project.resources.context.published_versions import open_versions
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Mail, Workspace, differences, mbox
 from transforms.settings.conversations import ContextSettings
 
@@ -251,6 +255,14 @@ def test_conversations_are_found_and_cited(made_once: Workspace):
         hit["byte_start"] < hit["byte_end"]
         and "\u27e8chat:" in weft(made_once, "search", "sourdough dough").output
     )
+
+
+def test_a_chat_is_of_all_the_time_from_its_first_turn_to_its_last(made_once: Workspace):
+    with closing(open_index(made_once.settings)) as index:
+        (last,) = index.connection.execute("SELECT max(last_at) FROM conversation_windows").fetchone() or ()
+        for since, is_found in ((last, True), (last + timedelta(seconds=1), False)):
+            filters = Filters(kind="conversation", since=since)
+            assert (index.search(["says"], filters).hits.num_rows > 0) == is_found
 
 
 def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path):

@@ -18,11 +18,11 @@ from transforms.retrieval.query_language import META, Leaf
 from transforms.text.properties import documents_with
 
 DATED = """
-SELECT message_id AS doc_id, effective_at AS dated_at FROM messages
-UNION ALL SELECT doc_id, coalesce(modified_at, created_at) FROM documents
-UNION ALL SELECT doc_id, first_at FROM conversation_windows
+SELECT message_id AS doc_id, effective_at AS dated_at, effective_at AS ended_at FROM messages
+UNION ALL SELECT doc_id, coalesce(modified_at, created_at), coalesce(modified_at, created_at) FROM documents
+UNION ALL SELECT doc_id, first_at, last_at FROM conversation_windows
 """
-"""The time of every mail, document and window."""
+"""The time of every mail, document and window, and that of the last turn of a window."""
 
 # A path is looked for as whole components, the last with or without its ending, anywhere in the path. A pattern, unlike
 # GLOB, takes no longer for more wildcards.
@@ -46,7 +46,7 @@ SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE 
 UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chunks) WHERE {_AT_PATH}
 """,
     "d": f"SELECT chunk_no FROM chunks JOIN ({DATED}) USING (doc_id) "
-    "WHERE ($since IS NULL OR dated_at >= $since) AND ($until IS NULL OR dated_at < $until)",
+    "WHERE ($since IS NULL OR ended_at >= $since) AND ($until IS NULL OR dated_at < $until)",
     "larger": _CHUNKS_OF.format(
         "SELECT message_id FROM messages WHERE raw_bytes > $size "
         "UNION ALL SELECT doc_id FROM documents WHERE strlen(text) > $size"
