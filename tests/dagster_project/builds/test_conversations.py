@@ -258,11 +258,15 @@ def test_conversations_are_found_and_cited(made_once: Workspace):
 
 
 def test_a_chat_is_of_all_the_time_from_its_first_turn_to_its_last(made_once: Workspace):
+    statement = (
+        "SELECT doc_id, last_at FROM conversation_windows WHERE first_at < last_at ORDER BY ALL LIMIT 1"
+    )
     with closing(open_index(made_once.settings)) as index:
-        (last,) = index.connection.execute("SELECT max(last_at) FROM conversation_windows").fetchone() or ()
+        window, last = index.connection.execute(statement).fetchone() or ()
         for since, is_found in ((last, True), (last + timedelta(seconds=1), False)):
             filters = Filters(kind="conversation", since=since)
-            assert (index.search(["says"], filters).hits.num_rows > 0) == is_found
+            found = index.search(["kind:conversation"], filters, limit=10_000).hits
+            assert (window in found.column("doc_id").to_pylist()) == is_found
 
 
 def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path):
