@@ -61,13 +61,6 @@ class ContextIndex(Protocol):
         """The chunks as a reader sees them."""
 
 
-class PublishedIndex(Protocol):
-    """Opens what is published."""
-
-    def open(self) -> AbstractContextManager[ContextIndex]:
-        """The current version, closed on leaving."""
-
-
 @dataclass(frozen=True)
 class Readiness:
     """The table `readiness` of a published version, with the version's name."""

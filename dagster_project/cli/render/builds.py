@@ -42,6 +42,7 @@ _STAGES = {
     "conversation_terms": "counting terms",
     "conversation_context": "finding context",
     "memberships": "finding copies",
+    "people": "joining addresses",
     "mail_buckets": "sorting mail",
     "threads": "threading",
     "message_links": "resolving links",
@@ -59,6 +60,7 @@ _STAGES = {
     "chunk_similarities": "ordering chunks",
     "chunk_keywords": "finding keywords",
     "search_index": "publishing",
+    "document_graph": "writing the graph",
 }
 _SHOWN = (
     "messages",
