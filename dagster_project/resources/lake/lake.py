@@ -342,7 +342,7 @@ class ParquetLake:
                 self.discard(table)
         for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{_TEMPORARY}*"):
             pid = path.name.removeprefix(_TEMPORARY).split("-")[0]
-            if is_left_over(pid):
+            if is_left_over(path, pid):
                 path.unlink(missing_ok=True)
                 count += 1
         return count

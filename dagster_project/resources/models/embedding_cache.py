@@ -261,7 +261,7 @@ class ParquetEmbeddingCache:
         count = 0
         for orphan in self.root.rglob(f"{TEMPORARY}*"):
             pid = orphan.name.removeprefix(TEMPORARY).split("-")[0]
-            if is_left_over(pid):
+            if is_left_over(orphan, pid):
                 orphan.unlink(missing_ok=True)
                 count += 1
         return count

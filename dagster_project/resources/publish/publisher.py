@@ -279,7 +279,7 @@ class DuckDBPublisher:
         """Remove the files and folders of killed publishes; the caller holds the lock, so that none is running."""
         orphans = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
         arrays = self.folder.glob(".weft-*.arrays-*")  # which searches write
-        orphans += [p for p in arrays if is_left_over(p.name.rsplit("-", 2)[1])]
+        orphans += [p for p in arrays if is_left_over(p, p.name.rsplit("-", 2)[1])]
         _remove(orphans)
         return len(orphans)
 

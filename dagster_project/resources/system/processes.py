@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,10 +15,15 @@ from typing import IO
 _PROCESSES = Path("/proc")
 _READ_AT_ONCE = 1 << 20
 _KEPT_BYTES = 1 << 12
+_TICK = 2.0
+"""Seconds by which the clocks of files and of processes may differ."""
 
 
-def is_left_over(pid: str) -> bool:
-    """True for the pid of a process that has ended, or of this one, which has no files in flight yet."""
+def is_left_over(file: Path, pid: str) -> bool:
+    """True if the process that wrote a file has ended, or is this one, which has no files in flight yet.
+
+    A process of that number which began after the file was last written is another: numbers come again.
+    """
     if not pid.isdigit() or int(pid) == os.getpid():
         return True
     try:
@@ -25,8 +31,19 @@ def is_left_over(pid: str) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
+        pass
+    with contextlib.suppress(
+        OSError
+    ):  # the process or the file has gone meanwhile, or the system does not say
+        return _seconds_since_start(int(pid)) + _TICK < time.time() - file.stat().st_mtime
     return False
+
+
+def _seconds_since_start(pid: int) -> float:
+    """How long a process has been there."""
+    up = float((_PROCESSES / "uptime").read_text().split()[0])
+    fields = (_PROCESSES / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return up - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def output_of(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[bytes, bytes]:

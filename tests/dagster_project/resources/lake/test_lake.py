@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -177,17 +178,22 @@ def test_a_removal_that_broke_off_is_seen_in_the_table_that_lists_the_partitions
 
 
 @pytest.mark.parametrize(
-    ("writer", "kept"),
+    ("writer", "days", "kept"),
     [
-        pytest.param(lambda: NO_PROCESS, 0, id="dead"),
-        pytest.param(os.getppid, 1, id="alive"),
-        pytest.param(os.getpid, 0, id="with the id of this one"),
+        pytest.param(lambda: NO_PROCESS, 0, 0, id="dead"),
+        pytest.param(os.getppid, 0, 1, id="alive"),
+        pytest.param(os.getppid, 999, 0, id="alive, and younger than the file"),
+        pytest.param(os.getpid, 0, 0, id="with the id of this one"),
     ],
 )
-def test_a_sweep_deletes_what_dead_processes_left(lake: ParquetLake, writer: Callable[[], int], kept: int):
+def test_a_sweep_deletes_what_dead_processes_left(
+    lake: ParquetLake, writer: Callable[[], int], days: int, kept: int
+):
     stage(lake, pa.table(ROWS)).commit()
     folder = Path(str(lake.path("terms", "dev/2004-01"))).parent
-    (folder / f".tmp-{writer()}-a").write_bytes(b"half")
+    file = folder / f".tmp-{writer()}-a"
+    file.write_bytes(b"half")
+    os.utime(file, (then := time.time() - days * 86400, then))
     assert lake.sweep() == 1 - kept
     assert len(list(folder.glob(".tmp-*"))) == kept
     assert lake.read("terms", "dev/2004-01").table.num_rows == 2
