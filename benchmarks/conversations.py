@@ -61,6 +61,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "hybrid, score": {"strategy": "hybrid", "pick": "score"},
     "hybrid, mmr": {"strategy": "hybrid", "pick": "mmr"},
     "adaptive (100), mmr": {"strategy": "adaptive", "pick": "mmr"},
+    "adaptive (tokens), mmr": {"strategy": "adaptive_tokens", "pick": "mmr"},
     "default": {},
 }
 

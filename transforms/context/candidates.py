@@ -20,6 +20,8 @@ from transforms.text.terms import counted_terms, stems
 VERSION = "2"
 _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
+_ADAPTIVE_TOKENS = 1_800
+"""Tokens up to which, with strategy = "adaptive_tokens", a window is one query: as many as a query chunk may have."""
 _MMR_LAMBDA = 0.6
 """Weight of relevance against likeness (egregora)."""
 _SHARPNESS = 4
@@ -31,7 +33,7 @@ def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Cont
     """The queries: `window_id`, `query` and `text`, by the strategy of the settings (egregora).
 
     `windows` has doc_id, message_count and text (all its messages); `chunks` has doc_id,
-    chunk_index and text.
+    chunk_index, token_count and text.
     """
     by_window = windows.filter(pl.col("text").str.strip_chars() != "")
     by_window = by_window.select(
@@ -44,6 +46,11 @@ def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Cont
         by_window = by_window.clear()
     elif settings.strategy == "adaptive":
         by_window = by_window.filter(pl.col("messages") <= _ADAPTIVE_MESSAGES)
+        by_chunk = by_chunk.join(by_window, on="window_id", how="anti")
+    elif settings.strategy == "adaptive_tokens":
+        is_small = pl.col("token_count").sum() <= _ADAPTIVE_TOKENS
+        small = chunks.group_by(window_id="doc_id").agg(is_small=is_small).filter("is_small")
+        by_window = by_window.join(small, on="window_id", how="semi")
         by_chunk = by_chunk.join(by_window, on="window_id", how="anti")
     queries = pl.concat([by_window.drop("messages"), by_chunk])
     if settings.by_parts:

@@ -37,7 +37,9 @@ def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Contex
         window_texts = window_texts.with_columns(
             pl.col("text").map_elements(without_headers, return_dtype=pl.String)
         )
-    query_texts = chunks.select("doc_id", "chunk_index", text="text_query" if plain else "text")
+    query_texts = chunks.select(
+        "doc_id", "chunk_index", "token_count", text="text_query" if plain else "text"
+    )
     return steps.strategy_queries(window_texts, query_texts, settings)
 
 

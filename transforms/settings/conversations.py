@@ -60,9 +60,9 @@ class ContextSettings(StageSettings):
     profile: Literal["recommended", "seed"] = Field(
         "recommended", description="seed: what the egregora design does"
     )
-    strategy: Literal["window", "chunks", "hybrid", "adaptive"] = Field(
+    strategy: Literal["window", "chunks", "hybrid", "adaptive", "adaptive_tokens"] = Field(
         "chunks",
-        description="queries: one for each part of a window, for the window, both, or by its size",
+        description="queries: one for each part of a window, for the window, both, or by its messages or tokens",
     )
     candidates: int = Field(20, gt=0, description="chunks taken for each query (seed: 5)")
     min_similarity: float = Field(

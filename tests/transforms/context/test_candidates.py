@@ -118,12 +118,18 @@ def test_near_equal_texts_are_left_out_whatever_their_document():
         ("chunks", [0, 1], [0, 1]),
         ("hybrid", [-1, 0, 1], [-1, 0, 1]),
         ("adaptive", [-1], [0, 1]),
+        ("adaptive_tokens", [-1], [0, 1]),
     ],
 )
 def test_which_queries_a_window_makes(strategy: str, small: list[int], large: list[int]):
     windows = pl.DataFrame({"doc_id": ["l", "s"], "message_count": [101, 100], "text": ["all", "all"]})
     chunks = pl.DataFrame(
-        {"doc_id": ["l", "l", "s", "s"], "chunk_index": [0, 1, 0, 1], "text": ["a", "b", "c", "d"]}
+        {
+            "doc_id": ["l", "l", "s", "s"],
+            "chunk_index": [0, 1, 0, 1],
+            "token_count": [1800, 1, 1700, 100],
+            "text": ["a", "b", "c", "d"],
+        }
     )
     made = strategy_queries(windows, chunks, ContextSettings(strategy=strategy))  # type: ignore[arg-type]
     assert made.filter(pl.col("window_id") == "s")["query"].to_list() == small

@@ -26,6 +26,7 @@ CHUNKS = pl.DataFrame(
     {
         "doc_id": ["chat@1"],
         "chunk_index": [0],
+        "token_count": [30],
         "text": ["## Message 1\n**Author:** a\n**Timestamp:** 2025-01-15 10:30\n\nrye flour"],
         "text_query": ["rye flour"],
     }
