@@ -28,7 +28,7 @@ from tests.archives import Mail, Workspace, differences, discussion, flip, lake_
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError
 
-DISK_POINTS = int(os.environ.get("WEFT_DISK_POINTS", "1"))
+DISK_POINTS = 3
 
 
 def truncated(file: Path) -> None:

@@ -1,11 +1,7 @@
-"""Builds may be killed at any moment, one after the other: what is published stays whole, and the next ends the work.
-
-WEFT_KILLS says how many moments.
-"""
+"""Builds may be killed at any moment, one after the other: what is published stays whole, and the next ends the work."""
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from dataclasses import dataclass
@@ -19,9 +15,8 @@ from dagster_project.resources.system.locks import RUNS, runs_of
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, two_lists
 from tests.processes import Command
 
-KILLS = int(os.environ.get("WEFT_KILLS", "90"))
-IN_A_ROW = 9
-"""Builds that are killed before one may end. The lists change before each."""
+ROWS, IN_A_ROW = 10, 9
+"""Rows of builds, and how many of each are killed before one may end. The lists change before each."""
 TOPICS = ("planner", "vacuum")
 KEPT = (
     ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims", ".spare.duckdb", ".spare.arrays",
@@ -111,11 +106,11 @@ def test_the_ways_of_building_come_to_the_same(undisturbed: Undisturbed):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("row", range(-(-KILLS // IN_A_ROW)))
+@pytest.mark.parametrize("row", range(ROWS))
 def test_killed_builds_are_ended_by_the_next(undisturbed: Undisturbed, tmp_path: Path, row: int):
     chance, way = random.Random(row), WAYS[row % len(WAYS)]
     work = undisturbed.before[way].copied(tmp_path / "work")
-    for kill in range(min(IN_A_ROW, KILLS - row * IN_A_ROW)):
+    for kill in range(IN_A_ROW):
         topic = TOPICS[kill % 2]
         change(work, topic)
         was_killed = start_build(work).killed_after(undisturbed.seconds[way] * chance.random())

@@ -1,11 +1,7 @@
-"""Dagster's runs, its code server and a `weft build` beside them may be killed at any moment; the next build ends the work.
-
-`make faults` runs a hundred moments; WEFT_KILLS says how many.
-"""
+"""Dagster's runs, its code server and a `weft build` beside them may be killed at any moment; the next ends the work."""
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -20,7 +16,7 @@ from tests.processes import Command
 
 pytestmark = pytest.mark.exhaustive
 
-KILLS = int(os.environ.get("WEFT_KILLS", "5"))
+KILLS = 10
 WAYS = (("run",), ("code server",), ("run", "build"), ("code server", "run", "build"))
 """What is killed at one moment."""
 PARTITION = "dev/dev.2004-02"
