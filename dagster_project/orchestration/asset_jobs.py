@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,13 +67,12 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     published, checks = make_published_assets(settings)
     given = {**make_resources(settings), **(resources or {})}
     given["io_manager"] = _lake(settings, given["progress"])
+    watched = _watched(assets, published)
+    owned = partial(_with_owner, settings=settings, watched=watched)
     return dg.Definitions(
         assets=[
-            *(_with_owner(spec, settings) for spec in (*make_source_assets(settings), *published)),
-            *(
-                _with_code_references(definition.map_asset_specs(lambda spec: _with_owner(spec, settings)))
-                for definition in assets
-            ),
+            *map(owned, (*make_source_assets(settings), *published)),
+            *(_with_code_references(definition.map_asset_specs(owned)) for definition in assets),
         ],
         asset_checks=[publish_checks(settings.embedding), freshness_check(settings), *checks],
         jobs=_jobs(fetches=bool(fetching)),
@@ -127,16 +126,48 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
     return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
 
 
-def _with_owner(spec: dg.AssetSpec, settings: Settings) -> dg.AssetSpec:
+def _watched(
+    definitions: Sequence[Any], published: Sequence[dg.AssetSpec]
+) -> dict[dg.AssetKey, dg.AssetSelection]:
+    """By asset what says whether anything that it is made of changes or changed: of that what a run makes last.
+
+    A run makes what follows of one source type, or over the whole lake, and several assets in a step.
+    """
+    deps = {key: set(found) for each in definitions for key, found in each.asset_deps.items()}
+    deps |= {spec.key: {dep.asset_key for dep in spec.deps} for spec in published}
+    step_of = {key: min(each.keys) for each in definitions for key in each.keys}
+    source_type_of = {dg.AssetKey(table): each.name for each in SOURCE_TYPES for table in each.tables}
+    earlier: dict[dg.AssetKey, set[dg.AssetKey]] = {}
+
+    def steps_before(key: dg.AssetKey) -> set[dg.AssetKey]:
+        if key not in earlier:
+            same = [d for d in deps.get(key, ()) if source_type_of.get(d) == source_type_of.get(key)]
+            earlier[key] = {step_of.get(d, d) for d in same}.union(*map(steps_before, same))
+        return earlier[key]
+
+    watched: dict[dg.AssetKey, dg.AssetSelection] = {}
+    for key, found in deps.items():
+        not_last = set[dg.AssetKey]().union(*map(steps_before, found))
+        of_steps = {step_of.get(dep, dep): dep for dep in sorted(found, reverse=True)}
+        last = [dep for step, dep in of_steps.items() if step not in not_last]
+        watched[key] = dg.AssetSelection.assets(*last)
+    return watched
+
+
+def _with_owner(
+    spec: dg.AssetSpec, settings: Settings, watched: Mapping[dg.AssetKey, dg.AssetSelection]
+) -> dg.AssetSpec:
     """`spec` with who answers for it, what has partitions told from what is made as a whole, and when Dagster makes it."""
     return spec.replace_attributes(
         owners=list(settings.operations.owners),
         tags={**spec.tags, SCOPE_TAG: WHOLE if spec.partitions_def is None else "partition"},
-        automation_condition=_condition({spec.key.path[-1]}, settings) if len(spec.key.path) == 1 else None,
+        automation_condition=_condition(spec.key, settings, watched.get(spec.key)),
     )
 
 
-def _condition(tables: set[str], settings: Settings) -> dg.AutomationCondition | None:
+def _condition(
+    key: dg.AssetKey, settings: Settings, watched: dg.AssetSelection | None
+) -> dg.AutomationCondition | None:
     """When Dagster makes an asset by itself: what is over the whole lake, if what it is made of changed.
 
     What is made of the graph's partitions follows these alone, so that it never meets those of other chunks. The report
@@ -144,11 +175,12 @@ def _condition(tables: set[str], settings: Settings) -> dg.AutomationCondition |
     """
     before, after = around_graph(settings)
     whole = dg.AssetSelection.assets(*before, *after)
-    if tables & set(before):
-        return whole_lake_condition(whole)
-    if tables & set(after):
-        return whole_lake_condition(whole, dg.AssetSelection.assets(*GRAPH.tables, *after))
-    return daily_condition() if tables == {REPORT_ASSET} else None
+    name = key.to_user_string()
+    if watched and name in before:
+        return whole_lake_condition(watched, whole)
+    if watched and name in after:
+        return whole_lake_condition(watched, whole, dg.AssetSelection.assets(*GRAPH.tables, *after))
+    return daily_condition() if name == REPORT_ASSET else None
 
 
 def _with_code_references(definition: dg.AssetsDefinition) -> Any:

@@ -9,10 +9,11 @@ from dagster_project.orchestration.names import COMMAND_TAG
 
 
 def whole_lake_condition(
-    whole: dg.AssetSelection, of: dg.AssetSelection | None = None
+    watched: dg.AssetSelection, whole: dg.AssetSelection, of: dg.AssetSelection | None = None
 ) -> dg.AutomationCondition:
     """When an asset over the whole lake is made: something that it is made of changed, and nothing of that is under way.
 
+    Of what it is made of it looks at `watched` alone: Dagster stores what it found of each asset at every change.
     Very long texts hold nothing up: what of them is under way follows later. Only changes of the assets `of` count,
     if some are named. What the process of a command made it also goes on with.
     It waits while one of the assets `whole` that it is made of is missing: they are first made together.
@@ -23,11 +24,15 @@ def whole_lake_condition(
     changed = dg.AutomationCondition.any_deps_match(
         (updated & ~of_command) | dg.AutomationCondition.will_be_requested()
     )
-    changed = changed.allow(of) if of else changed
+    changed = changed.allow(watched & of if of else watched)
     return (
         changed.with_label("something that it is made of changed").since_last_handled()
-        & ~dg.AutomationCondition.any_deps_match(missing).allow(whole).with_label("some of that is missing")
-        & ~dg.AutomationCondition.any_deps_in_progress().ignore(dg.AssetSelection.assets(*SLOW.tables))
+        & ~dg.AutomationCondition.any_deps_match(missing)
+        .allow(watched & whole)
+        .with_label("some of that is missing")
+        & ~dg.AutomationCondition.any_deps_in_progress().allow(
+            watched - dg.AssetSelection.assets(*SLOW.tables)
+        )
         & ~dg.AutomationCondition.in_progress()
     )
 
