@@ -4,7 +4,7 @@
 
 Builds the sample, and asks the questions of `follow_ups.yaml`: as they stand, by rules with what the turns name, behind all
 of the turns, and as somebody wrote them who knew the sample (the queries of `data/sample/queries.yaml`). Prints nDCG@10,
-RR@10 and recall@10 of each, with the interval of the difference to the question as it stands.
+MRR@10 and Recall@10 of each, with the interval of the difference to the question as it stands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from transforms.retrieval.query_rewriting import by_rules
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent / "data" / "sample"
-MEASURES = ("ndcg@10", "rr@10", "recall@10")
+MEASURES = ("nDCG@10", "MRR@10", "Recall@10")
 
 
 def weft(*arguments: str | Path) -> str:
@@ -58,6 +58,9 @@ def main() -> None:
         folder = arguments.folder or Path(temporary)
         shutil.copytree(SAMPLE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("state"))
         weft("build", "--quiet", "--config", folder / "weft.toml")
+        assert {entry["id"] for entry in graded} == set(conversations), (
+            "an id of follow_ups.yaml is none of the sample's"
+        )
         found: dict[str, np.ndarray] = {}
         for way in asked({"turns": [], "query": ""}, ""):
             entries = [
@@ -85,7 +88,10 @@ def main() -> None:
 
 def scores(printed: str) -> np.ndarray:
     """A row of `MEASURES` for each query of a report of `weft eval run --json`."""
-    raise SystemExit(json.dumps(json.loads(printed), indent=1)[:3000])
+    queries = json.loads(printed)["queries"]
+    return np.array(
+        [[query["results"]["default"]["measures"][name] for name in MEASURES] for query in queries]
+    )
 
 
 if __name__ == "__main__":

@@ -15,8 +15,10 @@ _TURN_CHARS = 1000
 """Characters of each that a language model reads."""
 _ENTITIES = 5
 """Names that are added at most."""
-_WORDS = 6
-"""Words of the last turn that are added at most."""
+_WORDS = 12
+"""Words of the last turns that are added at most (`benchmarks/follow_ups.py`)."""
+_WORD_TURNS = 2
+"""Turns whose words are added: people set the scene in one and go on in the next."""
 _SHORT_WORDS = 1
 """A query of so many words or fewer leans on the turns."""
 _LEANING = (
@@ -88,7 +90,7 @@ def leans_on_turns(query: str) -> bool:
 
 
 def by_rules(query: str, turns: Sequence[str]) -> Standalone:
-    """The query with what the turns are about: names, the last turn's first, and the content words of the last turn.
+    """The query with what the turns are about: names and content words, those of the last turn first.
 
     Names are what is quoted, identifiers, paths, versions, and capitalised words inside of a
     sentence; content words are of four letters or more and not among the usual words of English and German. Pronouns stay:
@@ -99,8 +101,8 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
     named = _new(names, query)[:_ENTITIES]
-    rest = _NAMES.sub(" ", recent[0])
-    words = [w for w in _WORD.findall(rest) if w.lower() not in _FILLER]
+    rest = [_NAMES.sub(" ", turn) for turn in recent[:_WORD_TURNS]]
+    words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLER]
     return _with(query, query, [*named, *_new(words, " ".join([query, *named]))[:_WORDS]], "rules")
 
 

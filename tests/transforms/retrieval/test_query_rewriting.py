@@ -19,8 +19,8 @@ TURNS = [
     ("query", "turns", "used"),
     [
         ("why does it?", ["The compactor stalls since v2.1."], "why does it? v2.1 compactor stalls"),
-        ("why does it fail?", TURNS, "why does it fail? wal_level pg_basebackup v16.2 Debian minimal fails"),
-        ("and why?", TURNS, "and why? wal_level pg_basebackup v16.2 Debian minimal fails"),
+        ("why does it fail?", TURNS, "why does it fail? wal_level pg_basebackup v16.2 Debian minimal fails moved"),
+        ("and why?", TURNS, "and why? wal_level pg_basebackup v16.2 Debian minimal fails moved"),
         ("why a/z.c", ["See a/b.c, CVE-2024-0001."], "why a/z.c a/b.c CVE-2024-0001"),
         ("does it help", ["the compactor stalls while a snapshot is open"], "does it help compactor stalls snapshot open"),
         ("does it help", ["I met Ann Lee about “torn pages” in ReadBuffer"], "does it help Ann Lee torn pages ReadBuffer"),
