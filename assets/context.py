@@ -48,6 +48,7 @@ def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
 def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -> pa.Table:
     """The published chunks with where they stand (`sentences.chunk_facts`), of all sources or those named."""
     chunks = tables.chunks()
+    chunks = chunks.filter(chunks.text_embed != "")
     if sources is not None:
         chunks = chunks.filter(chunks.source.isin(list(sources)))
     mails = canonical(tables.messages, tables.memberships)

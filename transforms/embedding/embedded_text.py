@@ -155,9 +155,11 @@ def published_chunks(
 
 
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
-    """Columns partition, text_hash and text, one row per chunk: the text it is embedded by."""
+    """Columns partition, text_hash and text, one row per chunk that has one: the text it is embedded by."""
     context_texts = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
-    own_texts = chunks.select("chunk_id", "partition", "checksum", "text_embed")
+    own_texts = chunks.filter(chunks.text_embed != "").select(
+        "chunk_id", "partition", "checksum", "text_embed"
+    )
     return own_texts.left_join(context_texts, own_texts.chunk_id == context_texts.chunk_id).select(
         "partition",
         text_hash=lambda t: ibis.coalesce(t.context_hash, t.checksum),

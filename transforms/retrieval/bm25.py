@@ -82,7 +82,7 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     in_slots = _lengths(postings, [weights[field] for field in FIELDS])
     slots = postings.slots.of(np.arange(postings.chunk_count))
     length = in_slots[slots]
-    average = float(length.mean(dtype=np.float64)) if length.size else 0.0
+    average = float(length[postings.ranked].mean(dtype=np.float64)) if postings.ranked_count else 0.0
     if not average:
         return Weighed(np.zeros_like(frequency), np.ones_like(in_slots))
     norm = np.full_like(in_slots, np.inf)
@@ -175,7 +175,7 @@ def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> li
     """The postings of those of the terms that any chunk holds, in their order; a mapping says what each one counts."""
     counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
     known = {term: df for term in sorted(counts) if (df := postings.df(term))}
-    count = postings.chunk_count
+    count = postings.ranked_count
     return [
         _TermList(t, counts[t] * idf(df, count), counts[t], df, postings.parts(t)) for t, df in known.items()
     ]
@@ -211,11 +211,11 @@ class TermScores:
     ):
         self.lists = _lists(terms, postings)
         counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
-        self.most = sum(n * idf(postings.df(t), postings.chunk_count) for t, n in counts.items() if n >= 1)
+        self.most = sum(n * idf(postings.df(t), postings.ranked_count) for t, n in counts.items() if n >= 1)
         """More than any chunk can score with terms that count in full, those that no chunk holds included: terms that count
         less stand for others, as synonyms do."""
-        self.weights, self.slots = weights, postings.slots
-        self.allowed = None if allowed is None else self.slots.mask(allowed)
+        self.weights, self.slots, self.ranked = weights, postings.slots, postings.ranked
+        self.allowed = None if allowed is None else self.slots.mask(allowed & self.ranked)
         self._known: tuple[int, np.ndarray] | None = None
         self._highest: float | None = None
 
@@ -304,11 +304,10 @@ class TermScores:
     @cached_property
     def low(self) -> float:
         """The lowest score of an allowed chunk: 0 unless every one of them holds a term."""
-        count = self.slots.chunk_count if self.allowed is None else int(np.count_nonzero(self.allowed))
+        count = int(np.count_nonzero(self.ranked if self.allowed is None else self.allowed))
         if sum(term_list.df for term_list in self.lists) < count or not count:
             return 0.0
-        is_there = self.slots.mask(np.ones(self.slots.chunk_count, dtype=bool))
-        allowed = np.flatnonzero(is_there if self.allowed is None else self.allowed)
+        allowed = np.flatnonzero(self.slots.mask(self.ranked) if self.allowed is None else self.allowed)
         sample = allowed[:: max(1, count // _SAMPLE)]
         if any(not self._of(part).all() for part in (sample[:_FEW], sample)):
             return 0.0

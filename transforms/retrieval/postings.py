@@ -112,6 +112,17 @@ class Postings:
         return self.slots.chunk_count
 
     @cached_property
+    def ranked(self) -> np.ndarray:
+        """Mask of the chunks that have words: a ranking takes the others for not there."""
+        has_words = np.concatenate([segment.lengths.any(axis=0) for segment in self.segments])
+        return np.asarray(has_words[self.slots.of(np.arange(self.chunk_count))])
+
+    @cached_property
+    def ranked_count(self) -> int:
+        """Chunks that have words."""
+        return int(np.count_nonzero(self.ranked))
+
+    @cached_property
     def counts(self) -> np.ndarray:
         """The rows of `counts` of all segments, one segment after the other."""
         return np.concatenate([segment.counts for segment in self.segments])

@@ -6,6 +6,10 @@ import pyarrow as pa
 
 from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Table, required
 
+UNAUTHORED = "unauthored_message"
+"""The kind of the one chunk of a mail without a word of its author, such as one of quotes alone: it has no words in the
+inverted index and no vector, so that no ranking knows of it, and conditions on text look at what it shows."""
+
 CHUNKS = Table(
     "chunks",
     "One text that search retrieves.",
@@ -25,8 +29,8 @@ CHUNKS = Table(
         required(
             "chunk_kind",
             pa.string(),
-            "authored_message, quote_reply_pair, review_pair, long_authored_segment or attachment_segment of "
-            "mail; node, section or semantic_section of documents",
+            "authored_message, quote_reply_pair, review_pair, long_authored_segment, attachment_segment or "
+            "unauthored_message of mail; node, section or semantic_section of documents",
         ),
         required("chunk_index", pa.int64(), "position in the document, from 0"),
         required("chunk_count", pa.int64(), "chunks of the document (of the attachment, for attachments)"),
@@ -97,7 +101,7 @@ EXCLUSIONS = Table(
         required(
             "reason",
             pa.string(),
-            "empty, quote_only, too_little_text, deep_quote, unused_quote, signature, header, "
+            "empty, too_little_text, deep_quote, unused_quote, signature, header, "
             "no_text or binary; of documents frontmatter, comment, empty_section, lost_rest or word_list; slow_lane for "
             "what waits to be made into chunks",
         ),

@@ -13,6 +13,7 @@ from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import Reading
+from transforms.schemas.chunks import UNAUTHORED
 
 if TYPE_CHECKING:
     from dagster_project.resources.search.disclosure import Prompted
@@ -113,6 +114,8 @@ def _facts(hit: dict[str, Any]) -> list[str]:
     thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
     kind = hit["content_class"]
     what = [kind] if kind in ("patch", "log") else []
+    if hit["chunk_kind"] == UNAUTHORED:
+        what = ["nothing but quotes"]
     if hit["attachment_id"]:
         what = [f"attached {'file' if kind == 'text' else kind} {hit['filename'] or ''}".strip()]
     return [hit["from_name"] or hit["from_addr"] or "unknown author", when, hit["list_id"], thread, *what]

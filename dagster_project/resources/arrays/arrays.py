@@ -42,6 +42,7 @@ from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
+from transforms.schemas.chunks import UNAUTHORED
 
 FORMAT = "6"
 _FACTS = "facts.json"
@@ -310,7 +311,7 @@ def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: 
 
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Document, thread, class and patch of each chunk by number; chunks by thread; the chunks without a vector."""
-    absent = connection.execute("SELECT chunk_no FROM embedding_refusals ORDER BY chunk_no").fetchnumpy()
+    absent = connection.execute(_WITHOUT_VECTOR).fetchnumpy()
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
     table = connection.execute(_CHUNKS).to_arrow_table()
     numbers = table.column("chunk_no").to_numpy()
@@ -370,6 +371,9 @@ ORDER BY term_no, chunk_key
 """
 
 _VECTORS = "SELECT chunk_no, vector FROM embeddings"
+_WITHOUT_VECTOR = f"""
+SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE chunk_kind = '{UNAUTHORED}' ORDER BY 1
+"""
 
 _LENGTHS = """
 SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key) SEMI JOIN segment_chunks USING (chunk_no)
@@ -383,13 +387,13 @@ _IDS = " UNION ALL ".join(
     }.items()
 )  # fmt: skip
 
-# What is of no mail is a thread of its own. A patch in one posting is known by its series and its part.
-_CHUNKS = """
+# What is of no mail, or in no ranking, is a thread of its own. A patch in one posting is known by its series and part.
+_CHUNKS = f"""
 SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.chunk_id) AS thread,
   coalesce(c.content_class = 'log', false) AS is_log, t.thread_id IS NOT NULL AS is_mail,
   f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS patch, coalesce(f.version, 0) AS version,
   coalesce(f.is_latest, false) AS is_latest
-FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id AND c.chunk_kind <> '{UNAUTHORED}'
 LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id
 ORDER BY c.chunk_no
 """

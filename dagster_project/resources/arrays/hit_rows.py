@@ -285,8 +285,8 @@ pages AS (
   UNION ALL SELECT attachment_id, page_starts FROM attachments WHERE page_starts IS NOT NULL
 ),
 own AS (
-  SELECT *, list_min([s.byte_start FOR s IN spans IF s.role = 'own']) AS byte_start,
-    list_max([s.byte_end FOR s IN spans IF s.role = 'own']) AS byte_end
+  SELECT *, coalesce(list_min([s.byte_start FOR s IN spans IF s.role = 'own']), spans[1].byte_start) AS byte_start,
+    coalesce(list_max([s.byte_end FOR s IN spans IF s.role = 'own']), spans[-1].byte_end) AS byte_end
   FROM chunks WHERE {chunks}
 ),
 present AS (

@@ -157,7 +157,7 @@ class IndexForContext:
         return telling_terms(
             texts,
             known,
-            self.index.chunk_count,
+            self.index.postings.ranked_count,
             _LEXICAL_TERMS,
             self.index.settings.stopwords,
             self.index.term_settings,

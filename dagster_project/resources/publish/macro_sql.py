@@ -189,7 +189,10 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
         "each of which is a named parameter; the lexical half of a search.",
         f"""
 {_query_terms(search, term_settings)},
-corpus AS (SELECT count(*) AS chunk_count, {mean} AS mean_length FROM chunk_lengths l),
+corpus AS (
+  SELECT count(*) AS chunk_count, {mean} AS mean_length
+  FROM chunk_lengths l WHERE {" + ".join(f"l.{field}_length" for field in weights)} > 0
+),
 found AS (
   SELECT p.chunk_key, t.df, {frequency} AS tf
   FROM telling JOIN terms t USING (term) JOIN postings p USING (term_id)

@@ -109,8 +109,8 @@ class Understood(NamedTuple):
 class Resolved(NamedTuple):
     """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
 
-    Without a text the hits are the chunks of `listed`: none if that is null. `factors` say what some words of the text
-    count, beside 1.
+    Without a text the hits are the chunks of `listed`: none if that is null. With one they stand behind those that rank.
+    `factors` say what some words of the text count, beside 1.
     """
 
     text: str
@@ -131,6 +131,7 @@ class Conditions:
         self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, arrays: SearchArrays
     ):
         self.connection, self.ids, self.is_mail = connection, arrays.ids, arrays.places.is_mail
+        self.ranked = arrays.postings.ranked
         self.document = arrays.places.document
         """Number of the document of each chunk."""
         self.values = FieldValues(connection)
@@ -177,11 +178,26 @@ class Conditions:
             return Resolved(
                 "", mask, Understood("", counts, "newest", note), self._by_time[mask[self._by_time]]
             )
-        return Resolved(text, mask, Understood(text, counts, "score", note), None, factors)
+        return Resolved(
+            text, mask, Understood(text, counts, "score", note), self._unranked(mask, known), factors
+        )
 
-    def listed(self, queries: Sequence[Resolved], limit: int, per_document: int | None) -> pl.DataFrame:
+    def _unranked(self, mask: np.ndarray | None, known: Mapping[Leaf, np.ndarray]) -> np.ndarray | None:
+        """The allowed chunks in no ranking that hold a text that is looked for, newest first; None if there are none."""
+        if mask is None or self.ranked.all():
+            return None
+        holding = np.logical_or.reduce(
+            [self._nothing, *(chunks for leaf, chunks in known.items() if leaf.field in TEXT_FIELDS)]
+        )
+        chunks = self._by_time[(mask & holding & ~self.ranked)[self._by_time]]
+        return chunks if len(chunks) else None
+
+    def listed(
+        self, queries: Sequence[Resolved], limit: int, per_document: int | None, before: Mapping[int, int]
+    ) -> pl.DataFrame:
         """The hits of queries that list chunks, `per_document` of a document as in a ranked search: scores are 0.
 
+        They stand behind the hits that each query has `before` them.
         Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without.
         """
         columns = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64}
@@ -195,7 +211,8 @@ class Conditions:
             first = pl.DataFrame({"chunk_no": chunks, **facts}).filter(
                 collapse.stays(per_document, "document")
             )
-            placed = first.head(limit).with_columns(query=number, rank=pl.int_range(1, pl.len() + 1))
+            rank = pl.int_range(1, pl.len() + 1) + before.get(number, 0)
+            placed = first.head(limit).with_columns(query=number, rank=rank)
             parts.append(placed.select(pl.col(name).cast(kind) for name, kind in columns.items()))
         return pl.concat(parts).with_columns(pl.lit(0.0).alias(name) for name in scores)
 

@@ -154,11 +154,14 @@ class SearchIndex(OpenedVersion):
                 self, [q.text for q in resolved], [q.mask for q in resolved], [q.factors for q in resolved]
             )
         ]
-        listed = self.conditions.listed(resolved, settings.limit, settings.per_document)
+        hits = [pl.DataFrame(schema=pipeline.RANKED), *(p.hits for p in parts)]
+        counts = dict(pl.concat(hits).group_by("query").len().iter_rows())
+        listed = self.conditions.listed(resolved, settings.limit, settings.per_document, counts)
         by_query = [label for p in parts for label in p.labels]
         for number in listed.get_column("query").unique():
-            by_query[number] = "PASS"
-        hits = [pl.DataFrame(schema=pipeline.RANKED), *(p.hits for p in parts), listed]
+            if number not in counts:
+                by_query[number] = "PASS"
+        hits.append(listed)
         return RankedHits(
             pl.concat(hits, how="diagonal").sort("query", "rank"),
             pl.concat([pl.DataFrame(schema=DROPPED), *(p.constituents for p in parts)]),

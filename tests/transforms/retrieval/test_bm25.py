@@ -105,6 +105,18 @@ def test_a_mail_as_a_whole_scores_as_one_text_of_its_chunks():
     np.testing.assert_allclose(scores, expected[10:], atol=1e-4)
 
 
+@pytest.mark.parametrize("allowed", [None, [True, False, True, True]], ids=["all", "some"])
+def test_chunks_without_words_change_no_score(allowed: list[bool] | None):
+    texts = [["fox", "dog"], ["owl"], ["fox"]]
+    scores = []
+    for more in ([], [[]]):
+        index = postings([*texts, *more])
+        mask = None if allowed is None else np.array(allowed[: 3 + len(more)])
+        words = TermScores(["fox"], index, weighed(index, SearchSettings()), mask)
+        scores.append([*words.of(np.arange(3)), words.low, words.high, words.most, *words.best(4)])
+    assert scores[0] == scores[1]
+
+
 @pytest.mark.parametrize(("field", "is_found"), [("rest", False), ("text", True)])
 def test_what_is_in_no_chunk_is_found_in_whole_mails_alone(field: str, is_found: bool):
     index = postings([["fox"], ["dog"], ["owl"]], field)
@@ -168,7 +180,7 @@ def test_scores_of_mail_are_those_of_bm25s_on_the_same_tokens():
 
 @examples(60)
 @given(
-    st.lists(st.lists(st.sampled_from(WORDS[:6]), max_size=8), min_size=1, max_size=40),
+    st.lists(st.lists(st.sampled_from(WORDS[:6]), min_size=1, max_size=8), min_size=1, max_size=40),
     st.sets(st.sampled_from(WORDS[:8]), max_size=6),
     st.integers(1, 12),
     st.none() | st.integers(0, 2**40 - 1),

@@ -10,6 +10,7 @@ import pyarrow as pa
 from transforms.chunks.table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
 from transforms.mail.chunks import sizes
+from transforms.schemas.chunks import UNAUTHORED
 from transforms.text.diffs import DIFF_MARK, HUNK_FUNCTION, diff_columns
 from transforms.text.spans import ByteOffsets, Span
 
@@ -163,6 +164,10 @@ def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
     point, own = pl.col("point"), pl.col("own")
     is_attachment = pl.col("attachment_id").is_not_null()
     has_filename = pl.col("filename") != ""
+    # No ranking is to find a chunk without a word of its author, not by its subject either.
+    frame = frame.with_columns(
+        pl.when(pl.col("chunk_kind") == UNAUTHORED).then(pl.lit("")).otherwise("subject").alias("subject")
+    )
     frame = frame.with_columns(
         text_display=pl.coalesce("display", own),
         quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_MARKS, "")),

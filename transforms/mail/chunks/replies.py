@@ -10,6 +10,7 @@ from transforms.mail.chunks import sizes
 from transforms.mail.chunks.drafts import QUOTE_MARKS, Draft, Drafts
 from transforms.mail.chunks.reviewed import ReviewedPlaces
 from transforms.mail.chunks.sections import Section, content_class, extend, joined_spans, sections_between
+from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
 from transforms.text.segments import SENTENCE, WORD, ProseLimits, Segment, prose_segments
@@ -95,8 +96,7 @@ class Body:
             if reply.anchor:
                 self._exclude(*reply.anchor, "unused_quote")
         if not answers:
-            reason = "quote_only" if QUOTE in self.kinds else "too_little_text"
-            drafts.exclude(0, self.offsets(len(self.body)), reason if self.body.strip() else "empty")
+            self._emit_unauthored(drafts)
             return
         self.drafts = drafts
         anchored = [r for r in answers if r.anchor]
@@ -110,6 +110,15 @@ class Body:
         for start, end, reason in sorted(self.exclusions):
             if end > start and not self.body[start:end].isspace():
                 drafts.exclude(self.offsets(start), self.offsets(end), reason, self.body[start:end])
+
+    def _emit_unauthored(self, drafts: Drafts) -> None:
+        """Add one chunk of the whole body, which quotes and signs alone, or an exclusion if it has no words either."""
+        if SUBSTANCE.search(self.body):
+            draft = Draft(UNAUTHORED, "", self._display([Span(0, len(self.body), "anchor")]))
+            drafts.add(draft, [Span(0, len(self.body), "anchor")], self.offsets)
+        else:
+            reason = "too_little_text" if self.body.strip() else "empty"
+            drafts.exclude(0, self.offsets(len(self.body)), reason)
 
     def _is_substantial(self, reply: Reply) -> bool:
         return any(SUBSTANCE.search(self.body, s.start, s.end) for s in reply.sections)

@@ -22,7 +22,7 @@ from transforms.mail.chunks.replies import KINDS, Body, BodyBlocks
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
 
-VERSION = "5"
+VERSION = "6"
 
 CHUNKER = "mail-2"
 

@@ -1,6 +1,7 @@
 """Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
 
 Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) stands beside its first chunk.
+A mail without a word of its author has a chunk without postings: what it shows is read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from transforms.retrieval.bm25 import FIELDS
 from transforms.retrieval.postings import Postings
 from transforms.retrieval.query_fields import expression, fuzzy, is_pattern, slips
 from transforms.retrieval.query_language import Leaf, Query
+from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.search import TermSettings
 from transforms.text import phrases, terms
 
@@ -42,6 +44,7 @@ _FITTING = "regexp_full_match(word, $word)"
 _NEAR = "abs(length(word) - length($word)) <= $slips AND damerau_levenshtein(word, $word) <= $slips"
 _ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed", "rest")
 _OWN = ("text", "added", "removed")
+_UNAUTHORED = f"CASE chunk_kind WHEN '{UNAUTHORED}' THEN text_display END"
 # Which frequencies of the index say that a word may be there, and which columns show a phrase.
 _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "": (_ALL_TF, ("title", "text_display", "rest_lex")),
@@ -52,7 +55,7 @@ _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         _OWN,
         ("CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END", "added_lex", "removed_lex"),
     ),
-    "q": (("quote", "rest"), ("quote_lex", "rest_lex")),
+    "q": (("quote", "rest"), ("quote_lex", "rest_lex", _UNAUTHORED)),
     "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
     "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
     "dfa": (("removed",), ("removed_lex",)),
@@ -65,6 +68,9 @@ _OF_DOCUMENTS = {
     "b": "text_display",
     "nq": "text_display",
 }
+_UNAUTHORED_TEXTS = f"SELECT chunk_no, text_display FROM chunks WHERE chunk_kind = '{UNAUTHORED}'"
+_SHOWN = ("", "b", "q")
+"""The fields of which what a mail without a word of its author shows is a part."""
 _FORMS_SHOWN = 200
 """Words that texts are looked through for at once: a pattern of more takes long to make."""
 
@@ -90,17 +96,29 @@ class TextConditions:
             if not leaf.exact and is_pattern(leaf.value):
                 forms = self.forms(leaf)
                 known = [*forms, *terms.stems(forms, self.term_settings)]
-                by_word[leaf] = self._own(
-                    leaf, self._with_any(known, fields), [expression(leaf.value) or "", *forms]
-                )
+                words = [expression(leaf.value) or "", *forms]
+                by_word[leaf] = self._own(leaf, self._with_any(known, fields), words)
             elif leaf.field == "title" or leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
                 to_verify[leaf] = self._with_terms(terms.parts(leaf.value, self.term_settings), fields)
             else:
                 stems = terms.query_terms([leaf.value.lower()], self.term_settings).column("term").to_pylist()
-                by_word[leaf] = self._own(
-                    leaf, self._with_terms(stems, fields), self._forms_of(leaf.value.lower())
-                )
-        return by_word | self._verified(to_verify)
+                words = self._forms_of(leaf.value.lower())
+                by_word[leaf] = self._own(leaf, self._with_terms(stems, fields), words)
+            if leaf in by_word:
+                by_word[leaf] |= self._unauthored(leaf, words)
+        return by_word | self._verified(
+            {leaf: near | ~self.postings.ranked for leaf, near in to_verify.items()}
+        )
+
+    def _unauthored(self, leaf: Leaf, words: Sequence[str]) -> np.ndarray:
+        """The chunks without postings that show one of some words."""
+        holds = np.zeros(self.postings.chunk_count, dtype=bool)
+        if leaf.field in _SHOWN and not self.postings.ranked.all():
+            rows = self.connection.execute(_UNAUTHORED_TEXTS).to_arrow_table()
+            texts = pl.DataFrame(rows)
+            is_match = texts.get_column("text_display").str.contains(_any_word(words))
+            holds[texts.filter(is_match).get_column("chunk_no").to_numpy()] = True
+        return holds
 
     def _own(self, leaf: Leaf, chunks: np.ndarray, words: Sequence[str]) -> np.ndarray:
         """Those of some chunks that hold a word themselves: the index of documents has words of their neighbours, too."""
@@ -112,8 +130,9 @@ class TextConditions:
             {"numbers": np.flatnonzero(chunks).tolist()},
         ).to_arrow_table()
         texts = pl.DataFrame(rows)
-        pattern = phrases.words_pattern([w for w in words if w][:_FORMS_SHOWN])
-        others = texts.filter(~pl.col("text").str.contains(pattern)).get_column("chunk_no").to_numpy()
+        others = (
+            texts.filter(~pl.col("text").str.contains(_any_word(words))).get_column("chunk_no").to_numpy()
+        )
         chunks[others] = False
         return chunks
 
@@ -199,3 +218,8 @@ class TextConditions:
                     matches = phrases.holding(texts.get_column(column).gather(rows), leaf.value)
                     verified[leaf][chunks[rows[matches.to_numpy()]]] = True
         return verified
+
+
+def _any_word(words: Sequence[str]) -> str:
+    """The pattern of texts that hold one of some words, of which some may be empty."""
+    return phrases.words_pattern([word for word in words if word][:_FORMS_SHOWN])
