@@ -58,6 +58,12 @@ class ReceiptError(WeftError):
     exit_code = 5
 
 
+class DisclosureLimitError(WeftError):
+    """An answer would show more than the lens shows in one session; nothing of it was shown."""
+
+    exit_code = 3
+
+
 class FetchError(WeftError):
     """A remote cannot be fetched, and will not be until something is repaired; earlier results are kept."""
 

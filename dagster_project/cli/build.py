@@ -10,7 +10,6 @@ import click
 
 from assets.embedding import Estimate
 from assets.sentences import SentenceEstimate
-from dagster_project.cli.cache_upkeep import run_estimate
 from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
 from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
 from dagster_project.cli.render.tables import print_facts
@@ -22,6 +21,7 @@ from dagster_project.orchestration.build import build as run_build
 from dagster_project.orchestration.dry_run import outlook
 from dagster_project.orchestration.instance import open_history, open_instance
 from dagster_project.orchestration.outcomes import fetch_faults
+from dagster_project.orchestration.upkeep.caches import run_estimate
 from dagster_project.resources.system.disk_space import may_be_written
 from transforms.errors import FetchError, SourceError, WeftError
 from transforms.settings.model_names import BATCH_SHARE

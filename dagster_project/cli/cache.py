@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli import cache_upkeep
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.render.tables import print_records
 from dagster_project.composition import make_answer_cache, make_embedding_cache
 from dagster_project.config.settings import load_settings
+from dagster_project.orchestration.upkeep import caches
 from transforms.errors import CheckFailedError
 
 
@@ -26,7 +26,7 @@ def cache() -> None:
 @explained
 def stats(config: Path | None, as_json: bool) -> None:
     """List what the caches hold of each model: vectors, refused texts and answers of language models."""
-    rows = cache_upkeep.holdings(load_settings(config))
+    rows = caches.holdings(load_settings(config))
     if as_json:
         click.echo(json.dumps(rows))
     else:
@@ -73,7 +73,7 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
 @explained
 def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool) -> None:
     """Drop the vectors of texts, and answers about chunks, that are no longer in the lake."""
-    dropped = cache_upkeep.prune(load_settings(config), other_models, refused)
+    dropped = caches.prune(load_settings(config), other_models, refused)
     facts = ", ".join(f"{count:,} {what}" for what, count in dropped.items())
     click.echo(json.dumps(dropped) if as_json else f"{facts} dropped.")
 
@@ -85,6 +85,6 @@ def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool)
 @explained
 def import_(index: Path, config: Path | None, as_json: bool) -> None:
     """Take the vectors of a published INDEX (a weft-….duckdb file) into the cache."""
-    model, count, new = cache_upkeep.import_vectors(index, make_embedding_cache(load_settings(config)))
+    model, count, new = caches.import_vectors(index, make_embedding_cache(load_settings(config)))
     facts = {"model": model, "vectors": count, "new": new}
     click.echo(json.dumps(facts) if as_json else f"{count:,} vectors of {model}, {new:,} of them new.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,14 @@ from typing import Any
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, explained
+from dagster_project.cli.render.explanation import print_plan
 from dagster_project.config.settings import Settings, known_zone, load_settings
 from dagster_project.resources.context import conversation_context as work
+from dagster_project.resources.context.sessions import Session, opened_session
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.outgoing.limits import Disclosures, Entry
+from dagster_project.resources.outgoing.receipts import Disclosed, Receipts, Seen
+from dagster_project.resources.search.lookup import document_bytes
 from dagster_project.resources.search.opened_index import open_index
 from transforms.context.block import difference
 
@@ -56,6 +63,14 @@ def _known_zone(_context: click.Context, _option: click.Parameter, name: str | N
     type=click.Path(exists=True, path_type=Path),
     help="Say how the second of two manifests differs from the first.",
 )
+@click.option(
+    "--session", "session_name", metavar="NAME", help="A turn of this session: what it has shown stays out."
+)
+@click.option("--again", is_flag=True, help="With --session: also what the session has shown.")
+@click.option("--turn", type=click.IntRange(1), help="With --session: print the block of this turn again.")
+@click.option(
+    "--explain", "explains", is_flag=True, help="Print stages, queries and omissions in place of the block."
+)
 @LENS
 @partial(explained, outcome="SYSTEM_ERROR")
 def context(
@@ -72,44 +87,90 @@ def context(
     reproduce: Path | None,
     compare: tuple[Path, Path] | None,
     lens: str | None,
+    session_name: str | None,
+    again: bool,
+    turn: int | None,
+    explains: bool,
 ) -> None:
     """Print what the index knows about the conversation in FILE: a chat export, or any text.
 
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
     NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
     """
-    if sum(map(bool, (file, from_stdin, window, reproduce, compare))) != 1:
-        raise click.UsageError("name one of FILE, --stdin, --window, --reproduce and --compare")
+    if sum(map(bool, (file, from_stdin, window, reproduce, compare, turn))) != 1:
+        raise click.UsageError("name one of FILE, --stdin, --window, --reproduce, --compare and --turn")
+    if (again or turn) and not session_name:
+        raise click.UsageError("--again and --turn go with --session NAME")
     if reproduce and lens:
         raise click.UsageError("--reproduce shows the passages that a manifest names, under no lens")
     if compare:
         _print_difference(compare, as_json)
         return
     settings = load_settings(config)
-    if reproduce:
-        block = work.reproduced(settings, work.read_manifest(reproduce))
-        click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
-        return
-    settings = _changed(settings, budget_tokens=budget, where=where, include="later" if later else None)
-    if window:
-        conversation = work.read_window(settings, window)
-    else:
-        text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
-        conversation = work.read_conversation(settings, file, text, timezone)
-    with closing(open_index(settings, lens=lens)) as index:
-        result = work.context_of(settings, conversation, index)
+    with opened_session(settings.root, session_name) if session_name else nullcontext() as session:
+        if session:
+            session.require_lens(lens)
+        if (recorded := _recorded(reproduce, session, turn)) is not None:
+            block = work.reproduced(settings, recorded)
+            click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
+            return
+        settings = _changed(settings, budget_tokens=budget, where=where, include="later" if later else None)
+        if window:
+            conversation = work.read_window(settings, window)
+        else:
+            text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
+            conversation = work.read_conversation(settings, file, text, timezone)
+        result = _made(settings, lens, conversation, session, again=again)
     if manifest:
         manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     if as_json:
-        click.echo(_json(result.as_json()))
+        click.echo(_json(result.as_json() | ({"plan": result.explained()} if explains else {})))
+    elif explains:
+        print_plan(result.explained())
     else:
         click.echo(result.block, nl=False)
+    if not as_json:
         answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
         facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
         tokens = result.manifest["block_tokens"]
         click.echo(f"{facts}, {tokens} tokens, {result.seconds * 1000:.0f} ms", err=True)
     if result.outcome == "NO_HITS":
         sys.exit(NO_RESULTS)
+
+
+def _recorded(place: Path | None, session: Session | None, turn: int | None) -> Mapping[str, Any] | None:
+    """The manifest of the block that is to be printed again, if one is."""
+    if place:
+        return work.read_manifest(place)
+    return session.manifest(turn) if session and turn else None
+
+
+def _made(
+    settings: Settings,
+    lens: str | None,
+    conversation: work.ConversationText,
+    session: Session | None,
+    *,
+    again: bool,
+) -> work.ContextResult:
+    """The context under a lens, within its bounds, and noted in the session; under a lens with a receipt."""
+    with closing(open_index(settings, lens=lens)) as index:
+        earlier = session.manifests if session and not again else ()
+        result = work.context_of(settings, conversation, index, earlier)
+        shown = [Disclosed(p.place, p.shown[0], p.doc_id) for p in result.passages]
+        entries: Sequence[Entry] = ()
+        if lens:
+            disclosures = Disclosures(lens, settings.lenses[lens], session.entries if session else ())
+            counts = PackagedTokenCounter().counts
+            entries = disclosures.add(shown, counts, partial(document_bytes, index.ask))
+            if settings.mcp.receipts:
+                seen = Seen(str(index.manifest["version"]), lens)
+                Receipts(settings.root).add(
+                    "weft context", conversation.markdown, seen, shown, index.screen.finds
+                )
+    if session:
+        session.add(lens, result.manifest, entries)
+    return result
 
 
 def _print_difference(manifests: tuple[Path, Path], as_json: bool) -> None:

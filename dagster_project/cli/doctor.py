@@ -30,6 +30,7 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
+from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
@@ -222,6 +223,8 @@ def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:
     if corrupt := [str(lake.path(*place)) for place in lake.corrupt_files()]:
         what = f"{len(corrupt)} of {len(places)} files are {CORRUPT}, such as {corrupt[0]}"
         yield Finding("lake", "fault", what, "weft build --verify, which makes them again")
+    if Forgotten(lake.base).unfinished:
+        yield Finding("lake", "warning", "what is to be forgotten is not erased everywhere", "weft build")
     if not places:
         yield Finding("lake", "ok", "nothing is stored yet")
     elif not unread and not corrupt:

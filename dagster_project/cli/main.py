@@ -58,6 +58,11 @@ COMMANDS = {
         "fetch",
         "Fetch what is new in the remotes of SOURCES, or of all sources, and build nothing.",
     ),
+    "forget": LazyCommand(
+        f"{_ROOM}.forget",
+        "forget",
+        "Erase mails, an author's mails, documents, chats or sources from all that Weft keeps, and build without them.",
+    ),
     "get": LazyCommand(
         f"{_ROOM}.search", "get", "Print the exact text of ID, and on standard error what it is."
     ),
@@ -123,7 +128,7 @@ COMMANDS = {
 SECTIONS = {
     "Start": ("init", "build", "search", "serve", "help"),
     "Search and read": ("get", "similar", "context", "ask", "stripe", "explain", "sql"),
-    "Keep an index": ("plan", "cost", "fetch", "backfill", "ui", "cache", "doctor"),
+    "Keep an index": ("plan", "cost", "fetch", "backfill", "ui", "cache", "forget", "doctor"),
     "Serve": ("mcp", "receipts", "serve-graph"),
     "Measure": ("eval",),
 }

@@ -44,6 +44,7 @@ from transforms.settings.models import (
 from transforms.settings.operations import AlertSettings, EngineSettings, IndexSettings, OperationsSettings
 from transforms.settings.search import (
     BUILT_IN_PROFILES,
+    LensSettings,
     McpSettings,
     QuerySettings,
     RerankSettings,
@@ -255,7 +256,7 @@ class Settings(StageSettings):
     profiles: dict[str, dict[str, Any]] = Field(
         {}, description="named changes to [search] that `weft eval` can measure, as [profiles.NAME]"
     )
-    lenses: dict[str, str] = Field({}, description="who may see what: named conditions on what is shown")
+    lenses: dict[str, LensSettings] = Field({}, description="who may see what, by name")
     rerank: RerankSettings = RerankSettings()
     queries: QuerySettings = QuerySettings()
     mcp: McpSettings = McpSettings()

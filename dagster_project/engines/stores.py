@@ -9,10 +9,11 @@ from assets.documents import document_stages
 from assets.mail import mail_stages, slow_stages
 from assets.stages.declaration import Stage
 from dagster_project.config.settings import Settings
+from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.sources.chats import ChatFiles
-from dagster_project.resources.sources.file_sources import FileSources
+from dagster_project.resources.sources.remembered_sources import RememberedSources
 from dagster_project.resources.sources.seen_partitions import partitions_in_lake
 from transforms.schemas.registry import lake_tables
 
@@ -23,11 +24,12 @@ def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
     return ParquetLake(settings.lake_uri, lake_tables(settings.embedding.dimensions), cache / "lake")
 
 
-def make_sources(settings: Settings, cache: Path | None = None) -> FileSources:
-    """The configured sources; what was found of them is remembered in `cache`, unless it is None."""
+def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSources:
+    """The configured sources without what was forgotten; what was found is remembered in `cache`, unless it is None."""
     lake = make_lake(settings, cache)
     cache = cache or settings.root / "cache"
-    return FileSources(
+    return RememberedSources(
+        Forgotten(lake.base),
         settings,
         cache / "files.json",
         ChatFiles(settings, cache / "chats.json"),

@@ -34,6 +34,7 @@ from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan, make_plan, stale_context, stale_graph, stale_slow
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.orchestration.runs import close_dead_runs, run_here
+from dagster_project.orchestration.upkeep import erasure
 from dagster_project.orchestration.work import Work
 from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
 from dagster_project.resources.lake.oversize import waiting_bytes
@@ -75,11 +76,12 @@ def build(
     """Bring the published index up to date: fetch, discover, materialize what changed, publish.
 
     Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
-    Very long texts are made and published last. If a remote fails, the build uses what it fetched
-    earlier, and `fetched` of the result has the fault. If a source cannot be read, the index keeps what it has of it,
-    and `broken` of the plan has the fault; SourceError if none can be read. Files of the lake that are corrupt
-    inside are found by `options.verify`, or when a step fails for no reason of its own, and rebuilt. Raises BusyError
-    while another build of the same storage runs, and WeftError when a run fails, with the step and the reason.
+    Very long texts are made and published last. What was to be forgotten and is still somewhere is erased. If a remote
+    fails, the build uses what it fetched earlier, and `fetched` of the result has the fault. If a source cannot be read,
+    the index keeps what it has of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of
+    the lake that are corrupt inside are found by `options.verify`, or when a step fails for no reason of its own, and
+    rebuilt. Raises BusyError while another build of the same storage runs, and WeftError when a run fails, with the step
+    and the reason.
     Runs of Dagster that work on the same lake are waited for before anything over all of it is made; what others wait
     to make is made here, since nobody knows whether a daemon lives that would start them. Failures and warning checks are
     sent to `[alerts]`.
@@ -98,7 +100,9 @@ def build(
         with contextlib.closing(work.engine):
             fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if options.fetch else {}
             spoiled = make_lake(settings).discard_corrupt() if options.verify else {}
+            erasure.begin(settings)
             result = work.with_slow_texts(work.of_whole_files(on_plan, spoiled))
+            erased = erasure.finish(settings, instance)
         prune_runs(instance, settings.operations.keep_runs_days)
     result = replace(
         result,
@@ -107,6 +111,8 @@ def build(
         seconds=time.monotonic() - start,
         interrupted=interrupted,
         clock_behind=behind,
+        erased=erased,
+        left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
     )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])

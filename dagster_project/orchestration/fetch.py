@@ -9,12 +9,14 @@ from typing import Any
 import dagster as dg
 
 from assets.fetch import GROUP, fetched_key
+from dagster_project.composition import make_lake
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import COMMAND_TAG
 from dagster_project.orchestration.outcomes import FetchOutcome
 from dagster_project.orchestration.runs import root_cause, run_here
 from dagster_project.orchestration.work import Work
+from dagster_project.resources.lake.forgotten import Forgotten
 from transforms.errors import SettingsError
 
 
@@ -27,14 +29,15 @@ def fetch_sources(
 ) -> dict[str, FetchOutcome]:
     """Run the assets of all sources with `fetch`, or of those named, and say what became of each.
 
-    A source that cannot be fetched keeps no other from it. The caller holds the build lock.
-    SettingsError for a name that is no fetched source.
+    A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the
+    build lock. SettingsError for a name that is no fetched source.
     """
     remote = {s.name: s for s in settings.sources if s.remote}
     if unknown := sorted(set(names) - set(remote)):
         known = ", ".join(sorted(remote)) or "none"
         raise SettingsError(f"no source with fetch is called {unknown[0]!r}; there are: {known}")
-    wanted = [name for name in remote if not names or name in names]
+    forgotten = Forgotten(make_lake(settings).base)
+    wanted = [n for n in remote if (not names or n in names) and not forgotten.has("source", n)]
     if not wanted:
         return {}
     keys = [fetched_key(name) for name in wanted]

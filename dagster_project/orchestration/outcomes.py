@@ -85,10 +85,18 @@ class BuildResult:
     slow: tuple[str, ...] = ()
     interrupted: tuple[Interrupted, ...] = ()
     clock_behind: timedelta | None = None
+    erased: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def warnings(self) -> list[str]:
-        """One line per interruption before the build, for texts paid twice, and for a clock that is behind."""
+        """One line per interruption before the build, per source that holds what was forgotten, for texts paid twice, and
+        for a clock that is behind."""
         lines = [f"Recovered: {interrupted}." for interrupted in self.interrupted]
+        for source, count in self.left_out.items():
+            what = f"{count:,} mails or documents" if count else "chats, or all of it,"
+            lines.append(
+                f"Source {source} still holds what was forgotten, {what} left out of the index: delete it there, too."
+            )
         if twice := self.embedding.get(PAID_TWICE):
             lines.append(
                 f"{twice:,} texts were in requests whose answer an earlier run did not see: they were asked for again, "
@@ -117,6 +125,8 @@ class BuildResult:
             "broken": dict(self.plan.broken),
             "interrupted": [asdict(interrupted) for interrupted in self.interrupted],
             "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
+            "erased": dict(self.erased),
+            "left_out": dict(self.left_out),
             "published": dict(self.published) if self.published else None,
             "stages": {k: dict(v) for k, v in self.stages.items()},
             "embedding": dict(self.embedding),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import duckdb
 import ibis
 
 from assets.graph import FINGERPRINTS
@@ -22,18 +24,20 @@ from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_graph_exporter, make_publisher
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
+from dagster_project.resources.lake.forgotten import Forgotten, partitions_with
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA, Footer
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.versions import CURRENT, version_of
-from dagster_project.resources.sources.file_sources import FileSources
+from dagster_project.resources.sources.remembered_sources import RememberedSources
 from transforms.conversations.windows import last_windows
 from transforms.errors import SourceError
 
 NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"
 CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from another table"
 CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
+FORGETS = "holds what is to be forgotten"
 CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
 ANEW = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
 
@@ -55,7 +59,8 @@ class Plan:
     `context` has the stale tables of windows that ask the published index, `slow` those that wait for the slow lane.
     `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first stale table of a partition is
     stale. With `anew` the published version has another layout, tokenizer or model and nothing of it is reused. `broken`
-    has the fault of each source that cannot be read; the lake keeps what it has of that source.
+    has the fault of each source that cannot be read; the lake keeps what it has of that source. `left_out` names the
+    sources that were forgotten, and those of which chats were.
     """
 
     partitions: tuple[SourcePartition, ...]
@@ -68,6 +73,7 @@ class Plan:
     reasons: Mapping[str, str] = field(default_factory=dict)
     anew: bool = False
     broken: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -104,7 +110,7 @@ def reading_tables(settings: Settings, source_type: str) -> tuple[str, ...]:
 
 
 def make_plan(
-    settings: Settings, sources: FileSources, lake: ParquetLake, taken: Collection[str] = ()
+    settings: Settings, sources: RememberedSources, lake: ParquetLake, taken: Collection[str] = ()
 ) -> Plan:
     """Compare the sources, the lake and the published index, without the partitions `taken` by runs under way.
 
@@ -115,7 +121,9 @@ def make_plan(
         return _compared(settings, sources, lake, taken)
 
 
-def _compared(settings: Settings, sources: FileSources, lake: ParquetLake, taken: Collection[str]) -> Plan:
+def _compared(
+    settings: Settings, sources: RememberedSources, lake: ParquetLake, taken: Collection[str]
+) -> Plan:
     """The plan of `make_plan`."""
     partitions = sources.discover()
     broken = dict(sources.broken)
@@ -125,6 +133,10 @@ def _compared(settings: Settings, sources: FileSources, lake: ParquetLake, taken
         for u in partitions
         if u.key not in taken
     }
+    if sources.forgotten.unfinished:
+        for key in set(partitions_with(lake, sources.forgotten)) & found.keys():
+            (source_type,) = (u.source_type for u in partitions if u.key == key)
+            found[key] = {t: FORGETS for stage in _of(source_type, order) for t in stage.tables}
     _leave_broken(partitions, found, broken, order, lake)
     stale = {partition: tuple(why) for partition, why in found.items() if why}
     reasons = {partition: next(iter(found[partition].values())) for partition in stale}
@@ -148,7 +160,19 @@ def _compared(settings: Settings, sources: FileSources, lake: ParquetLake, taken
     }
     damaged = _damages(settings, stale, slow, publisher, lake) if publish or slow else {}
     anew = publish and publisher.damage() is None and not publisher.fits_settings()
-    return Plan(tuple(partitions), stale, vanished, publish, context, slow, damaged, reasons, anew, broken)
+    return Plan(
+        tuple(partitions),
+        stale,
+        vanished,
+        publish,
+        context,
+        slow,
+        damaged,
+        reasons,
+        anew,
+        broken,
+        tuple(sorted(sources.left_out)),
+    )
 
 
 def _leave_broken(
@@ -223,6 +247,7 @@ def stale_context(
     if current is None:
         return {}
     order = _of(CONTEXT.name, stages(settings))
+    shown = _shown_by(current) if Forgotten(lake.base).unfinished else None
     windows = [u.key for u in partitions if u.source_type == CONVERSATIONS.name]
     open_windows = last_windows(windows)
     found = {}
@@ -233,9 +258,18 @@ def stale_context(
         stays = asked and not (window in open_windows and queries.row_count)
         version = asked.inputs.get("search_index", "") if asked and stays else version_of(current)
         hashes = {"conversation_query_chunks": queries.content_hash, "search_index": version}
-        if tables := _stale_tables(window, order, hashes, lake):
+        cited = lake.stored(CONTEXT.tables[0], ["chunk_id"], window) if shown is not None and asked else None
+        if shown is not None and cited and set(cited.column("chunk_id").to_pylist()) - shown:
+            found[window] = CONTEXT.tables
+        elif tables := _stale_tables(window, order, hashes, lake):
             found[window] = tables
     return found
+
+
+def _shown_by(index: Path) -> set[str]:
+    """The ids of the chunks in a published file."""
+    with duckdb.connect(str(index), read_only=True) as connection:
+        return {row[0] for row in connection.execute("SELECT chunk_id FROM chunks").fetchall()}
 
 
 def stale_slow(

@@ -159,7 +159,7 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
         index_version=index.manifest["version"],
         hits=found,
     )
-    return Shown(answer, [Disclosed(hit.citation, hit.snippet) for hit in found])
+    return Shown(answer, [Disclosed(hit.citation, hit.snippet, hit.doc_id) for hit in found])
 
 
 _SAME = (
@@ -194,7 +194,8 @@ def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Tex
         byte_end=end,
         is_cut=end < len(stored),
     )
-    return Shown(answer, [Disclosed(f"{found.id}:{byte_start}-{end}", excerpt)])
+    of = found.id if found.kind == "thread" else found.doc_id
+    return Shown(answer, [Disclosed(f"{found.id}:{byte_start}-{end}", excerpt, of)])
 
 
 def block(settings: Settings, index: SearchIndex, given: str, budget: int, where: str) -> Shown[Block]:
@@ -212,7 +213,7 @@ def block(settings: Settings, index: SearchIndex, given: str, budget: int, where
         tokens=int(context.manifest["block_tokens"]),
         block=context.block,
     )
-    return Shown(answer, [Disclosed(p.place, p.shown[0]) for p in context.passages])
+    return Shown(answer, [Disclosed(p.place, p.shown[0], p.doc_id) for p in context.passages])
 
 
 def thread(index: SearchIndex, name: str, limit: int) -> Shown[Thread]:
@@ -236,7 +237,7 @@ def thread(index: SearchIndex, name: str, limit: int) -> Shown[Thread]:
         mails=mails,
         is_cut=len(rows) > limit,
     )
-    return Shown(answer, [Disclosed(mail.message_id, mail.subject or "") for mail in mails])
+    return Shown(answer, [Disclosed(mail.message_id, mail.subject or "", mail.message_id) for mail in mails])
 
 
 _THREAD = """

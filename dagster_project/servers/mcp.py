@@ -8,6 +8,7 @@ a receipt.
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
+from functools import partial
 from importlib.metadata import version
 from inspect import signature
 from typing import Annotated, Any, Literal, TypeVar
@@ -22,9 +23,12 @@ from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 
 from dagster_project.config.settings import Settings
+from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.outgoing.limits import Disclosures
 from dagster_project.resources.outgoing.receipts import Receipts, Seen
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import IndexPool
+from dagster_project.resources.search.lookup import document_bytes
 from dagster_project.resources.search.opened_index import open_index, with_options
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
@@ -97,6 +101,8 @@ class _Tools:
     def __init__(self, settings: Settings, lens: str | None):
         self.settings, self.limits, self.lens = settings, settings.mcp, lens
         self.receipts = Receipts(settings.root)
+        self.disclosures = Disclosures(lens, settings.lenses[lens]) if lens else None
+        self.count = PackagedTokenCounter().counts
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, True, lens))
 
     def all(self) -> list[Callable[..., Awaitable[BaseModel]]]:
@@ -126,6 +132,8 @@ class _Tools:
         def noted(index: SearchIndex) -> _Answer:
             index.screen.finds.clear()
             shown = work(index)
+            if self.disclosures:
+                self.disclosures.add(shown.passages, self.count, partial(document_bytes, index.ask))
             if self.limits.receipts:
                 seen = Seen(str(index.manifest["version"]), self.lens)
                 self.receipts.add(tool, asked, seen, shown.passages, index.screen.finds)

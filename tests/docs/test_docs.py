@@ -180,7 +180,7 @@ def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
             r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|serve(?!-)|get|similar|mcp|fetch|plan|"
-            r"backfill)\b"
+            r"backfill|forget)\b"
             r"([^`\n]*)",
             path.read_text(encoding="utf-8"),
         ):

@@ -17,7 +17,7 @@ from transforms.documents.markdown import closing_fence
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
 
-VERSION = "3"
+VERSION = "4"
 _SEED_HEAD = (
     "\n\n## Related Previous Posts (for continuity and linking):\n"
     "You can reference these posts in your writing to maintain conversation continuity.\n\n"
@@ -35,6 +35,7 @@ _SENTENCE_ENDS = re.compile(r"\n|(?<=[.!?])\s")
 _LEAST_CUT = 64
 """Tokens that a passage has at least that is cut, its title and citation included."""
 
+SHOWN = "shown: an earlier turn of the session showed it"
 TokenCounter = Callable[[Sequence[str]], list[int]]
 
 
@@ -44,7 +45,8 @@ class Passage:
 
     `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it
     stands in, with the bytes of that, where there is one. `tags` are the document's, `page_starts` the bytes at which
-    its pages begin. `cut` are the characters that are shown of a text that does not fit as a whole.
+    its pages begin. `lines` and `around_lines` are the first and last line that these bytes touch, from 1. `cut` are the
+    characters that are shown of a text that does not fit as a whole.
     """
 
     chunk_id: str
@@ -61,6 +63,8 @@ class Passage:
     around_start: int = 0
     around_end: int = 0
     page_starts: tuple[int, ...] = ()
+    lines: tuple[int, int] = (1, 1)
+    around_lines: tuple[int, int] = (1, 1)
     similarity: float | None = None
     score: float | None = None
     expanded: bool = False
@@ -72,8 +76,21 @@ class Passage:
         if self.expanded and self.around is not None:
             return self.around, self.around_start, self.around_end
         text = self.text[: self.cut]
-        is_exact = len(self.text.encode()) == self.end - self.start
-        return text, self.start, self.start + len(text.encode()) if is_exact else self.end
+        return text, self.start, self.start + len(text.encode()) if self._is_exact else self.end
+
+    @property
+    def shown_lines(self) -> tuple[int, int]:
+        """The first and last line of what is shown."""
+        if self.expanded and self.around is not None:
+            return self.around_lines
+        if self.cut is None or not self._is_exact:
+            return self.lines
+        return self.lines[0], self.lines[0] + self.text[: self.cut].rstrip("\n").count("\n")
+
+    @property
+    def _is_exact(self) -> bool:
+        """True if the text is these bytes of the document, and not parts of them."""
+        return len(self.text.encode()) == self.end - self.start
 
 
 class Omission(NamedTuple):
@@ -114,9 +131,14 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
 
 
 def compile_block(
-    passages: Sequence[Passage], budget_tokens: int, count: TokenCounter, *, expand: bool = True
+    passages: Sequence[Passage],
+    budget_tokens: int,
+    count: TokenCounter,
+    *,
+    expand: bool = True,
+    earlier: Sequence[Passage] = (),
 ) -> CompiledBlock:
-    """The block of as many of `passages`, in their order, as the budget holds.
+    """The block of as many of `passages`, in their order, as the budget holds, without what `earlier` blocks showed.
 
     A passage that repeats a chosen one, or that lies inside or across its bytes, is left out. The first one that does
     not fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and what follows may
@@ -128,7 +150,9 @@ def compile_block(
     remaining = budget_tokens - count([_COMPILED_HEAD])[0]
     costs = count([_render(p) for p in passages])
     for passage, cost in zip(passages, costs, strict=True):
-        if repeated := _repeats(passage, chosen):
+        if _repeats(passage, earlier):
+            dropped.append(Omission(passage, SHOWN))
+        elif repeated := _repeats(passage, chosen):
             dropped.append(Omission(passage, repeated))
         elif cost + 1 > remaining and (shorter := _cut_to(passage, cost, remaining - 1, count)):
             chosen.append(shorter)
@@ -139,7 +163,7 @@ def compile_block(
             chosen.append(passage)
             remaining -= cost + 1
     if expand:
-        chosen = _expand(chosen, remaining, count)
+        chosen = _expand(chosen, remaining, count, earlier)
     block = render_block(chosen)
     tokens = count([block])[0] if block else 0
     while tokens > budget_tokens:
@@ -173,14 +197,16 @@ def _says_anything(text: str) -> bool:
     return any(line.strip() and not line.startswith(">") for line in text.splitlines())
 
 
-def _expand(chosen: list[Passage], remaining: int, count: TokenCounter) -> list[Passage]:
+def _expand(
+    chosen: list[Passage], remaining: int, count: TokenCounter, earlier: Sequence[Passage]
+) -> list[Passage]:
     """The passages with their surroundings, as far as the remaining tokens allow."""
     wider = [replace(p, expanded=p.around is not None and p.cut is None) for p in chosen]
     narrow_costs, wide_costs = (count([_render(p) for p in form]) for form in (chosen, wider))
     result = list(chosen)
     for number, passage in enumerate(wider):
         cost = wide_costs[number] - narrow_costs[number]
-        others = result[:number] + result[number + 1 :]
+        others = [*result[:number], *result[number + 1 :], *earlier]
         if passage.expanded and cost <= remaining and not _repeats(passage, others):
             result[number] = passage
             remaining -= cost
@@ -238,6 +264,7 @@ def _manifest_entry(passage: Passage) -> dict[str, Any]:
         "place": passage.place,
         "byte_start": start,
         "byte_end": end,
+        "lines": list(passage.shown_lines),
         "expanded": passage.expanded,
         "cut": passage.cut,
         "text_sha256": bytes_sha256(text.encode()),
@@ -256,7 +283,7 @@ def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]
         passage = passages.get(entry["chunk_id"])
         if passage is None:
             raise ContextError(f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more")
-        chosen.append(replace(passage, expanded=entry["expanded"], cut=entry.get("cut")))
+        chosen.append(as_shown(passage, entry))
     block = render_block(chosen)
     digest = bytes_sha256(block.encode())
     if digest != recorded["block_sha256"]:
@@ -264,6 +291,11 @@ def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]
             f"the block made again has SHA-256 {digest}, the manifest names {recorded['block_sha256']}"
         )
     return block
+
+
+def as_shown(passage: Passage, entry: Mapping[str, Any]) -> Passage:
+    """A passage as the entry of a manifest says that it was shown."""
+    return replace(passage, expanded=entry["expanded"], cut=entry.get("cut"))
 
 
 def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

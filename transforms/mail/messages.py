@@ -16,6 +16,8 @@ from transforms.hashing import bytes_sha256
 from transforms.mail.attachments import Convert
 from transforms.mail.copies import Copies, Copy
 from transforms.mail.dates import envelope_time
+from transforms.mail.header_block import MIME_FAULTS, read_headers
+from transforms.mail.headers import address, message_id
 from transforms.mail.mbox import BOM, Dialect, mbox_layout, unescape
 from transforms.mail.mime import parsed_mail
 from transforms.mail.rows import attachment_rows, message_row
@@ -90,6 +92,22 @@ def split_mbox(
         RawMail(f"{name}:{start}", data[start:end], fault=f"not_mail: {why}") for start, end in layout.garbage
     ]
     return mails, garbage
+
+
+def id_and_author(mail: RawMail) -> tuple[str, str | None] | None:
+    """Message-ID and author's address of a mail, as `read_mail` gives them before it looks for copies; None for no mail."""
+    data, _ = _without_envelope(mail)
+    try:
+        fields = read_headers(data).fields
+    except MIME_FAULTS:
+        fields = {}
+    if ident := next(filter(None, map(message_id, fields.get("message-id", ()))), None):
+        return ident, address(next(iter(fields.get("from", ())), ""))[1]
+    parsed = parsed_mail(data)
+    if parsed is None:
+        return None
+    row = message_row(parsed, None)
+    return row["message_id"], row["from_addr"]
 
 
 def read_mail(

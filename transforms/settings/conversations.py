@@ -64,7 +64,6 @@ class ContextSettings(StageSettings):
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens",
     )
-    candidates: int = Field(20, gt=0, description="chunks taken for each query (seed: 5)")
     min_similarity: float = Field(
         0.0, ge=-1, le=1, description="cosine below which a candidate is left out (seed: 0.7)"
     )
@@ -75,13 +74,14 @@ class ContextSettings(StageSettings):
         "earlier",
         description="what is no later than the conversation and not of it; later: all but the conversation itself",
     )
-    dedup_max_per_doc: int = Field(1, gt=0, description="chunks of one document")
-    pick: Literal["score", "rounds", "mmr", "coverage"] = Field(
-        "mmr",
-        description="the least alike; the best (seed); of each query in turn; what covers most queries",
-    )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
+    candidates: Internal[int] = Field(20, gt=0)
+    """Chunks taken for each query (seed: 5)."""
+    pick: Internal[Literal["score", "rounds", "mmr", "coverage"]] = "mmr"
+    """The best (seed), of each query in turn, the least alike, or what covers most queries."""
+    dedup_max_per_doc: Internal[int] = Field(1, gt=0)
+    """Chunks of one document."""
     dedup_strategy: Internal[Literal["document", "semantic", "none"]] = "document"
     """At most dedup_max_per_doc of a document, no near-equal texts, or every chunk (egregora)."""
     expand: Internal[bool] = True

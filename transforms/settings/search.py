@@ -194,6 +194,27 @@ class McpSettings(StageSettings):
     receipts: bool = Field(True, description="note what was disclosed, see `weft receipts`")
 
 
+class LensSettings(StageSettings):
+    """Who may see what: what is shown, and how much of it in one session; a text stands for its conditions alone."""
+
+    where: str = Field(description="conditions of the query language that all that is shown meets")
+    passages: int | None = Field(None, gt=0, description="different passages of a session")
+    tokens: int | None = Field(None, gt=0, description="tokens of these passages")
+    share: float | None = Field(
+        None, gt=0, le=1, description="share of one mail, document or window, if it has more than 4,000 bytes"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _conditions_alone(cls, value: Any) -> Any:
+        return {"where": value} if isinstance(value, str) else value
+
+    @property
+    def is_limited(self) -> bool:
+        """True if it bounds what one session is shown."""
+        return not self.passages is self.tokens is self.share is None
+
+
 class RerankSettings(StageSettings):
     """How the best hits of a search get a second look."""
 

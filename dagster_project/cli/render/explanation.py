@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.resources.search.explain import Explanation
+
+_SHOWN_CHARS = 200
 
 
 def print_explanation(result: Explanation, rows: int) -> None:
@@ -33,6 +37,26 @@ def print_explanation(result: Explanation, rows: int) -> None:
             console.print(Text(f"  {m.stage:<16}{place}{score}"), soft_wrap=True)
     facts = f"{result.seconds * 1000:.0f} ms, {result.vector_path} vector search, version {result.version}"
     console.print(facts, style="dim")
+
+
+def print_plan(plan: Mapping[str, Any]) -> None:
+    """The plan of a context: its stages, what each query gave, the passages of the block, and what was left out and why."""
+    console = terminal()
+    print_records(plan["stages"], "no stages")
+    for query in plan["queries"]:
+        numbers = ", ".join(map(str, query["passages"])) or "none"
+        console.print(Text(f"query {query['query']}: passages {numbers}", style="bold"), soft_wrap=True)
+        console.print(Text(f"  {' '.join(query['text'].split())[:_SHOWN_CHARS]}"), soft_wrap=True)
+    for number, entry in enumerate(plan["chosen"], 1):
+        console.print(Text(f"{number:>3} {_line_of(entry)}"), soft_wrap=True)
+    for entry in plan["dropped"]:
+        console.print(Text(f"  - {_line_of(entry)}: {entry['reason']}"), soft_wrap=True)
+    console.print(f"model {plan['model']}, version {plan['index_version']}", style="dim")
+
+
+def _line_of(entry: Mapping[str, Any]) -> str:
+    first, last = entry["lines"]
+    return f"{entry['place']} lines {first}-{last} bytes {entry['byte_start']}-{entry['byte_end']}"
 
 
 def _stages(result: Explanation) -> Table:

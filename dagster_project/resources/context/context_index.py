@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +52,11 @@ class IndexForContext:
     def facts(self) -> Mapping[str, Any]:
         """What names the index in a manifest."""
         manifest = self.index.manifest
+        settings = json.loads(manifest["settings"])
         return {
             "index_version": manifest["version"],
             "model": manifest["model"],
+            "chunking": {name: values for name, values in settings.items() if name in _CHUNKING},
             "dimensions": int(manifest["dimensions"]),
             "tokenizer": self.token_counter,
         }
@@ -319,6 +322,11 @@ def _passage(row: dict[str, Any]) -> Passage:
         around_start=start,
         around_end=end,
         page_starts=tuple(row["page_starts"] or ()),
+        lines=(row["line_start"] or 1, max(row["line_end"] or 1, row["line_start"] or 1)),
+        around_lines=(
+            row["around_line"] or 1,
+            (row["around_line"] or 1) + (around or "").rstrip("\n").count("\n"),
+        ),
     )
 
 
@@ -329,7 +337,21 @@ SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT unnest($own::VARCHAR[])) OR 
   UNION ALL SELECT doc_id FROM documents WHERE coalesce(modified_at, created_at) > $until
 )
 """
+_CHUNKING = (
+    "mail",
+    "blocks",
+    "chunks",
+    "documents",
+    "document_chunks",
+    "conversations",
+    "terms",
+    "sentences",
+)
+"""The settings of a version that say how its texts became chunks."""
+
+# Lines are counted in the bytes before a place, of the text that the place is in.
 _PASSAGES = """
+WITH chosen AS (
 SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
   coalesce(n.node_id, c.doc_id) || CASE WHEN c.attachment_id IS NULL THEN '' ELSE ' attachment ' || c.attachment_id[:12] END
     AS place,
@@ -340,10 +362,21 @@ SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
   list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS end_byte,
   n.heading_start, n.body_end, decode(encode(d.text)[n.heading_start + 1 : n.body_end]) AS section,
   CASE WHEN c.attachment_id IS NULL THEN m.body END AS body,
-  CASE WHEN c.attachment_id IS NULL THEN d.page_starts ELSE a.page_starts END AS page_starts
+  CASE WHEN c.attachment_id IS NULL THEN d.page_starts ELSE a.page_starts END AS page_starts,
+  encode(CASE WHEN c.attachment_id IS NULL THEN coalesce(d.text, m.body, w.markdown) ELSE a.text END) AS stored
 FROM (FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
 LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN documents d ON d.doc_id = c.doc_id
 LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
 LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
-ORDER BY c.chunk_id
+),
+lined AS (
+SELECT * EXCLUDE (stored), decode(stored[1 : start_byte]) AS before_start, decode(stored[1 : end_byte]) AS before_end,
+  decode(stored[1 : heading_start]) AS before_section
+FROM chosen
+)
+SELECT * EXCLUDE (before_start, before_end, before_section),
+  1 + length(before_start) - length(replace(before_start, chr(10), '')) AS line_start,
+  1 + length(rtrim(before_end, chr(10))) - length(replace(rtrim(before_end, chr(10)), chr(10), '')) AS line_end,
+  1 + length(before_section) - length(replace(before_section, chr(10), '')) AS around_line
+FROM lined ORDER BY chunk_id
 """

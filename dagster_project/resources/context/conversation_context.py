@@ -18,7 +18,6 @@ from dagster_project.config.settings import ConversationSourceSettings, Document
 from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.outgoing.screen import Screen
-from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.sql import query_current
 from dagster_project.resources.sources.chat_exports import (
@@ -69,6 +68,18 @@ class ContextResult:
     documents: int
     seconds: float
     passages: Sequence[context_block.Passage] = ()
+    stages: Sequence[Mapping[str, Any]] = ()
+    texts: Sequence[str] = ()
+
+    def explained(self) -> dict[str, Any]:
+        """What `weft context --explain` shows: stages with counts and milliseconds, queries with passages, omissions."""
+        asked = [
+            {**query, "text": text} for query, text in zip(self.manifest["queries"], self.texts, strict=True)
+        ]
+        facts = {
+            name: self.manifest[name] for name in ("index_version", "model", "settings", "chosen", "dropped")
+        }
+        return {"stages": list(self.stages), "queries": asked, **facts}
 
     def as_json(self) -> dict[str, Any]:
         """What `weft context --json` prints."""
@@ -167,16 +178,33 @@ def _in_zone(export: Export, timezone: str | None) -> Export:
     )
 
 
+class _Clock:
+    """The stages of one context: what each got, gave, and its milliseconds."""
+
+    def __init__(self) -> None:
+        self.stages: list[dict[str, Any]] = []
+        self._begun = time.perf_counter()
+
+    def ended(self, stage: str, got: int, gave: int, unit: str) -> None:
+        """Note the stage that ends now."""
+        now = time.perf_counter()
+        took = round((now - self._begun) * 1000, 3)
+        self.stages.append({"stage": stage, "got": got, "gave": gave, "unit": unit, "milliseconds": took})
+        self._begun = now
+
+
 def context_of(
     settings: Settings,
     conversation: ConversationText,
     opened: SearchIndex | None = None,
+    earlier: Sequence[Mapping[str, Any]] = (),
 ) -> ContextResult:
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
 
-    What it shows passes the screen of `opened`, else that of answers to people.
+    What it shows passes the screen of `opened`, else that of answers to people. What blocks with the manifests `earlier`
+    showed is not shown.
     """
-    start = time.perf_counter()
+    start, clock = time.perf_counter(), _Clock()
     counter = PackagedTokenCounter()
     window = {"doc_id": _GIVEN, "source": "", "partition": ""}
     windows = pl.DataFrame(
@@ -185,19 +213,32 @@ def context_of(
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), settings.conversations, counter.counts
     )
+    clock.ended("cut", conversation.messages, chunks.num_rows, "segments")
     chosen = settings.context
     queries = selection.window_queries(windows, pl.DataFrame(chunks), chosen)
+    clock.ended("queries", chunks.num_rows, len(queries), "queries")
     published = open_versions(settings)
+    before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
-        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker})
+        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker}).filter(
+            ~pl.col("chunk_id").is_in(list(before))
+        )
+        clock.ended("candidates", len(queries), len(candidates), "chunks")
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
+        clock.ended("documents", len(candidates), len(documents), "chunks")
         screen = opened.screen if opened is not None else Screen(settings.safety)
-        passages = screen.passages(index.passages(documents["chunk_id"].to_list()))
+        passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *before]))
         facts = dict(index.facts)
     ordered = selection.scored_passages(documents, passages)
+    clock.ended("passages", len(documents), len(ordered), "passages")
     compiled = context_block.compile_block(
-        ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand
+        ordered,
+        chosen.budget_tokens,
+        counter.counts,
+        expand=chosen.expand,
+        earlier=[context_block.as_shown(passages[c], entry) for c, entry in before.items() if c in passages],
     )
+    clock.ended("block", len(ordered), len(compiled.chosen), "passages")
     question = "\x00".join(queries["text"])
     facts["queries"] = selection.coverage(queries, candidates, compiled)
     return ContextResult(
@@ -209,25 +250,31 @@ def context_of(
         len(documents),
         time.perf_counter() - start,
         compiled.chosen,
+        clock.stages,
+        queries["text"].to_list(),
     )
 
 
 def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
-    """The block of a manifest, rebuilt from the index version that it names.
+    """The block of a manifest, rebuilt from the index version that it names, else from the current one.
 
-    IndexUnavailableError if that version is not kept any more, ContextError if the bytes differ.
+    IndexUnavailableError if that version is not kept and the current one gives other bytes, ContextError if it is kept and
+    does.
     """
-    folder = settings.root / "index"
-    place = folder / f"weft-{recorded['index_version']}.duckdb"
-    if not place.exists():
-        now = (folder / CURRENT).resolve().stem.removeprefix("weft-")
-        raise IndexUnavailableError(
-            f"version {recorded['index_version']} of the index is not kept any more, the current one is {now}; "
-            "index.keep_versions says how many are"
-        )
-    with open_versions(settings).open(place) as index:
+    place = settings.root / "index" / f"weft-{recorded['index_version']}.duckdb"
+    is_kept = place.exists()
+    with open_versions(settings).open(place if is_kept else None) as index:
+        now = index.facts["index_version"]
         shown = Screen(settings.safety).passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
-    return context_block.reproduce_block(recorded, shown)
+    try:
+        return context_block.reproduce_block(recorded, shown)
+    except ContextError as fault:
+        if is_kept:
+            raise
+        raise IndexUnavailableError(
+            f"version {recorded['index_version']} of the index is not kept any more, and in the current {now} {fault}; "
+            "index.keep_versions says how many are"
+        ) from fault
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -24,10 +24,11 @@ _LAST_BYTES = 1 << 20
 
 
 class Disclosed(NamedTuple):
-    """A text that an answer showed: what it stands in, and its bytes there where it is a part."""
+    """A text that an answer showed: what it stands in, and its bytes there where it is a part; and the document it is of."""
 
     place: str
     text: str
+    doc_id: str
 
 
 class Seen(NamedTuple):

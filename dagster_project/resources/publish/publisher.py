@@ -19,6 +19,7 @@ import duckdb
 from assets.partitions import GRAPH, MAIL, SLOW, SOURCE_TYPES
 from assets.protocols.search import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE, slow_hashes
 from dagster_project.resources.publish import vector_index
@@ -97,13 +98,18 @@ class DuckDBPublisher:
             version = self._version(hashes)
             place = self.folder / f"weft-{version}.duckdb"
             previous = self._usable_previous()
-            if previous and previous.name == place.name:
+            rewrites = self._rewrites()
+            if previous and previous.name == place.name and not rewrites:
                 return Published(version, place, False, len(partitions), 0, True)
             gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
             result = self._build_on_best_base(self._inputs(partitions, hashes, version), previous, place)
-            self._prune(keep=place)
+            self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
             return result
+
+    def _rewrites(self) -> bool:
+        """True if earlier versions may hold what is to be forgotten: nothing is built on them, and none is kept."""
+        return Forgotten(self.lake.base).unfinished
 
     def _build_on_best_base(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
         """Build the version on an earlier one if possible; the result says which earlier one proved corrupt, if any."""
@@ -120,7 +126,7 @@ class DuckDBPublisher:
 
     def _bases(self, previous: Path | None) -> Iterator[Path]:
         """The earlier versions that an incremental build can start from; first the spare one, which need not be copied."""
-        if previous and self._can_be_updated(previous):
+        if previous and not self._rewrites() and self._can_be_updated(previous):
             spare = spare_of(self.folder)
             if spare and self._is_usable(spare) and self._can_be_updated(spare):
                 yield spare
@@ -168,7 +174,7 @@ class DuckDBPublisher:
     def is_current(self, partitions: Mapping[str, str]) -> bool:
         """True if the current version is readable and shows the lake as it is now."""
         previous = self._usable_previous()
-        if previous is None:
+        if previous is None or self._rewrites():
             return False
         try:
             hashes = self._content_hashes(partitions)
@@ -254,10 +260,11 @@ class DuckDBPublisher:
         link.replace(self.folder / CURRENT)
         _durable(self.folder)
 
-    def _prune(self, keep: Path) -> None:
+    def _prune(self, keep: Path, count: int) -> None:
+        """Delete all versions but `keep` and the newest, so that `count` are left, and make one of them the spare one."""
         versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
-        old = versions[: -self.settings.index.keep_versions]
-        if keep.stat().st_size >= self.settings.index.spare_min_bytes:
+        old = versions[:-count]
+        if not self._rewrites() and keep.stat().st_size >= self.settings.index.spare_min_bytes:
             if old:
                 keep_as_spare(old.pop())
         else:

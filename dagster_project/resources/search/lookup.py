@@ -93,9 +93,23 @@ FROM threads WHERE thread_id = $id
 """,
 }
 
+_BYTES = """
+SELECT m.message_id AS doc_id, strlen(m.body) + coalesce(sum(strlen(a.text)), 0) AS bytes
+FROM messages m LEFT JOIN attachments a USING (message_id) WHERE m.message_id IN (SELECT unnest($ids::VARCHAR[]))
+GROUP BY m.message_id, m.body
+UNION ALL SELECT doc_id, strlen(text) FROM documents WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
+UNION ALL SELECT doc_id, strlen(markdown) FROM conversation_windows WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
+"""
+
 _ATTACHMENT = """
 SELECT attachment_id FROM attachments WHERE message_id = $id AND starts_with(attachment_id, $beginning) LIMIT 2
 """
+
+
+def document_bytes(ask: Ask, ids: Sequence[str]) -> dict[str, int]:
+    """The bytes of the texts of mails with their attachments, documents and windows of chats, by id."""
+    rows = ask(_BYTES, {"ids": list(ids)}).to_pylist()
+    return {row["doc_id"]: int(row["bytes"]) for row in rows}
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def require_lens(settings: Settings, lens: str | None) -> None:
         known = ", ".join(settings.lenses) or "none: add one to [lenses]"
         raise SettingsError(f"no lens is called {shortened(lens)!r}; known are {known}")
     try:
-        conditions = where_conditions(settings.lenses[lens])
+        conditions = where_conditions(settings.lenses[lens].where)
     except QueryError as fault:
         raise SettingsError(f"the lens {lens!r}: {fault}") from fault
     fields = {leaf.field for condition in conditions for leaf in leaves_of(condition)}
@@ -69,7 +69,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
     """The index narrowed to what a lens shows; `whole` is closed."""
     with closing(whole):
         require_lens(settings, name)
-        lens = Lens(name, settings.lenses[name])
+        lens = Lens(name, settings.lenses[name].where)
         file = lens_file(settings.root, whole.path, lens)
         if not file.exists():
             try:

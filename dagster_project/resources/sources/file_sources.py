@@ -185,10 +185,9 @@ class FileSources:
 
         Those of a public inbox come in the order of their commits.
         """
-        assert self._partitions is not None
         source = self.settings.source(partition.source)
         assert isinstance(source, SourceSettings)
-        for file in self._partitions[partition.key][1]:
+        for file in self.stored_files(partition):
             yield from _read(file, source, self.settings.mail)
             self._note_change(partition, file)
         inbox = self._inboxes.get(partition.key, [])
@@ -235,10 +234,14 @@ class FileSources:
                 mails,
             )
 
+    def stored_files(self, partition: SourcePartition) -> list[_File]:
+        """The files that make up a partition; none of a public inbox or a chat."""
+        assert self._partitions is not None
+        return self._partitions[partition.key][1]
+
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
         """The files of a partition of documents in order of name, those that are not read with the reason."""
-        assert self._partitions is not None
-        files = self._partitions[partition.key][1]
+        files = self.stored_files(partition)
         for file, raw in zip(files, ordered_map(self._read_file, files, _FILES_AT_ONCE), strict=True):
             yield raw
             self._note_change(partition, file)
@@ -340,7 +343,7 @@ class FileSources:
                     digest.update(block)
         except OSError as error:
             return f"unreadable: {error.strerror}", None
-        month = _month(_stored_mail(path, head)) if dated else None
+        month = _month(stored_mail(path, head)) if dated else None
         self._seen[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
@@ -358,8 +361,8 @@ def _state(path: Path) -> list[object] | str:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 
-def _stored_mail(path: Path, data: bytes) -> bytes:
-    """The mail in a file; `.emlx` has the count of its bytes above, and a property list below."""
+def stored_mail(path: Path, data: bytes) -> bytes:
+    """The mail in a file of these bytes; `.emlx` has the count of its bytes above, and a property list below."""
     count = _COUNT.match(data) if path.suffix == ".emlx" else None
     return data[count.end() : count.end() + int(count[1])] if count else data
 
@@ -391,6 +394,6 @@ def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterat
         yield from (mail for mail in mails if not _EXPUNGED.search(mail.data, 0, _HEAD_BYTES))
         yield from refused
     elif data:
-        yield RawMail(file.name, _stored_mail(file.path, data))
+        yield RawMail(file.name, stored_mail(file.path, data))
     if fault:
         yield RawMail(f"{file.name}:{len(data)}", b"", fault=fault)

@@ -10,6 +10,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.lookup import resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
@@ -78,6 +79,7 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     question = asked(request.query_params)
     limit = _number(request, "limit", index.settings.limit, 1, site.settings.mcp.max_results)
     found = answers.hits(index, question.query, question.filters, limit, question.plain)
+    site.note("/api/search", question.query, index, found.passages)
     return _json(found.answer)
 
 
@@ -85,7 +87,10 @@ def get(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an id or a citation."""
     start = _number(request, "byte_start", 0, 0, 1 << 40)
     most = _number(request, "max_characters", 20_000, 1, site.settings.mcp.max_characters)
-    return _json(answers.text(index, _required(request, "id"), start, most).answer)
+    name = _required(request, "id")
+    found = answers.text(index, name, start, most)
+    site.note("/api/get", name, index, found.passages)
+    return _json(found.answer)
 
 
 def context(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -99,7 +104,9 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
         fault = error.errors()[0]
         raise QueryError(f"{'.'.join(map(str, fault['loc'])) or 'the request'}: {fault['msg']}") from error
     budget = min(wanted.budget_tokens, site.settings.mcp.max_characters // 4)
-    return _json(answers.block(site.settings, index, wanted.text, budget, wanted.where).answer)
+    found = answers.block(site.settings, index, wanted.text, budget, wanted.where)
+    site.note("/api/context", wanted.text, index, found.passages)
+    return _json(found.answer)
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -117,11 +124,14 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
         }
         for mail in ask(_MESSAGES, {"id": found[0]}).to_pylist()
     ]
+    shown = [Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]]
+    site.note("/api/thread", id_, index, shown)
     return _json(Thread(**row | {"subject": index.screen.optional(row["subject"])}, messages=mails))
 
 
-def sources(_site: Site, _request: Request, index: SearchIndex) -> Response:
+def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
     """What the index holds of every source."""
+    site.note("/api/sources", "", index, [])
     return _json(answers.sources(index).answer)
 
 

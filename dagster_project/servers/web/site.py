@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from dagster_project.config.settings import Settings
+from dagster_project.resources.outgoing.receipts import Disclosed, Receipts, Seen
 from dagster_project.resources.search.index_pool import IndexPool
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers.web import addresses, state
 from dagster_project.servers.web.asked import asked
-from transforms.errors import QueryError, WeftError
+from transforms.errors import QueryError, SettingsError, WeftError
 
 FOLDER = Path(__file__).parent
 SECONDS = 20.0
@@ -31,7 +32,13 @@ class Site:
     """The pages over the published index of some settings."""
 
     def __init__(self, settings: Settings, seconds: float = SECONDS, lens: str | None = None):
-        self.settings, self.seconds = settings, seconds
+        self.settings, self.seconds, self.lens = settings, seconds, lens
+        if lens and settings.lenses[lens].is_limited:
+            raise SettingsError(
+                f"the lens {lens!r} bounds what a session is shown, and pages have no sessions: use it with `weft mcp` or "
+                "`weft context --session`, or take its bounds away"
+            )
+        self.receipts = Receipts(settings.root)
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, lens=lens))
         self.templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
@@ -53,11 +60,21 @@ class Site:
             try:
                 if request.method == "POST":
                     request.state.body = await _bounded_body(request)
-                return await self.pool.ask(lambda index: view(self, request, index), self.seconds)
+                return await self.pool.ask(lambda index: self._viewed(view, request, index), self.seconds)
             except (WeftError, TimeoutError) as fault:
                 return self.refusal(request, fault)
 
         return endpoint
+
+    def _viewed(self, view: View, request: Request, index: SearchIndex) -> Response:
+        index.screen.finds.clear()
+        return view(self, request, index)
+
+    def note(self, tool: str, asked: str, index: SearchIndex, shown: Sequence[Disclosed]) -> None:
+        """Leave the receipt of an answer to a program; ReceiptError if that is impossible."""
+        if self.settings.mcp.receipts:
+            seen = Seen(str(index.manifest["version"]), self.lens)
+            self.receipts.add(tool, asked, seen, shown, index.screen.finds)
 
     def page(
         self, name: str, request: Request, index: SearchIndex | None, status: int = 200, **values: Any

@@ -19,6 +19,8 @@ from dagster_project.resources.search.opened_index import open_index
 from dagster_project.servers.mcp import mcp_server
 from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace
+from transforms.errors import SettingsError
+from transforms.settings.search import LensSettings
 
 LENSES = {
     "public": "l:public",
@@ -193,6 +195,25 @@ def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
     ],
 )
 def test_a_lens_that_is_none_opens_nothing(work: Workspace, lenses: dict[str, str], name: str, why: str):
-    changed = work.settings.model_copy(update={"lenses": lenses})
+    named = {lens: LensSettings.model_validate(where) for lens, where in lenses.items()}
+    changed = work.settings.model_copy(update={"lenses": named})
     with pytest.raises(Exception, match=why):
         open_index(changed, lens=name)
+
+
+def test_a_lens_bounds_what_an_assistant_is_shown_and_is_none_for_pages(work: Workspace):
+    few = LensSettings(where="l:public", passages=2, tokens=60, share=0.5)
+    changed = work.settings.model_copy(update={"lenses": {"few": few}})
+
+    async def asked() -> list[Any]:
+        async with Client(mcp_server(changed, "few")) as client:
+            calls = (("search", {"query": "quorum", "limit": 1}), ("search", {"query": "quorum", "limit": 1}),
+                ("search", {"query": "quorum", "limit": 9}), ("list_sources", {}))  # fmt: skip
+            return [await client.call_tool(*call) for call in calls]
+
+    first, again, more, sources = anyio.run(asked)
+    assert not first.is_error and not again.is_error and not sources.is_error
+    assert more.is_error and "DisclosureLimitError" in more.content[0].text
+    assert "ask for less" in more.content[0].text
+    with pytest.raises(SettingsError, match="pages have no sessions"):
+        web_app(changed, lens="few")

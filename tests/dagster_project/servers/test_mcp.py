@@ -110,6 +110,19 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
     assert "uploads" not in log and "with these keys" not in log and not [s for s in SECRETS if s in log]
 
 
+def test_answers_to_programs_leave_receipts_and_pages_leave_none(office: Workspace, tmp_path: Path):
+    work = office.copied(tmp_path / "work").configure(*SOURCES, safety={"outputs": "mask"})
+    before = len(list(Receipts(work.settings.root).read()))
+    with TestClient(web_app(work.settings), "http://127.0.0.1:8320") as client:
+        for path in (*(page for page in PAGES if page.startswith("/api/")), "/api/sources", "/?q=compactor"):
+            assert client.get(path).is_success, path
+    kept = list(Receipts(work.settings.root).read())[before:]
+    assert [r["tool"] for r in kept] == [
+        "/api/search", "/api/get", "/api/get", "/api/context", "/api/thread", "/api/sources",
+    ]  # fmt: skip
+    assert all(r["passages"] and r["masked"] for r in kept[:-1])
+
+
 def test_a_search_takes_the_options_of_the_command_line(office: Workspace):
     options = {"profile": "lexical", "weak": True, "per_document": 1}
     plain, asked, wrong = called(

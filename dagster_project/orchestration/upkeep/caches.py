@@ -114,14 +114,18 @@ def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, in
         if refused:
             make_lake(settings).discard("embedding_refusals")
             return {"refusals": cache.forget_refusals()}
-        used = _used_hashes(settings)
+        if not (used := used_hashes(settings)):
+            raise WeftError(
+                f"the lake in {make_lake(settings).base} holds no chunk, so every vector would go: run `weft build` first, "
+                "or delete the folder of the cache yourself"
+            )
         return {
             "vectors": cache.prune(used, [settings.embedding.model_id] if other_models else None),
-            "answers": _prune_answers(settings, other_models),
+            "answers": prune_answers(settings, other_models),
         }
 
 
-def _prune_answers(settings: Settings, other_models: bool) -> int:
+def prune_answers(settings: Settings, other_models: bool = False) -> int:
     """Drop the sentences of chunks that the lake does not hold; those of sources that want none now stay."""
     answers = make_answer_cache(settings)
     keys = answers.all_keys()
@@ -140,8 +144,8 @@ def _prune_answers(settings: Settings, other_models: bool) -> int:
     return answers.drop(unused)
 
 
-def _used_hashes(settings: Settings) -> set[str]:
-    """The hash of every text in the lake that may be embedded or searched with; WeftError if there is none."""
+def used_hashes(settings: Settings) -> set[str]:
+    """The hash of every text in the lake that may be embedded or searched with."""
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
     tables: list[ibis.Table] = [
@@ -163,11 +167,6 @@ def _used_hashes(settings: Settings) -> set[str]:
     queries += questions.column("question").to_pylist()
     # As it is for texts: by what is sent, or by the text itself where a model of this machine has it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
-    if not hashes:
-        raise WeftError(
-            f"the lake in {lake.base} holds no chunk, so every vector would go: run `weft build` first, or delete "
-            "the folder of the cache yourself"
-        )
     return hashes
 
 

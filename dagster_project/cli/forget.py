@@ -1,0 +1,80 @@
+"""`weft forget`: a mail, a person's mails, a document, a chat or a source, gone from all that Weft keeps."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
+from dagster_project.cli.render.builds import BuildView
+from dagster_project.config.settings import load_settings
+from dagster_project.orchestration.instance import open_instance
+from dagster_project.orchestration.outcomes import BuildResult
+from dagster_project.orchestration.upkeep.forget import Target, find
+from dagster_project.orchestration.upkeep.forget import forget as erase_all
+
+_SHOWN_IDS = 10
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=TEXT, metavar="[ID|ADDRESS|SOURCE]...")
+@CONFIG
+@JSON
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+@click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and change nothing.")
+@explained
+def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool, dry_run: bool) -> None:
+    """Erase mails, an author's mails, documents, chats or sources from all that Weft keeps, and build without them.
+
+    They go from lake, published versions, arrays, caches, lenses and Dagster's previews; builds leave out what a source
+    still holds, and say so. Without a name, what sources no longer hold goes from what older versions keep.
+    """
+    settings = load_settings(config)
+    target = find(settings, names)
+    if not as_json:
+        _print_target(target)
+    if dry_run:
+        if as_json:
+            click.echo(json.dumps(target.as_json()))
+        return
+    if not (yes or as_json or not sys.stdin.isatty()):
+        click.confirm("Erase this? It cannot be taken back", abort=True)
+    with open_instance(settings) as instance, BuildView(show=not as_json) as view:
+        result = erase_all(settings, instance, target, tell=view.step)
+    if as_json:
+        found = {"erased": dict(result.erased), "left_out": dict(result.left_out)}
+        click.echo(
+            json.dumps(target.as_json() | found | {"version": (result.published or {}).get("version")})
+        )
+    else:
+        _print_result(result)
+
+
+def _print_target(target: Target) -> None:
+    counts = {"mails": target.mails, "documents": target.documents, "windows of chats": target.windows}
+    what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    click.echo(f"{what or 'What sources no longer hold'} in {len(target.partitions)} partitions of the lake")
+    if addresses := [name for kind, name in target.names if kind == "address"]:
+        click.echo(f"  written by {', '.join(addresses)}")
+    if target.quoted_by:
+        shown = ", ".join(target.quoted_by[:_SHOWN_IDS])
+        more = "" if len(target.quoted_by) <= _SHOWN_IDS else ", …"
+        click.echo(
+            f"  {len(target.quoted_by):,} mails of others quote lines of it, and stay unless they are named: {shown}{more}"
+        )
+
+
+def _print_result(result: BuildResult) -> None:
+    for line in result.warnings():
+        click.echo(line)
+    if not result.erased:
+        click.echo(
+            "Not finished: what a source that cannot be read gave stays until the build that reads it."
+        )
+        return
+    erased = ", ".join(f"{count:,} {what}" for what, count in result.erased.items())
+    version = (result.published or {}).get("version")
+    click.echo(f"Forgotten. Version {version} is the only one; also erased: {erased}.")

@@ -1,0 +1,1 @@
+"""Keeping a storage clean: caches, and what is to be forgotten."""

@@ -1,0 +1,143 @@
+"""Erasing what was forgotten: a build begins and finishes it, whichever process was asked to and however often it is killed.
+
+Text stays in files that nobody reads any more: free blocks of databases, earlier versions, caches, previews of rows. So
+what may hold it is written anew or deleted, whether or not it does; nothing searches files for the text itself.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+from dagster._core.storage.event_log.schema import AssetKeyTable, SqlEventLogStorageTable
+from sqlalchemy import Column, Connection, Table, or_, select, update
+
+from dagster_project.composition import (
+    make_embedding_cache,
+    make_lake,
+    make_publisher,
+    make_sources,
+)
+from dagster_project.config.settings import Settings
+from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
+from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
+from dagster_project.resources.publish.lens_file import FOLDER as LENSES
+from transforms.schemas.registry import GRAPH_TABLES, REGISTRY
+
+_BUSY_SECONDS = 60.0
+_INDEX = "index"
+MADE_ON_REQUEST = ("search_results", "evaluation_queries", "evaluation_relevance", "evaluation_runs")
+"""Tables that no build makes."""
+_TEXTS = ("preview", "latest_context")
+"""Metadata of materializations that show rows and blocks."""
+
+
+def begin(settings: Settings) -> None:
+    """Take what is to be forgotten out of what was fetched: a fetch may bring it again, a build leaves it out then."""
+    lake = make_lake(settings)
+    forgotten = Forgotten(lake.base)
+    if not forgotten.unfinished:
+        return
+    for source in settings.sources:
+        if source.remote and forgotten.has("source", source.name):
+            shutil.rmtree(settings.fetched / source.name, ignore_errors=True)
+            shutil.rmtree(settings.fetched / ".fetch" / source.name, ignore_errors=True)
+            (settings.fetched / ".fetch" / f"{source.name}.json").unlink(missing_ok=True)
+    make_sources(settings).cut_fetched(set(partitions_with(lake, forgotten)))
+
+
+def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
+    """After a publish: erase what is left of what is to be forgotten; counts by what was erased, empty if nothing was to be.
+
+    Nothing is finished while the lake still holds it, as it does where a source cannot be read.
+    """
+    lake = make_lake(settings)
+    forgotten = Forgotten(lake.base)
+    if not forgotten.unfinished or any(partitions_with(lake, forgotten)):
+        return {}
+    for table in MADE_ON_REQUEST:
+        lake.discard(table)
+    if not settings.graph.enabled:
+        for table in GRAPH_TABLES:
+            lake.discard(table)
+            for partition in lake.partitions(table) if REGISTRY[table].partitions else ():
+                lake.remove_tables([table], partition)
+        shutil.rmtree(settings.graph_folder, ignore_errors=True)
+    counts = {
+        "vectors": make_embedding_cache(settings).prune(used_hashes(settings)),
+        "answers": prune_answers(settings),
+        "previews": _erase_previews(instance),
+    }
+    # What was read from documents, copies of remote files and narrowed versions are made again when they are needed.
+    for folder in (
+        settings.root / "cache" / "documents",
+        settings.root / "cache" / "lake",
+        settings.root / LENSES,
+    ):
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in (*(settings.root / "cache").rglob("*.sqlite"), *_event_files(instance)):
+        with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection:
+            connection.execute("VACUUM")  # free pages keep their text
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    forgotten.finish()
+    return counts
+
+
+def left_out(settings: Settings) -> dict[str, int]:
+    """By source, how many mails and documents it still holds that were forgotten, as the published version says."""
+    current = make_publisher(settings, make_lake(settings)).current()
+    if current is None or not Forgotten(make_lake(settings).base).hashes:
+        return {}
+    with duckdb.connect(str(current), read_only=True) as connection:
+        return dict(connection.execute(_LEFT_OUT, {"reason": FORGOTTEN}).fetchall())
+
+
+_LEFT_OUT = """
+SELECT source, count(*) FROM quarantine WHERE starts_with(reason, $reason || ':') GROUP BY source ORDER BY source
+"""
+
+
+def _erase_previews(instance: dg.DagsterInstance) -> int:
+    """Take rows and blocks out of all materializations that Dagster remembers; how many events were changed."""
+    log = instance.event_log_storage
+    with log.index_connection() as connection:  # type: ignore[attr-defined]
+        count = _erase(connection, SqlEventLogStorageTable, SqlEventLogStorageTable.c.event)
+        _erase(connection, AssetKeyTable, AssetKeyTable.c.last_materialization)
+    for file in _event_files(instance):
+        if file.stem != _INDEX:
+            with log.run_connection(file.stem) as connection:  # type: ignore[attr-defined]
+                _erase(connection, SqlEventLogStorageTable, SqlEventLogStorageTable.c.event)
+    log.dispose()
+    return count
+
+
+def _event_files(instance: dg.DagsterInstance) -> list[Path]:
+    """The files of Dagster's SQLite storage of events: one of each run, and their index; none of another storage."""
+    is_sqlite = instance.event_log_storage.is_run_sharded
+    folder = Path(instance.root_directory) / "history" / "runs"
+    return sorted(f for f in folder.glob("*.db") if not f.name.startswith(".")) if is_sqlite else []
+
+
+def _erase(connection: Connection, table: Table, column: Column[Any]) -> int:
+    """Take the texts out of the events in a column; their number."""
+    where = or_(*(column.contains(f'"label": "{name}"') for name in _TEXTS))
+    rows = connection.execute(select(table.c.id, column).where(where)).fetchall()
+    for ident, event in rows:
+        changed = json.dumps(_without_texts(json.loads(event)))
+        connection.execute(update(table).where(table.c.id == ident).values({column.name: changed}))
+    return len(rows)
+
+
+def _without_texts(value: Any) -> Any:
+    """A serialized event without the entries of metadata that show texts."""
+    if isinstance(value, dict):
+        return {key: _without_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_texts(v) for v in value if not (isinstance(v, dict) and v.get("label") in _TEXTS)]
+    return value

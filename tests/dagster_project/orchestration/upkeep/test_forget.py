@@ -1,0 +1,199 @@
+"""What is forgotten is in no byte of what Weft keeps, whatever ends the erasing; and it does not come back."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from upath import UPath
+
+from dagster_project.composition import make_sources
+from dagster_project.orchestration.upkeep.forget import find
+from dagster_project.resources.lake.forgotten import FILE, Forgotten
+from tests.archives import Mail, Workspace, embedded, two_lists
+from tests.processes import Command, weft
+from transforms.errors import LakeDamageError, SourceError, UnknownIdError
+from transforms.mail.messages import RawMail, id_and_author, read_mail
+from transforms.settings.mail import MailSettings
+
+SECRET = "the cormorants of Lake Baringo are counted by lantern light every March"
+NOTE = "an heirloom astrolabe lies wrapped in oilcloth beneath the third cellar step"
+QUOTING = Mail(
+    801, f"> {SECRET}\n\nWe keep a compactor, too.", "Re: birds", reply_to=800, sender="eve@example.org"
+)
+SOURCES = (
+    {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+    {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+    {"name": "notes", "kind": "tree", "path": "notes"},
+    {"name": "chat", "kind": "conversation", "path": "chat/*"},
+)
+
+
+def texts(root: Path) -> Iterator[tuple[Path, bytes]]:
+    """The bytes of every file of a storage, and of what is compressed the texts in it."""
+    for file in (p for p in root.rglob("*") if p.is_file() and not p.is_symlink()):
+        data = file.read_bytes()
+        yield file, data
+        if file.suffix == ".parquet":
+            yield file, str(pq.read_table(file).to_pylist()).encode()
+        elif file.suffix == ".duckdb":
+            with duckdb.connect(str(file), read_only=True) as connection:
+                for (table,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+                    yield file, str(connection.execute(f'FROM "{table}"').fetchall()).encode()
+        elif "documents" in file.parts:
+            yield file, zlib.decompress(data)
+
+
+def holding(work: Workspace, text: str) -> set[str]:
+    """The files of a storage that hold a piece of 20 bytes of a text."""
+    pieces = [text[i : i + 20].encode() for i in range(0, len(text) - 19, 7)]
+    root = work.settings.root
+    return {str(f.relative_to(root)) for f, data in texts(root) if any(piece in data for piece in pieces)}
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Two lists, notes and a chat, of which earlier versions hold a mail and a note that are gone by now."""
+    work = two_lists(tmp_path_factory.mktemp("forget") / "work")
+    work.configure(*SOURCES, graph={"enabled": True}, lenses={"all": "source:dev OR source:notes"})
+    work.write("dev/dev.2004-03.mbox", [Mail(800, f"{SECRET}.", "birds", sender="ada@example.org"), QUOTING])
+    work.put("notes/place.md", f"# The place\n\n{NOTE}.\n")
+    work.put("notes/other.md", "# Other\n\nNothing of interest stands in this file at all.\n")
+    said = f"12/31/23, 10:00 - Ann: What of {SECRET}?\n12/31/23, 10:05 - Bob: Ask about {NOTE}.\n"
+    work.put("chat/WhatsApp Chat with Bob.txt", said)
+    work.build()
+    question = work.put("question.txt", f"Where are {SECRET}?")
+    assert weft(work.folder, "context", question, "--lens", "all", "--config", work.config).code == 0
+    return work
+
+
+def test_the_list_of_what_was_forgotten_holds_no_name(tmp_path: Path):
+    forgotten = Forgotten(UPath(tmp_path))
+    forgotten.begin([("address", "Ada@Example.org"), ("mail", "m1@example.org")])
+    again = Forgotten(UPath(tmp_path))
+    assert again.unfinished
+    assert again.has("address", "ada@example.ORG")
+    assert not again.has("mail", "ada@example.org")
+    assert not again.has("mail", None)
+    assert "example" not in (tmp_path / FILE).read_text()
+    again.finish()
+    assert not Forgotten(UPath(tmp_path)).unfinished
+    (tmp_path / FILE).write_text("{}")
+    with pytest.raises(LakeDamageError, match="restore it"):
+        Forgotten(UPath(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "From: Ada <Ada@example.org>\nMessage-ID: <m1@example.org>\n",
+        "From ada Mon Jan  5 10:00:00 2004\nFrom: ada@example.org\nMessage-ID: <m1@example.org>\n",
+        "From: ada@example.org\nSubject: without an id\n",
+        "Message-ID: <m1@\n example.org>\nFrom: =?utf-8?q?Ada?= <ada@example.org>\n",
+    ],
+)
+def test_what_is_compared_is_what_the_tables_have(head: str):
+    mail = RawMail("place", f"{head}\nA body of some words.\n".encode())
+    tables = read_mail([mail], source="dev", partition="p", list_id=None, settings=MailSettings())
+    (row,) = tables.messages.to_pylist()
+    assert id_and_author(mail) == (row["message_id"], row["from_addr"])
+
+
+def test_names_stand_for_mails_people_notes_chats_and_sources(made_once: Workspace):
+    mail = find(made_once.settings, ["<m800@example.org>"])
+    assert (mail.mails, mail.partitions, mail.quoted_by) == (1, ("dev/dev.2004-03",), ("m801@example.org",))
+    assert find(made_once.settings, ["ADA@example.org"]).mails > 3
+    assert find(made_once.settings, ["notes:place.md"]).documents == 1
+    (chat,) = made_once.lake.partitions("conversations")
+    ids = made_once.lake.read("conversations", chat).table
+    for name in (ids["conversation_id"][0].as_py(), ids["doc_id"][0].as_py(), "chat"):
+        assert find(made_once.settings, [name]).partitions == (chat,)
+    with pytest.raises(UnknownIdError, match="no mail, author, document, chat or source"):
+        find(made_once.settings, ["nobody@example.org"])
+
+
+def test_nothing_is_forgotten_of_a_source_that_cannot_be_read(made: Workspace):
+    (made.folder / "mail" / "dev").rename(made.folder / "away")
+    with pytest.raises(SourceError, match="nothing is forgotten before"):
+        find(made.settings, ["m800@example.org"])
+
+
+def test_sources_give_forgotten_mails_and_notes_as_faults_alone(made: Workspace):
+    Forgotten(made.lake.base).begin([("mail", "m800@example.org"), ("document", "notes:place.md")])
+    sources = make_sources(made.settings)
+    parts = {p.key: p for p in sources.discover()}
+    faults = [m.fault for m in sources.mails(parts["dev/dev.2004-03"]) if not m.data]
+    faults += [f.fault for p in parts.values() if p.source == "notes" for f in sources.files(p) if not f.data]
+    assert [f and f.partition(":")[0] for f in faults] == ["forgotten", "forgotten"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_fetched_archives_are_written_without_what_is_forgotten(tmp_path: Path, suffix: str):
+    remote = {"kind": "http", "url": "http://127.0.0.1:1/{year}-{month:02}.mbox", "since": "2004-01"}
+    work = Workspace(tmp_path / "work").configure(
+        {"name": "far", "kind": "mbox", "path": "*", "fetch": remote}
+    )
+    mails = [Mail(1, "The first."), Mail(2, f"{SECRET}."), Mail(3, "The last.")]
+    archive = work.put(f"state/sources/far/far.2004-01.mbox{suffix}", "")
+    compress = {"": bytes, ".gz": __import__("gzip").compress, ".xz": __import__("lzma").compress}[suffix]
+    archive.write_bytes(
+        compress("".join(f"From a Mon Jan  5 10:00:00 2004\n{m.text()}\n" for m in mails).encode())
+    )
+    Forgotten(work.lake.base).begin([("mail", "m2@example.org")])
+    make_sources(work.settings).cut_fetched({"far/far.2004-01"})
+    sources = make_sources(work.settings)
+    (partition,) = sources.discover()
+    assert [id_and_author(m) for m in sources.mails(partition)] == [
+        ("m1@example.org", "ada@example.org"),
+        ("m3@example.org", "ada@example.org"),
+    ]
+
+
+@pytest.mark.exhaustive
+def test_no_piece_is_left_and_nothing_comes_back(made: Workspace):
+    assert {file.partition("/")[0] for file in holding(made, SECRET)} == {
+        "dagster",
+        "index",
+        "lake",
+        "lenses",
+    }
+    assert len(holding(made, NOTE)) > 5
+    (made.folder / "notes" / "place.md").unlink()
+    made.build()
+    assert holding(made, NOTE), "what is deleted stays in versions and history"
+    names = ("m800@example.org", "m801@example.org", "chat")
+    done = weft(made.folder, "forget", *names, "--yes", "--json", "--config", made.config)
+    assert done.code == 0, done.err
+    assert done.told["left_out"] == {"chat": 0, "dev": 2}
+    assert holding(made, SECRET) == set()
+    assert holding(made, NOTE) == set()
+    assert weft(made.folder, "search", "compactor", "--config", made.config).code == 0
+    again = made.build()
+    assert made.plan().is_empty
+    assert (embedded(again), again.left_out) == (0, {"chat": 0, "dev": 2})
+    made.write("dev/dev.2004-04.mbox", [Mail(800, f"{SECRET}.", "birds"), Mail(802, "Another mail.")])
+    last = made.build()
+    assert last.left_out == {"chat": 0, "dev": 3}
+    assert holding(made, SECRET) == set()
+    assert made.column("SELECT count(*) FROM messages WHERE message_id = 'm802@example.org'") == [1]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seconds", [0.6, 2.0, 4.0, 6.0])
+def test_whatever_ends_it_the_next_build_finishes_it(made: Workspace, seconds: float):
+    names = ("m800@example.org", "m801@example.org", "chat")
+    command = Command(made.folder, "forget", *names, "--yes", "--json", "--config", made.config)
+    noted = made.settings.root / "lake" / FILE
+    if command.killed_at(noted) if seconds < 1 else command.killed_after(seconds):
+        assert not noted.exists() or Forgotten(made.lake.base).unfinished
+    if noted.exists() and Forgotten(made.lake.base).unfinished:
+        assert "not erased everywhere" in weft(made.folder, "doctor", "--config", made.config).out
+    if noted.exists():
+        made.build()
+        assert not Forgotten(made.lake.base).unfinished
+        assert holding(made, SECRET) == set()
+        assert made.plan().is_empty
