@@ -112,6 +112,11 @@ COMMANDS = {
         "stripe",
         "Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.",
     ),
+    "triage": LazyCommand(
+        f"{_ROOM}.triage",
+        "triage",
+        "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat.",
+    ),
     "ui": LazyCommand(
         f"{_ROOM}.ui",
         "ui",
@@ -122,7 +127,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Start": ("init", "build", "search", "serve", "help"),
-    "Search and read": ("get", "similar", "context", "ask", "stripe", "explain", "sql"),
+    "Search and read": ("get", "similar", "context", "ask", "triage", "stripe", "explain", "sql"),
     "Keep an index": ("plan", "cost", "fetch", "backfill", "ui", "cache", "doctor"),
     "Serve": ("mcp", "receipts", "serve-graph"),
     "Measure": ("eval",),
