@@ -144,40 +144,54 @@ def _written(
 ) -> dict[str, str]:
     """The model's usable sentence of each chunk that has one, by its id."""
     asked, report.found = context_sentences.requests(placed, known, model.model, safety)
+    return answered(
+        asked, context_sentences.INSTRUCTION, context_sentences.BATCH_CHUNKS, model, cache, report
+    )
+
+
+def answered(
+    asked: Sequence[context_sentences.Request],
+    instruction: str,
+    size: int,
+    model: LanguageModel,
+    cache: AnswerCache,
+    report: SentenceReport,
+) -> dict[str, str]:
+    """The model's usable sentence on each request that has one, by its chunk, asked `size` at a time.
+
+    What was answered before is not asked again.
+    """
     answers = cache.known(sorted({r.key for r in asked}))
     missing = _unanswered(asked, answers)
     refused: list[context_sentences.Request] = []
-    size = context_sentences.BATCH_CHUNKS
     whole = len(missing) - len(missing) % size
-    for part, count in ((missing[:whole], size), (missing[whole:], len(missing) - whole)):
-        refused += _ask(part, count, model, cache, answers, report)
+    for part, count in ((missing[:whole], size), (missing[whole:], size)):
+        refused += _ask(_batches(part, count), instruction, model, cache, answers, report)
     # What is refused in a batch may be one chunk of it: the others are asked about by themselves.
-    report.refused = len(_ask(refused, 1, model, cache, answers, report))
+    report.refused = len(_ask(_batches(refused, 1), instruction, model, cache, answers, report))
     report.asked = len(missing)
     report.unusable = sum(not answers.get(r.key, "x") for r in missing)
     return {r.chunk_id: answers[r.key] for r in asked if answers.get(r.key)}
 
 
 def _ask(
-    asked: Sequence[context_sentences.Request],
-    size: int,
+    batches: Sequence[Sequence[context_sentences.Request]],
+    instruction: str,
     model: LanguageModel,
     cache: AnswerCache,
     answers: dict[str, str],
     report: SentenceReport,
 ) -> list[context_sentences.Request]:
-    """Ask about chunks, `size` a prompt; keeps each answer as it comes and returns the refused chunks.
+    """Ask about chunks, a batch a prompt; keeps each answer as it comes and returns the refused chunks.
 
     A sentence that is not usable is kept as an empty one, so that it is not asked for again.
     """
-    if not asked:
+    if not batches:
         return []
-    batches = _batches(asked, size)
     refused: list[context_sentences.Request] = []
     prompts = [context_sentences.prompt(batch) for batch in batches]
-    for answer in model.answers(
-        prompts, context_sentences.sentences_shape(size), context_sentences.INSTRUCTION
-    ):
+    shape = context_sentences.sentences_shape(len(batches[0]))
+    for answer in model.answers(prompts, shape, instruction):
         batch = batches[answer.prompt]
         report.calls += answer.calls
         report.tokens += answer.tokens

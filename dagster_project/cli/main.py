@@ -117,6 +117,11 @@ COMMANDS = {
         "stripe",
         "Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.",
     ),
+    "triage": LazyCommand(
+        f"{_ROOM}.triage",
+        "triage",
+        "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat.",
+    ),
     "ui": LazyCommand(
         f"{_ROOM}.ui",
         "ui",
@@ -127,7 +132,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Start": ("init", "build", "search", "serve", "help"),
-    "Search and read": ("get", "similar", "context", "ask", "stripe", "explain", "sql"),
+    "Search and read": ("get", "similar", "context", "ask", "triage", "stripe", "explain", "sql"),
     "Keep an index": ("plan", "cost", "fetch", "backfill", "ui", "cache", "forget", "doctor"),
     "Serve": ("mcp", "receipts", "serve-graph"),
     "Measure": ("eval",),

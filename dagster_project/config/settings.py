@@ -21,10 +21,13 @@ from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
 from transforms.settings.documents import (
     DOCUMENT_FORMATS,
+    ISSUE_FORMATS,
+    ISSUE_NEEDS,
     PICTURE_FORMATS,
     DocumentChunkSettings,
     DocumentSettings,
     GraphSettings,
+    Needs,
 )
 from transforms.settings.evaluation import EvaluationSettings
 from transforms.settings.mail import (
@@ -140,20 +143,16 @@ USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_chunks/", "All Tasks.md")
 class DocumentSourceSettings(NamedSource):
     """One folder of notes or of documentation."""
 
-    kind: Literal["vault", "tree"] = Field(
-        description="notes that link by name, as in Obsidian; or any documents"
+    kind: Literal["vault", "tree", "issues"] = Field(
+        description="notes that link by name, as in Obsidian; any documents; or exported issues, as JSON or Markdown"
     )
     fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
     include: tuple[str, ...] = Field(
-        tuple(f"*.{ending}" for ending in (*DOCUMENT_FORMATS, *PICTURE_FORMATS)),
+        tuple(f"*.{ending}" for ending in (*DOCUMENT_FORMATS, *PICTURE_FORMATS, *ISSUE_FORMATS)),
         description="patterns as in a .gitignore of files that are read",
     )
     exclude: tuple[str, ...] = Field(
-        (),
-        description="patterns as in a .gitignore of files and folders that are left out, beside the usual ones",
-    )
-    exclude_defaults: bool = Field(
-        True, description=f"leave out what is usual: {', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}"
+        (), description=f"patterns of what is left out beside {', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}"
     )
     grain: Literal["auto", "whole", "folder"] = Field(
         "auto",
@@ -162,6 +161,7 @@ class DocumentSourceSettings(NamedSource):
     chunker: Literal["tree", "sections", "semantic"] | None = Field(
         None, description="how documents become chunks; none: `document_chunks.chunker`"
     )
+    needs: Needs = Field(ISSUE_NEEDS, description="issues: what each must have, by regular expressions")
 
     @property
     def source_type(self) -> str:

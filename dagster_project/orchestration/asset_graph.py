@@ -18,7 +18,8 @@ from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
 from assets.stages.stage import assets_of
-from dagster_project.config.settings import Settings
+from assets.triage import TriageSettings, triage_stage
+from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.engines.stores import source_stages
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import COMMENTS
@@ -108,7 +109,18 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         vector_index_asset(),
         readiness_asset(settings.operations),
         *assets_of(context_stages(settings.context, PackagedTokenCounter())),
+        *assets_of([triage_stage(triage)] if (triage := triage_settings(settings)).needs else []),
     )
+
+
+def triage_settings(settings: Settings) -> TriageSettings:
+    """What the triage of issues goes by; without a source of issues there is none."""
+    needs = {
+        s.name: s.needs
+        for s in settings.sources
+        if isinstance(s, DocumentSourceSettings) and s.kind == "issues"
+    }
+    return TriageSettings(needs, settings.sentence_kinds(), settings.terms, settings.safety)
 
 
 def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:

@@ -19,6 +19,7 @@ from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
 from assets.sources import partitions_key
+from assets.triage import triage_check
 from dagster_project.composition import make_lake, make_resources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import (
@@ -29,6 +30,7 @@ from dagster_project.orchestration.asset_graph import (
     make_graph_assets,
     make_published_assets,
     make_source_assets,
+    triage_settings,
 )
 from dagster_project.orchestration.conditions import daily_condition, whole_lake_condition
 from dagster_project.orchestration.freshness import freshness_check
@@ -74,7 +76,12 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             *map(owned, (*make_source_assets(settings), *published)),
             *(_with_code_references(definition.map_asset_specs(owned)) for definition in assets),
         ],
-        asset_checks=[publish_checks(settings.embedding), freshness_check(settings), *checks],
+        asset_checks=[
+            publish_checks(settings.embedding),
+            freshness_check(settings),
+            *([triage_check()] if triage_settings(settings).needs else []),
+            *checks,
+        ],
         jobs=_jobs(fetches=bool(fetching)),
         resources=given,
         executor=dg.in_process_executor,

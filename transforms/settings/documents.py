@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from transforms.settings.base import Internal, StageSettings, without_credentials
 
@@ -19,6 +19,28 @@ DOCUMENT_FORMATS = {
 """The format of a document by the extension of its file name; a source looks for these."""
 PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture")
 """As DOCUMENT_FORMATS, of what is read by OCR alone."""
+ISSUE_FORMATS = ("json", "jsonl", "ndjson")
+"""Endings of exports of issues, beside Markdown."""
+ISSUE_NEEDS = {
+    "steps": r"(?i)\bsteps\b|\breproduc|\bhow to (?:repeat|trigger)|(?m:^\s*1[.)] [^\n]+\n(?:[^\n]+\n)*?\s*2[.)] )",
+    "version": r"(?i)\bv?\d+\.\d+(?:\.\d+|[-.]?rc\d+)?\b|\bversions?\W{1,3}\w*\d|\b[0-9a-f]{7,40}\b",
+    "log": r"(?m)^ {0,3}(?:```|~~~)|(?i:traceback|stack ?trace|\berror:|\bpanic(?:ked)?\b)|^(?: {4}|\t)\S|`[^`\n]{20,}`",
+}
+"""What somebody who looks into an issue asks for first, and how it is found."""
+
+
+def _patterns(needs: dict[str, str]) -> dict[str, str]:
+    """`needs`; ValueError naming the first that is no regular expression."""
+    for name, pattern in needs.items():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{name}: {pattern!r} is no regular expression: {error}") from error
+    return needs
+
+
+Needs = Annotated[dict[str, str], AfterValidator(_patterns)]
+"""Regular expressions by the name of what they find."""
 CONVERTED_FORMATS = ("pdf", "docx", "pptx", "sheet", "opendocument", "epub", "notebook", "picture")
 """Formats that are read in a process of their own, in the order of their names in the documentation."""
 

@@ -59,6 +59,7 @@ _STAGES = {
     "chunk_classes": "finding code",
     "chunk_similarities": "ordering chunks",
     "chunk_keywords": "finding keywords",
+    "issue_triage": "sorting issues",
     "search_index": "publishing",
     "document_graph": "writing the graph",
 }

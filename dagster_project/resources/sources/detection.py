@@ -26,8 +26,9 @@ from dagster_project.resources.system.globs import is_file, is_folder
 from transforms.conversations.exports import chat_columns
 from transforms.conversations.telegram import looks_like_telegram
 from transforms.conversations.whatsapp import looks_like_whatsapp
+from transforms.documents.issues import looks_like_issues
 from transforms.errors import ChatFormatError, SourceError
-from transforms.settings.documents import DOCUMENT_FORMATS
+from transforms.settings.documents import DOCUMENT_FORMATS, ISSUE_FORMATS
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _MOST_FILES = 5_000
@@ -36,10 +37,12 @@ _MOST_PARTS = 24
 """Folders below one that may each become a source."""
 _ALMOST_ALL = 0.9
 _HEAD = 4096
+_HEAD_OF_JSON = 1 << 16
+"""As _HEAD, of what may have the text of a whole issue before it says that it is one."""
 _UNPACKED: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ChatFormatError)
 _CHATS = ("whatsapp", "slack", "discord", "telegram", "table")
-_TYPES = ("mail", "chat", "document")
+_TYPES = ("mail", "chat", "issues", "document")
 """Types of files; of two with as many files the first counts."""
 _WITHOUT_ZONE = ("whatsapp", "table")
 
@@ -138,7 +141,7 @@ def _source(kind: str, path: Path, files: int) -> Detected:
 
 
 def _source_type(kind: str) -> str:
-    return "document" if kind == "document" else "chat" if kind in _CHATS else "mail"
+    return kind if kind in ("document", "issues") else "chat" if kind in _CHATS else "mail"
 
 
 def _kind_of(file: Path) -> str | None:
@@ -152,11 +155,15 @@ def _kind_of(file: Path) -> str | None:
         if suffix == ".zip":
             return zipped_format(file)
         with opened(file) as stream:
-            head = (_UNPACKED[suffix](stream) if suffix in _UNPACKED else stream).read(_HEAD)
+            head = (_UNPACKED[suffix](stream) if suffix in _UNPACKED else stream).read(
+                _HEAD_OF_JSON if suffix.removeprefix(".") in ISSUE_FORMATS else _HEAD
+            )
     except _BROKEN:
         return None
     if head.startswith(b"From ") or suffix == ".mbox":
         return "mbox"
+    if looks_like_issues(head, suffix):
+        return "issues"
     if suffix == ".json":
         is_discord = b'"guild"' in head and b'"channel"' in head
         return "telegram" if looks_like_telegram(head) else "discord" if is_discord else None

@@ -49,6 +49,7 @@ from dagster_project.resources.system.globs import (
 )
 from dagster_project.resources.system.prefetch import ordered_map
 from transforms.documents.files import RawFile, document_format
+from transforms.documents.issues import issue_files
 from transforms.errors import SourceError
 from transforms.formats.converted import Converted, FormatError
 from transforms.hashing import parts_hash
@@ -240,7 +241,11 @@ class FileSources:
         return self._partitions[partition.key][1]
 
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
-        """The files of a partition of documents in order of name, those that are not read with the reason."""
+        """The files of a partition of documents, those that are not read with the reason; of exports each issue is one."""
+        files = self._files(partition)
+        return issue_files(files) if self.settings.source(partition.source).kind == "issues" else files
+
+    def _files(self, partition: SourcePartition) -> Iterator[RawFile]:
         files = self.stored_files(partition)
         for file, raw in zip(files, ordered_map(self._read_file, files, _FILES_AT_ONCE), strict=True):
             yield raw
@@ -251,10 +256,10 @@ class FileSources:
         if file.fault:
             return RawFile(file.name, b"", file.fault)
         settings, kind = self.settings.documents, document_format(file.name)
-        is_converted = kind in CONVERTED_FORMATS
-        cap = settings.max_file_bytes if is_converted else settings.max_document_bytes
+        is_large = kind is None or kind in CONVERTED_FORMATS
+        cap = settings.max_file_bytes if is_large else settings.max_document_bytes
         try:
-            data = bounded(file.path, cap, "the cap" if is_converted else "documents.max_document_bytes")
+            data = bounded(file.path, cap, "the cap" if is_large else "documents.max_document_bytes")
         except (TooLargeError, OSError) as error:
             return RawFile(file.name, b"", why_unreadable(error))
         if kind is None or kind not in CONVERTED_FORMATS:
@@ -292,15 +297,12 @@ class FileSources:
         root, has_ocr = self.settings.place(source), self.settings.documents.ocr is not None
         refuse_missing_ocr(self.settings.documents)
         found = tree_files(source, root, self.settings.root, has_ocr=has_ocr)
-        for partition, part in sorted(parts_of(found, source.grain).items()):
+        for partition, part in sorted(
+            parts_of(found, "whole" if source.kind == "issues" else source.grain).items()
+        ):
             files = [_File(f.path, f.name, f.fault or self._identify(f.path)[0], f.fault) for f in part]
-            names = (part for file in files for part in (file.name, file.digest))
-            yield (
-                SourcePartition(
-                    source.name, partition, None, parts_hash([source.kind, *names]), source.source_type
-                ),
-                files,
-            )
+            fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
+            yield SourcePartition(source.name, partition, None, fingerprint, source.source_type), files
 
     def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
-from dagster_project.resources.system.globs import is_folder, is_there, partition_name
+from dagster_project.resources.system.globs import is_file, is_folder, is_there, partition_name
 from transforms.documents.files import document_format
 from transforms.errors import SourceError
 from transforms.hashing import text_hash
-from transforms.settings.documents import CONVERTED_FORMATS
+from transforms.settings.documents import CONVERTED_FORMATS, ISSUE_FORMATS
 
 _PATH_BYTES = 1024
 _TEXTS_OF_PART = 500
@@ -46,6 +46,8 @@ def tree_files(
     are not entered. SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
     not empty the index.
     """
+    if source.kind == "issues" and is_file(root):
+        return [TreeFile(root, root.name)]
     if not is_folder(root):
         raise SourceError(
             f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
@@ -98,8 +100,8 @@ class _Walk:
     def __init__(self, source: DocumentSourceSettings, root: str, generated: str, has_ocr: bool):
         self.root, self.generated, self.has_ocr = root, generated, has_ocr
         self.included = _matcher(source.include)
-        usual = USUALLY_EXCLUDED if source.exclude_defaults else ()
-        self.excluded = _matcher((*usual, *source.exclude))
+        self.excluded = _matcher((*USUALLY_EXCLUDED, *source.exclude))
+        self.exports = ISSUE_FORMATS if source.kind == "issues" else ()
         self.entered: set[str] = set()
 
     def files(self) -> Iterator[TreeFile]:
@@ -151,8 +153,8 @@ class _Walk:
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
         kind = document_format(_as_text(entry.name))
-        if kind is None:
-            ending = PurePosixPath(_as_text(entry.name)).suffix
+        ending = PurePosixPath(_as_text(entry.name)).suffix
+        if kind is None and ending[1:].lower() not in self.exports:
             return f"no_format: files ending in {ending or 'nothing'} are not read"
         if kind == "picture" and not self.has_ocr:
             return "needs_ocr: it is a picture; set documents.ocr to read it"

@@ -1,0 +1,200 @@
+"""Triage of issues: what came says, holds, lacks and repeats, over all sources of issues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+import ibis
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from assets.protocols.lake import Lake
+from assets.protocols.models import AnswerCache, LanguageModel
+from assets.sentences import SentenceReport, answered
+from assets.stages.declaration import Made, Stage
+from transforms.embedding.context_sentences import Request
+from transforms.graph.stripes import embedded_chunks, matrix
+from transforms.hashing import parts_hash, text_hash
+from transforms.schemas.documents import ISSUE_TRIAGE
+from transforms.settings.models import SafetySettings
+from transforms.settings.search import TermSettings
+from transforms.text.redaction import screened
+from transforms.triage import duplicates, items
+
+NAME = "issue_triage"
+_CHECK = "what_is_shown_is_screened"
+_INSTRUCTION = (
+    "You summarise reports to an issue tracker for somebody who decides who looks into them. `place` is the title of a "
+    "report, `text` what its author wrote. Say in one sentence of at most 40 words, plain text, in the language of the "
+    "report, what is wrong or wanted, where and since when. Write one sentence per report, in their order."
+)
+_TEXT_CHARS = 4000
+"""Characters of an issue that a model reads."""
+
+
+@dataclass(frozen=True)
+class TriageSettings:
+    """What the triage goes by: what issues need and whether a model sums them up, both by source; terms, and the screen."""
+
+    needs: Mapping[str, Mapping[str, str]]
+    kinds: Mapping[str, str]
+    terms: TermSettings
+    safety: SafetySettings
+
+    def version(self) -> str:
+        """A hash of all of it and of the code's versions."""
+        own = {s: [self.needs[s], self.kinds.get(s)] for s in sorted(self.needs)}
+        parts = (
+            items.VERSION,
+            json.dumps(own),
+            self.terms.digest(),
+            self.safety.digest(),
+            str(duplicates.CALIBRATION),
+        )
+        return parts_hash(parts)[:12]
+
+
+def triage_stage(settings: TriageSettings) -> Stage:
+    """The stage of `issue_triage`."""
+
+    def make(*read: ibis.Table, language_model: LanguageModel, answer_cache: AnswerCache) -> Made:
+        documents, *chunked = read
+        rows = documents.filter(documents.source.isin(list(settings.needs))).select(items.DOCUMENT_COLUMNS)
+        issues = items.issue_items(rows.to_pyarrow())
+        report = SentenceReport()
+        written = _written(issues, settings, language_model, answer_cache, report)
+        table = issue_triage(issues, _vectors(issues, *chunked), settings, written)
+        lacking = sum(bool(names) for names in table.column("missing").to_pylist())
+        return Made((table,), {**report.metadata(), "issues_that_lack_something": lacking})
+
+    return Stage(
+        NAME,
+        {NAME: ISSUE_TRIAGE},
+        make,
+        settings.version(),
+        "Sums up each issue, counts what in it must not go round, names what it lacks and which earlier ones it may repeat.",
+        inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
+        group="triage",
+        resources=("language_model", "answer_cache"),
+        code=duplicates.repeats,
+        lineage={"title": ("documents.title",), "duplicates": ("documents.text", "embeddings.vector")},
+    )
+
+
+def triage_check() -> dg.AssetChecksDefinition:
+    """The check of `issue_triage`: what it shows has been screened, and names issues that are there."""
+
+    @dg.asset_check(
+        asset=NAME,
+        name=_CHECK,
+        description="No text of the table holds a secret or an address of a person, and what it names as repeated is in it.",
+    )
+    def check(lake: dg.ResourceParam[Lake]) -> dg.AssetCheckResult:
+        stored = lake.stored(NAME, ISSUE_TRIAGE.names)
+        rows = stored.to_pylist() if stored else []
+        known = {row["doc_id"] for row in rows}
+        finds = screened([json.dumps(row, default=str) for row in rows], items.SCREEN).finds
+        lost = sum(one["doc_id"] not in known for row in rows for one in row["duplicates"])
+        return dg.AssetCheckResult(
+            passed=not finds and not lost, metadata={"finds": dict(finds), "not_there": lost}
+        )
+
+    return check
+
+
+def issue_triage(
+    issues: pl.DataFrame, vectors: np.ndarray, settings: TriageSettings, written: Mapping[str, str]
+) -> pa.Table:
+    """The table `issue_triage` of `items.issue_items`; `written` are summaries of a language model by document."""
+    weighed = items.weights(issues["title"] + "\n" + issues["text"], settings.terms)
+    extracted = items.summaries(issues, weighed, settings.terms)
+    summaries = [
+        (items.shown(screened([written[doc_id]], items.SCREEN).texts[0]), "gemini")
+        if doc_id in written
+        else (own, "extractive")
+        for doc_id, own in zip(issues["doc_id"], extracted, strict=True)
+    ]
+    agreements = duplicates.Agreements(issues["text"], settings.terms)
+    named: list[list[dict[str, Any]]] = [[] for _ in range(len(issues))]
+    for repeat in duplicates.repeats(issues["title"], issues["text"], vectors, settings.terms):
+        agreed = agreements.of(repeat.row, repeat.earlier)
+        named[repeat.row].append(_repeat(issues, repeat, agreed))
+    made = {
+        "summary": [summary for summary, _ in summaries],
+        "summary_kind": [kind for _, kind in summaries],
+        "missing": items.missing(issues, settings.needs),
+        "duplicates": named,
+    }
+    shown: Mapping[str, Any] = {name: issues[name].to_list() for name in issues.columns} | made
+    return ISSUE_TRIAGE.from_columns({name: shown[name] for name in ISSUE_TRIAGE.names})
+
+
+def _repeat(
+    issues: pl.DataFrame, repeat: duplicates.Repeat, agreed: duplicates.Agreement | None
+) -> dict[str, Any]:
+    """An entry of `duplicates`; the bytes of its passages are those of the documents."""
+    own, earlier = issues["start"][repeat.row], issues["start"][repeat.earlier]
+    entry = {name: issues[name][repeat.earlier] for name in ("doc_id", "number", "title")}
+    entry |= {"score": round(repeat.score, 4), "confidence": round(repeat.confidence(), 3)}
+    if agreed is None:
+        return entry
+    return entry | {
+        "passage": agreed.passage,
+        "byte_start": own + agreed.byte_start,
+        "byte_end": own + agreed.byte_start + len(agreed.passage.encode()),
+        "earlier_passage": agreed.earlier_passage,
+        "earlier_start": earlier + agreed.earlier_start,
+        "earlier_end": earlier + agreed.earlier_start + len(agreed.earlier_passage.encode()),
+    }
+
+
+def _vectors(
+    issues: pl.DataFrame, chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table
+) -> np.ndarray:
+    """Of each issue the mean of the vectors of what its author wrote, of unit length; zeros without one."""
+    own = chunks.semi_join(ibis.memtable(issues.select("doc_id").to_arrow()), "doc_id")
+    places = pl.DataFrame(own.select("chunk_id", "spans").to_pyarrow()).with_columns(
+        at=pl.col("spans").list.eval(pl.element().struct.field("byte_start")).list.min()
+    )
+    embedded = embedded_chunks(own, context, embeddings).to_pyarrow()
+    if not embedded.num_rows:
+        return np.zeros((len(issues), 1), np.float32)
+    ends = issues.select(
+        "doc_id", end=pl.col("start") + pl.col("text").str.len_bytes(), row=pl.int_range(pl.len())
+    )
+    of = (
+        pl.DataFrame(embedded.select(["chunk_id", "doc_id"]))
+        .with_row_index("n")
+        .join(places, on="chunk_id")
+        .join(ends, on="doc_id")
+        .filter(pl.col("at") < pl.col("end"))
+    )
+    read = matrix(embedded.column("vector"))
+    vectors = np.zeros((len(issues), read.shape[1]), np.float32)
+    np.add.at(vectors, of["row"].to_numpy(), read[of["n"].to_numpy()])
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+
+
+def _written(
+    issues: pl.DataFrame,
+    settings: TriageSettings,
+    model: LanguageModel,
+    cache: AnswerCache,
+    report: SentenceReport,
+) -> dict[str, str]:
+    """A language model's summaries by document, of the sources that want them.
+
+    Each issue is asked about by itself, so that nothing in it speaks on another one.
+    """
+    asked = []
+    for doc_id, source, title, text in issues.select("doc_id", "source", "title", "text").iter_rows():
+        if settings.kinds.get(source) == "gemini" and text.strip():
+            data = {"place": title, "text": text[:_TEXT_CHARS]}
+            key = f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
+            asked.append(Request(doc_id, key, data))
+    return answered(asked, _INSTRUCTION, 1, model, cache, report) if asked else {}

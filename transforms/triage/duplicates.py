@@ -1,0 +1,129 @@
+"""Which earlier issue one repeats: the likeliest three, each with a score, a confidence and the passages that agree.
+
+A score adds the cosine of the words' TF-IDF, that of the titles' words and that of the vectors. Words that most issues
+share, as those of a template, count next to nothing by their IDF. The confidence is a logistic function of the score and of
+how far it stands above what else is near, fitted by `benchmarks/triage.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from transforms.settings.search import TermSettings
+from transforms.text.terms import counted_terms
+from transforms.triage.items import pieces, weights
+
+MOST = 3
+"""Earlier issues that are named."""
+_WORDS, _TITLE, _VECTORS = 0.5, 0.2, 0.3
+"""What the cosines count in a score."""
+_AROUND = slice(MOST, 10)
+"""Ranks whose mean score says what is near without being a repeat."""
+CALIBRATION = (-6.0, 8.0, 8.0)
+"""Constant, and the weights of the score and of its distance to what is near."""
+
+
+class Repeat(NamedTuple):
+    """An earlier item that a later one may repeat, both by their rows; `lead` is the score's distance to what is near."""
+
+    row: int
+    earlier: int
+    rank: int
+    score: float
+    lead: float
+
+    def confidence(self, calibration: tuple[float, float, float] = CALIBRATION) -> float:
+        """How likely it is that the one repeats the other, from 0 to 1."""
+        constant, of_score, of_lead = calibration
+        return 1 / (1 + math.exp(-(constant + of_score * self.score + of_lead * self.lead)))
+
+
+class Agreement(NamedTuple):
+    """Two passages that say the same, each with its first byte in its text."""
+
+    passage: str
+    byte_start: int
+    earlier_passage: str
+    earlier_start: int
+
+
+def repeats(
+    titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: TermSettings
+) -> Iterator[Repeat]:
+    """Of each item the likeliest earlier ones, at most `MOST`, best first; items are in the order in which they came.
+
+    `vectors` has a row of unit length, or of zeros, for each item.
+    """
+    words = _Cosines(weights(titles + "\n" + texts, settings), len(texts))
+    names = _Cosines(weights(titles, settings), len(titles))
+    for row in range(1, len(texts)):
+        scores = (
+            _WORDS * words.of(row)
+            + _TITLE * names.of(row)
+            + _VECTORS * np.maximum(vectors[:row] @ vectors[row], 0)
+        )
+        scores = np.round(scores, 6)
+        order = np.argsort(-scores, kind="stable")[: _AROUND.stop]
+        near = float(scores[order[_AROUND]].mean()) if len(order) > MOST else 0.0
+        for rank, earlier in enumerate(order[:MOST], 1):
+            if scores[earlier] > 0:
+                score = float(scores[earlier])
+                yield Repeat(row, int(earlier), rank, score, score - near)
+
+
+class _Cosines:
+    """The cosines of sparse rows of unit length with those before them."""
+
+    def __init__(self, weighed: pl.DataFrame, count: int):
+        """`weighed` is what `weights` returns of `count` texts."""
+        coded = weighed.with_columns(code=pl.col("term").rank("dense") - 1)
+        by_row, by_term = coded.sort("row", "code"), coded.sort("code", "row")
+        self._terms = by_row["code"].to_numpy(), by_row["weight"].to_numpy()
+        self._of_row = np.searchsorted(by_row["row"].to_numpy(), np.arange(count + 1))
+        self._postings = by_term["row"].to_numpy(), by_term["weight"].to_numpy()
+        codes = int(coded["code"].max() or 0) + 2  # type: ignore[arg-type]
+        self._of_term = np.searchsorted(by_term["code"].to_numpy(), np.arange(codes))
+
+    def of(self, row: int) -> np.ndarray:
+        """The cosines of a row with rows 0 to `row` - 1."""
+        cosines = np.zeros(row)
+        own = slice(*self._of_row[row : row + 2])
+        for code, weight in zip(self._terms[0][own], self._terms[1][own], strict=True):
+            first, end = self._of_term[code : code + 2]
+            rows = self._postings[0][first:end]
+            earlier = np.searchsorted(rows, row)
+            cosines[rows[:earlier]] += weight * self._postings[1][first : first + earlier]
+        return cosines
+
+
+class Agreements:
+    """Finds the passages in which two of some texts agree most."""
+
+    def __init__(self, texts: pl.Series, settings: TermSettings):
+        cut = pieces(texts)
+        idf = dict(weights(texts, settings).select("term", "idf").unique().iter_rows())
+        words: list[set[str]] = [set() for _ in range(len(cut))]
+        for number, term in counted_terms(cut["piece"], settings).select("row", "term").iter_rows():
+            words[number].add(term)
+        self._idf = idf
+        self._pieces: dict[int, list[tuple[str, int, set[str], float]]] = {}
+        for (row, piece, start), terms in zip(cut.iter_rows(), words, strict=True):
+            self._pieces.setdefault(row, []).append((piece, start, terms, self._sum(terms)))
+
+    def _sum(self, terms: set[str]) -> float:
+        return sum(self._idf.get(term, 0.0) for term in terms)
+
+    def of(self, row: int, earlier: int) -> Agreement | None:
+        """Where two texts agree most: in how many rare words, and in how large a share of both; None if in no word."""
+        best, most = None, 0.0
+        for piece, start, terms, total in self._pieces.get(row, ()):
+            for other, other_start, other_terms, other_total in self._pieces.get(earlier, ()):
+                shared = self._sum(terms & other_terms)
+                if shared and (agreed := shared * shared / math.sqrt(total * other_total)) > most:
+                    best, most = Agreement(piece, start, other, other_start), agreed
+        return best

@@ -1,0 +1,228 @@
+"""Issues as triage reads them: their texts screened, what each lacks, and the sentences that say most of it.
+
+What is here: documents of issue sources to one row an issue. What is not: repeats (`transforms.triage.duplicates`), and
+summaries of a language model (`assets.triage`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from transforms.documents.issues import COMMENT
+from transforms.settings.models import SafetySettings
+from transforms.settings.search import TermSettings
+from transforms.text.redaction import masked_in_place
+from transforms.text.segments import PARAGRAPH, SENTENCE
+from transforms.text.terms import counted_terms
+
+VERSION = "1"
+DOCUMENT_COLUMNS = (
+    "doc_id",
+    "source",
+    "path",
+    "title",
+    "doc_type",
+    "tags",
+    "frontmatter",
+    "created_at",
+    "text",
+    "body_start",
+)
+"""The columns of documents that are read."""
+SUMMARY_CHARS = 300
+"""Characters of a summary, as of a sentence that a language model writes."""
+PIECE_CHARS = 400
+"""Characters at which a sentence, or what has none, is cut."""
+SCREEN = SafetySettings(secrets="mask", emails="mask", phones="mask")
+"""Whatever may be sent elsewhere: what triage shows is masked."""
+_WISHES = {
+    "enhancement",
+    "feature",
+    "feature request",
+    "question",
+    "documentation",
+    "docs",
+    "discussion",
+    "proposal",
+}
+"""Labels of what is no report of a fault, and needs nothing."""
+_NOTHING = {"", "_no response_", "n/a", "none", "-", "…", "..."}
+"""What stands below a heading that was not filled in."""
+_READ_CHARS = 100_000
+"""Characters of an issue in which is looked for what it needs."""
+_TITLE = re.compile(r"\A\s*# [^\n]*\n")
+_SECTION = re.compile(r"^#{1,6} [^\n]*(?:\n|\Z)", re.M)
+_HINT = re.compile(r"<!--.*?-->", re.S)
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s)>]+", re.I)
+_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.M | re.S)
+_ORDER = re.compile(
+    r"(?i)\b(?:ignore|disregard|forget)\b[^.\n]{0,40}\b(?:instructions?|prompts?|rules)\b|^\s*system\s*:|"
+    r"\byou are now\b|\b(?:answer|reply|respond)\s+only\s+with\b|</?(?:system|issue|prompt|instructions?)>",
+    re.M,
+)
+"""What speaks to a program that reads, and to nobody else."""
+_MARKUP = re.compile(r"^(?:[\s>#*+-]|\d+[.)] )+|\*\*|__", re.M)
+_LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
+_LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")
+_ROOM = re.compile(r"\]\*+")
+"""A mark of the screen with what fills the room of what it stands for."""
+_WORDS = re.compile(r"(?:[^\W\d_]+\W+){3}[^\W\d_]")
+_SHORT = 4
+"""Words that are added to those of a sentence: of one or two words it says little, however rare they are."""
+
+
+def issue_items(documents: pa.Table) -> pl.DataFrame:
+    """The issues among documents in the order in which they came, pull requests left out.
+
+    Columns doc_id, source, number, title, state, url, tags and created_at; `text`, what the author of the issue wrote, and
+    `thread`, that with all comments, both masked byte for byte; `start`, the byte of the document at which both begin;
+    `found`, how many finds of each kind there are, `instruction` for what speaks to a program that reads.
+    """
+    rows = [
+        row
+        for row in documents.select(list(DOCUMENT_COLUMNS)).to_pylist()
+        if row["doc_type"] in (None, "issue")
+    ]
+    items = []
+    for row in rows:
+        data = row["text"].encode()
+        body = data[row["body_start"] :].decode(errors="replace")
+        title = _TITLE.match(body)
+        body = body[title.end() :] if title else body
+        (thread,), finds = masked_in_place([body], SCREEN)
+        (name,), of_name = masked_in_place([row["title"]], SCREEN)
+        counts = finds + of_name
+        counts["instruction"] = len(_ORDER.findall(f"{name}\n{thread}"))
+        facts = json.loads(row["frontmatter"] or "{}")
+        items.append(
+            {name: row[name] for name in ("doc_id", "source", "tags", "created_at")}
+            | {name: str(facts.get(name) or "") for name in ("state", "url")}
+            | {
+                "number": _number(facts.get("number"), row["path"]),
+                "title": name,
+                "text": COMMENT.split(thread, maxsplit=1)[0],
+                "thread": thread,
+                "start": len(data) - len(body.encode()),
+                "found": [{"kind": kind, "count": count} for kind, count in sorted((+counts).items())],
+            }
+        )
+    return pl.DataFrame(items, schema=_ITEMS).sort(
+        "created_at", "source", "number", "doc_id", nulls_last=True
+    )
+
+
+_ITEMS: dict[str, Any] = {
+    "doc_id": pl.String, "source": pl.String, "number": pl.Int64, "title": pl.String, "state": pl.String,
+    "url": pl.String, "tags": pl.List(pl.String), "created_at": pl.Datetime("us", "UTC"), "text": pl.String,
+    "thread": pl.String, "start": pl.Int64, "found": pl.List(pl.Struct({"kind": pl.String, "count": pl.Int64})),
+}  # fmt: skip
+
+
+def _number(value: object, path: str) -> int | None:
+    """The number of an issue: of its frontmatter, else the last one of its path."""
+    found = [str(value)] if str(value).isdigit() else re.findall(r"\d+", path)
+    return int(found[-1]) if found and len(found[-1]) < 19 else None
+
+
+def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
+    """Of each issue the names of what its source needs and neither its text nor a comment has.
+
+    `needs` are regular expressions by source and name. What stands below an empty heading, and hints of templates, do not
+    count; what by its labels is a wish or a question needs nothing.
+    """
+    patterns = {source: {n: re.compile(p) for n, p in own.items()} for source, own in needs.items()}
+    lacks = []
+    for source, tags, thread in items.select("source", "tags", "thread").iter_rows():
+        text = "\n".join(_filled(_HINT.sub("", thread[:_READ_CHARS])))
+        is_wish = any(tag.lower() in _WISHES for tag in tags or ())
+        lacks.append(
+            [] if is_wish else [n for n, p in patterns.get(source, {}).items() if not p.search(text)]
+        )
+    return lacks
+
+
+def _filled(text: str) -> list[str]:
+    """The sections of a text, with their headings, that were filled in."""
+    starts = [0, *(match.start() for match in _SECTION.finditer(text)), len(text)]
+    sections = [text[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+    return [s for s in sections if _SECTION.sub("", s).strip().lower() not in _NOTHING]
+
+
+def weights(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
+    """Columns row, term, weight and idf: TF-IDF of texts, the weights of a text of unit length."""
+    counted = counted_terms(texts, settings)
+    share = pl.len().over("term") / (len(texts) + 1)
+    weighed = counted.with_columns(idf=-share.log()).with_columns(
+        weight=(1 + pl.col("tf").log()) * pl.col("idf")
+    )
+    length = (pl.col("weight") ** 2).sum().over("row").sqrt()
+    return weighed.select("row", "term", (pl.col("weight") / length).fill_nan(0.0), "idf")
+
+
+def pieces(texts: pl.Series) -> pl.DataFrame:
+    """Columns row, piece, start (in UTF-8 bytes): the sentences of texts, and the lines of what has none."""
+    rows: list[tuple[int, str, int]] = []
+    for row, text in enumerate(texts):
+        at, byte = 0, 0
+        ends = {
+            m.end() for p in (PARAGRAPH, _LIST, SENTENCE) for m in p.finditer(text) if not _in_list(text, m)
+        }
+        for end in sorted({*ends, len(text)}):
+            for start in range(at, end, PIECE_CHARS):
+                piece = text[start : min(end, start + PIECE_CHARS)]
+                if piece.strip():
+                    lead = piece[: len(piece) - len(piece.lstrip())]
+                    rows.append((row, piece.strip(), byte + len(lead.encode())))
+                byte += len(piece.encode())
+            at = end
+    return pl.DataFrame(rows, schema={"row": pl.Int64, "piece": pl.String, "start": pl.Int64}, orient="row")
+
+
+def _in_list(text: str, boundary: re.Match[str]) -> bool:
+    """True for what looks like the end of a sentence behind the number of a list."""
+    return bool(_LIST_NUMBER.search(text, max(0, boundary.start() - 8), boundary.start()))
+
+
+def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings) -> list[str]:
+    """Of each issue the one or two sentences with most of its `weights`, in their order, without addresses.
+
+    What speaks to a program that reads is left out, and so are code and logs; the title stands for what has no sentence.
+    """
+    prose = pl.Series([_FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String)
+    cut = pieces(prose)
+    plain = [_MARKUP.sub("", piece) for piece in cut["piece"]]
+    said = cut.with_columns(piece=pl.Series(plain, dtype=pl.String)).filter(
+        pl.Series(
+            [bool(_WORDS.search(piece)) and not _ORDER.search(piece) for piece in plain], dtype=pl.Boolean
+        )
+    )
+    said = said.with_row_index("n").with_columns(pl.col("row").cast(pl.UInt32))
+    counted = counted_terms(said["piece"], settings).rename({"row": "n"})
+    scores = (
+        counted.join(said.select("n", "row"), on="n")
+        .join(weighed, on=["row", "term"])
+        .group_by("row", "n")
+        .agg(score=pl.col("weight").sum() / (pl.len() + _SHORT).sqrt())
+        .sort("row", "score", "n", descending=[False, True, False])
+        .group_by("row", maintain_order=True)
+        .agg(pl.col("n").head(2))
+    )
+    best = dict(scores.iter_rows())
+    return [
+        shown(*(said["piece"][n] for n in best.get(row, ()))) or shown(title)
+        for row, title in enumerate(items["title"])
+    ]
+
+
+def shown(*sentences: str) -> str:
+    """The first sentence, and a second if both fit, on one line without addresses and the rest of what is too long."""
+    lines = [" ".join(_ADDRESS.sub("[link]", _ROOM.sub("]", sentence)).split()) for sentence in sentences]
+    both = " ".join(lines)
+    line = both if len(both) <= SUMMARY_CHARS else lines[0]
+    return line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"
