@@ -24,6 +24,8 @@ FOOTER_LINES = 8
 MOSTLY = 0.6
 # How wide the lines of a name and its title are.
 NAME_BYTES = 64
+# The first two letters of an address that begins with www.
+WEB = ord("w") * 257
 
 
 class Paragraphs:
@@ -93,7 +95,7 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     contact = found.count(found.matching(rules.CONTACT, words.symbols[found.rows] > 0)) > 0
     selected = final & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
     selected &= found.count(found.matching(rules.FOOTER_WORDS, found.rows_of(selected))) > 0
-    others = final & ~selected & (found.size <= NAME_LINES)
+    others = ~selected & (found.size <= NAME_LINES)
     selected |= found.count(found.matching(rules.LEGAL, found.rows_of(others))) > 0
     selected |= final & (
         _forum_links(found, contact & final)
@@ -121,7 +123,7 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) 
     size = lines.stops[rows] - lines.heads[rows]
     talk = found.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
     many = plain & (found.size > 1)
-    signs = words.symbols[rows] > 0
+    signs = (words.symbols[rows] > 0) | (lines.pair[rows] == WEB)
     dense = plain & (found.count(signs) >= MOSTLY * found.size)
     ways = dense & (
         found.count(found.matching(rules.REACH, found.rows_of(dense) & signs)) >= MOSTLY * found.size

@@ -45,6 +45,12 @@ def _heads(words: Iterable[str], size: int) -> str:
     return "|".join(sorted({word[:size] for word in words}))
 
 
+def _last_words(alternatives: Iterable[str]) -> str:
+    """The last words of the alternatives that have several."""
+    divided = [word.rsplit(" ", 1) for word in alternatives if " " in word]
+    return "|".join(sorted({last for first, last in divided if "(" not in first}))
+
+
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 COLON = r"(?::|：)"
 
@@ -102,6 +108,11 @@ _DATED = (
 )
 _NAMED = r"[^:\n]+<[^<> \n]+@"
 VERB = Rule(_WROTE, search=True)
+LONE_VERB = Rule(
+    rf"(?:{_last_words(_split(_words('verbs')))}) ?{COLON}$",
+    needs=rf"^\S+ ?{COLON}$",
+)
+"""The rest of an attribution whose verb is folded."""
 OPENED_START = Rule(rf"{_OPENED}[^\n]*(?:\d|<|@)")
 DATED_START = Rule(rf"(?:{_DATED})[^\n]*(?:\d|<|@)")
 NAMED_START = Rule(_NAMED)
@@ -123,6 +134,8 @@ NAMED_ATTRIBUTION = Rule(
     rf"(?:{_DATED}).*\d.*\s(?:{_VERBS})$",
     needs=r"^(?:\d{4}[./-]|[Tt]hus |.*\d.*\s\S*(?:[A-Za-z]|[\x80-\xff]\)?)$)",
 )
+ADDRESSED = Rule(rf"(?:{_DATED}).*<[^<> ]+@[^<> ]+>{COLON}$", needs=rf"<[^<> ]+@[^<> ]+>{COLON}$")
+"""A date and an address without any verb, which needs no quote below to be known."""
 NEWS_ATTRIBUTION = Rule(
     rf".*(?:{_VERBS}) (?:in (?:message|article|bericht)|im Newsbeitrag|dans le message|en el mensaje|"
     r"nel messaggio|i meddelandet|w wiadomości|news:).*(?:\.\.\.|>|:|\w)$",
@@ -193,11 +206,11 @@ LISTED = Rule(
     search=True,
 )
 OFFICE_TAG = Rule(
-    r"(?i:(?:subject|betreff|objet|asunto|oggetto) ?: .*\[(?:ext|extern|external|externe|spam|confidential|internal|secure|"
-    r"encrypted|caution|warning|sec=\w+)\])",
+    r"(?i:(?:subject|betreff|objet|asunto|oggetto) ?: .*\[(?:(?:ext|extern|external|externe|spam|confidential|internal|"
+    r"secure|encrypted|caution|warning|sec=\w+)(?:[ :][^\]]*)?|[^\]]*[#\d]\d{3}[^\]]*)\])",
     search=True,
 )
-"""Tags that the programs of a company put before a subject, as those of lists do."""
+"""Tags that programs of a company put before a subject, as those of lists do; a number is that of a ticket."""
 ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
@@ -254,6 +267,7 @@ DISCLAIMER = Rule(
 LEGAL = Rule(
     r"(?:Gesch(?:ä|ae)ftsf(?:ü|ue)hr(?:er|ung)|Handelsregister|Amtsgericht|Registergericht|Sitz der Gesellschaft|"
     r"Aufsichtsrat|Vorstand(?:svors)?|USt-?Id|HR[AB][ :]*\d|Reg(?:istered|\.) (?:in|[Oo]ffice|[Aa]ddress|[Nn]o)|"
+    r"registered (?:in (?:England|Scotland|Wales|Ireland|Northern|the )|office|address|number|no)|"
     r"Company (?:[Rr]eg|[Nn]o|[Nn]um)|VAT (?:[Rr]eg|[Nn]o|ID)|SIRET|RCS \w|Capital social|P\. ?IVA|Y-tunnus|Org\. ?nr)\b",
     search=True,
 )
@@ -295,7 +309,7 @@ CONTACT = Rule(
 REACH = Rule(
     r"(?i:(?:(?:phone|tel|telephone|telefon|telefono|t(?:é|e)l|fax|mobile?|cell|voice|handy|office|direct|work|home|ph|"
     r"e-?mail|mail|web|www|icq|aim|jabber|skype|irc|gpg|pgp|homepage|url|blog|twitter|msn|xmpp|sip|linkedin)"
-    r"(?:[. ]?(?:no\.?|id|address|fingerprint|key))?\s{0,3}[:=.]+|[mtfew]:)\s{0,9}"
+    r"(?:[. ]?(?:no\.?|id|address|fingerprint|key))?\s{0,3}[:=.]+|[mtfewdpoc]{1,2}:)\s{0,9}"
     r"(?:[+(\d][\d ().+/x-]{5,}|\S*[@.]\S+|\w+$)|"
     r"[(+][\d ().+/-]{7,}$|<?[\w.+-]+@[\w.-]+\.\w+>?$|"
     r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)"
@@ -305,13 +319,19 @@ SIGNED_LINE = Rule(
     r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$",
     needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$",
 )
-NAME = Rule(r"[A-Z][\w.'-]*(?: [A-Z(][\w.')-]*){0,3}[,.]?(?:$|(?:  |\t)[^|]*$)")
-FULL_NAME = Rule(r"(?:[A-Z]|[\xc3][\x80-\x9e])[\w.'-]*(?: [A-Z][\w.'-]*\.?){1,3}$")
+# Names begin with a capital of the Latin, Greek or Cyrillic alphabet.
+_CAPITAL, _SMALL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5\xce\xd0].)", r"[\w.'\x80-\xff-]*"
+NAME = Rule(
+    rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})"
+)
+FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}$")
 GREETING = Rule(
     r"(?i:(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
-    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med) ?[^.,]*|regards|cheers|greetings|hth|"
-    r"ciao|saluti|saludos|cordialement|gr(?:ü|ue)(?:ß|ss)e|gru(?:ß|ss)|mvh|groeten|pozdrawiam|bye|love|rgds|br|"
-    r"hi|hello|dear|hey)[,.!]*$)"
+    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med|met|vriendelijke|venlig|v(?:ä|Ä)nliga|bien|distinti|"
+    r"un|hormat|saygı|iyi|z powa(?:ż|Ż)aniem|yst(?:ä|Ä)v(?:ä|Ä)llisin|з|с|С) ?[^.,]*|regards|cheers|greetings|hth|"
+    r"ciao|saluti|saludos|cordialement|gr(?:ü|ue)(?:ß|ss)e|gru(?:ß|ss)|mvh|mfg|groet(?:en)?|pozdrawiam|bye|love|rgds|br|"
+    r"atenciosamente|att|abra(?:ç|Ç)os?|cumprimentos|atentamente|hilsen|h(?:ä|Ä)lsningar|terveisin|(?:ü|Ü)dv(?:(?:ö|Ö)zlettel)?|"
+    r"terima kasih|salam|hi|hello|dear|hey)[,.!]*$)"
 )
 PGP = Rule(r"-----(?:BEGIN|END) PGP ", "--")
 PGP_SIGNED = Rule(r"-----BEGIN PGP SIGNED MESSAGE-----", "--")
