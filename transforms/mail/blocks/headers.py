@@ -24,6 +24,8 @@ FOLDS = 3
 # Rows of a pasted header block, blank ones included.
 BLOCK_LINES = 24
 NOTES_LINES = 12
+# How long the rest of a folded attribution is where nothing but its verb is left.
+VERB_BYTES = 24
 # Fields that may stand above the sender's in a pasted header block.
 SENDER_LINES = 2
 
@@ -76,7 +78,9 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
     above_quote = quote[lines.next_filled] & author
     colon = author & ((lines.last == ord(":")) | (lines.last == 0x9A))
     verb = lines.matches(rules.VERB, colon, tail=True)
-    last = verb | (colon & above_quote)
+    short = colon & ~verb & (lines.stops - lines.heads <= VERB_BYTES) & lines.shifted(author, 1)
+    rest = lines.matches(rules.LONE_VERB, short)
+    last = verb | (colon & above_quote) | rest
     near = last.copy()
     for step in range(1, FOLDS + 1):
         near |= lines.shifted(last, -step)
@@ -88,7 +92,7 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
     header |= lines.matches(rules.ON_WEEKDAY, author & lines.shifted(quote, -1))
     opened = lines.matches(rules.OPENED_START, start & verb)
     folded = _folded(lines, last & ~opened, start)
-    dated = verb & (start | with_name | folded)
+    dated = (verb | rest) & (start | with_name | folded) | lines.matches(rules.ADDRESSED, colon & author)
     return header | dated | folded, dated
 
 

@@ -13,8 +13,9 @@ from transforms.mail.blocks.lines import (
     QUOTE,
     Lines,
     Mask,
+    Rows,
     counts_before,
-    next_true,
+    next_at,
     rows_within,
 )
 
@@ -28,27 +29,33 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
     """
     end = lines.message_end
     quote = lines.kind == QUOTE
-    diffless = next_true(diff) >= end
-    quoteless = diffless & (next_true(quote) >= end)
-    below = np.minimum(lines.behind(~lines.blank & (lines.kind != HEADER)), lines.n - 1)
-    blocks = openings.blocks & ~quote[below] & ~lines.matches(rules.FORWARDED, openings.blocks)
-    opening = blocks & diffless | openings.dated & quoteless
-    if not opening.any():
-        return
+    rows = np.flatnonzero(openings.blocks | openings.dated)
+    rows = rows[next_at(diff, rows) >= end[rows]]
+    filled = next_at(~lines.blank & (lines.kind != HEADER), rows + 1)
+    below = np.minimum(np.minimum(filled, end[rows]), lines.n - 1)
+    blocks = openings.blocks[rows] & ~quote[below]
+    blocks[blocks] = ~lines.matching(rules.FORWARDED, rows[blocks])
+    rows = rows[blocks | openings.dated[rows] & (next_at(quote, rows) >= end[rows])]
     if not lists_too:
-        opening &= ~_listed(lines, opening)[lines.message_start]
+        rows = rows[~_listed(lines, rows)]
+    if not len(rows):
+        return
+    opening = np.zeros(lines.n, dtype=bool)
+    opening[rows] = True
     own = lines.kind == AUTHOR
     spoken = counts_before(own & ~lines.matches(rules.HELLO, own & lines.in_mails(opening)))
-    rows = np.flatnonzero(opening)
     rows = rows[spoken[rows] > spoken[lines.message_start[rows]]]
     text = rows_within(rows, end[rows], lines.n) & ((lines.kind == AUTHOR) | (lines.kind == CODE))
     lines.mark(text, QUOTE, inferred=True)
     lines.depth[text] = 1
 
 
-def _listed(lines: Lines, opening: Mask) -> Mask:
-    """First rows of the mails with an `opening` that name a mailing list anywhere."""
-    found = np.zeros(lines.n, dtype=bool)
+def _listed(lines: Lines, openings: Rows) -> Mask:
+    """For each of these rows, whether its mail names a mailing list anywhere."""
+    if not len(openings):
+        return np.zeros(0, dtype=bool)
+    opening, found = np.zeros(lines.n, dtype=bool), np.zeros(lines.n, dtype=bool)
+    opening[openings] = True
     named = lines.matches(rules.LISTED, lines.in_mails(opening) & ~lines.blank)
     found[lines.message_start[named & ~lines.matches(rules.OFFICE_TAG, named)]] = True
-    return found
+    return found[lines.message_start[openings]]

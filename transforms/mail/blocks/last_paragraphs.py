@@ -24,6 +24,8 @@ FOOTER_LINES = 8
 MOSTLY = 0.6
 # How wide the lines of a name and its title are.
 NAME_BYTES = 64
+# The first two letters of an address that begins with www.
+WEB = ord("w") * 257
 
 
 class Paragraphs:
@@ -49,6 +51,12 @@ class Paragraphs:
         out = np.zeros(len(self.rows), dtype=bool)
         chosen = np.arange(len(self.rows)) if among is None else np.flatnonzero(among)
         out[chosen] = self.lines.matching(rule, self.rows[chosen])
+        return out
+
+    def first_matching(self, rule: Rule, among: Mask) -> Mask:
+        """Which of the paragraphs `among` these begin with a line that matches."""
+        out = among.copy()
+        out[among] = self.lines.matching(rule, self.starts[among])
         return out
 
 
@@ -87,13 +95,13 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     contact = found.count(found.matching(rules.CONTACT, words.symbols[found.rows] > 0)) > 0
     selected = final & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
     selected &= found.count(found.matching(rules.FOOTER_WORDS, found.rows_of(selected))) > 0
-    others = final & ~selected & (found.size <= NAME_LINES)
+    others = ~selected & (found.size <= NAME_LINES)
     selected |= found.count(found.matching(rules.LEGAL, found.rows_of(others))) > 0
     selected |= final & (
         _forum_links(found, contact & final)
         | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
     )
-    greeting = lines.matching(rules.GREETING, found.starts) & (found.size > 1)
+    greeting = found.first_matching(rules.GREETING, found.size > 1)
     named = Paragraphs(lines, found.starts + greeting, found.stops)
     selected |= (named.size <= NAME_LINES) & _names_writer(lines, words, contact, named)
     return named.starts[selected], named.stops[selected]
@@ -101,11 +109,10 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
 
 def _forum_links(found: Paragraphs, among: Mask) -> Mask:
     """Whether each paragraph `among` these is words like "View:" and the links they announce, and nothing else."""
-    word = found.matching(rules.FORUM_LINK, found.rows_of(among))
-    if not word.any():
-        return np.zeros(len(found.size), dtype=bool)
-    link = found.matching(rules.LINK)
-    linked = found.count(link | found.matching(rules.LINK_BEHIND, word)) > 0
+    link = found.matching(rules.LINK, found.rows_of(among))
+    behind = found.matching(rules.LINK_BEHIND, found.rows_of(among) & ~link)
+    word = found.matching(rules.FORUM_LINK, found.rows_of(found.count(link | behind) > 0))
+    linked = found.count(link | behind & word) > 0
     return (found.count(word | link) == found.size) & (found.count(word) > 0) & linked
 
 
@@ -113,12 +120,15 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) 
     """Whether each paragraph says who wrote: a name, a title, ways to reach somebody, no prose."""
     rows = found.rows
     plain = (found.count(words.small[rows] > 3) == 0) & (found.starts > lines.message_start[found.starts])
-    reached = lines.matching(rules.NAME, found.starts) & contact
     size = lines.stops[rows] - lines.heads[rows]
-    talk = (size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]]
-    titled = lines.matching(rules.FULL_NAME, found.starts) & (found.count(talk) == 0)
-    ways = found.count(found.matching(rules.REACH, words.symbols[rows] > 0))
-    signed = lines.matching(rules.SIGNED_LINE, found.starts)
-    many = found.size > 1
-    signed &= ~many | (contact & (found.count(talk) <= 1))
-    return plain & (many & (reached | titled) | (ways >= MOSTLY * found.size) | signed)
+    talk = found.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
+    many = plain & (found.size > 1)
+    signs = (words.symbols[rows] > 0) | (lines.pair[rows] == WEB)
+    dense = plain & (found.count(signs) >= MOSTLY * found.size)
+    ways = dense & (
+        found.count(found.matching(rules.REACH, found.rows_of(dense) & signs)) >= MOSTLY * found.size
+    )
+    reached = found.first_matching(rules.NAME, many & contact & ~ways)
+    titled = found.first_matching(rules.FULL_NAME, many & (talk == 0) & ~ways)
+    signed = found.first_matching(rules.SIGNED_LINE, plain & (~many | contact & (talk <= 1)) & ~ways)
+    return ways | reached | titled | signed

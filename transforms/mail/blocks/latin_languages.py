@@ -219,7 +219,8 @@ LATIN_LANGUAGES = (
         "Másolatot kap",
         "Tárgy",
         "eredeti üzenet|továbbított üzenet",
-        device="Elküldve (?:a|az) |(?:A|Az) .+(?:ról|ről|ról|mról|mről) küldve|[iI][Pp](?:hone|ad)-(?:ról|ről|omról) küldve",
+        device="Elküldve (?:a|az) |(?:A|Az) .+(?:ról|ről|ról|mról|mről) küldve|"
+        "(?:iPhone|IPhone|iPad|IPad|Iphone|Ipad)-(?:ról|ről|omról) küldve",
     ),
     Language(
         "Lithuanian",

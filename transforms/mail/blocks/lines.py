@@ -8,7 +8,7 @@ the text, whatever the expression, and lets other threads run meanwhile.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
@@ -53,11 +53,22 @@ class Rule:
 
     `starts` are beginnings of one or two bytes, `·` standing for a blank; without them every line is
     read. The expression must match at the beginning unless `search` is true. Text is matched as bytes:
-    a character outside ASCII is a sequence of them and may not stand in brackets.
+    a character outside ASCII is a sequence of them and may not stand in brackets. `needs` matches, anywhere
+    in a line, whatever `pattern` does: an expression with the words of all languages costs more to compile
+    than to match, so it is compiled for lines that meet a short one alone. With `lower` the text is matched in
+    small letters, which takes less time than to ignore case.
     """
 
-    def __init__(self, pattern: str, starts: str | None = None, search: bool = False) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        starts: str | None = None,
+        search: bool = False,
+        needs: str | None = None,
+        lower: bool = False,
+    ) -> None:
         self.pattern = pattern if search else f"^(?:{pattern})"
+        self.needs, self.lower = needs, lower
         self.table = None if starts is None else _pair_table(starts.split())
         first = {start.replace("·", " ").encode()[0] for start in (starts or "").split()}
         self.first = first.pop() if len(first) == 1 else None
@@ -74,6 +85,12 @@ def _pair_table(starts: Iterable[str]) -> Mask:
         else:
             table[data[0], data[1]] = True
     return table.reshape(-1)
+
+
+def _search(texts: pa.Array, pattern: str) -> Mask:
+    """Which of the texts match."""
+    result: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False).copy()
+    return result
 
 
 def next_true(mask: Mask) -> Rows:
@@ -223,8 +240,26 @@ class Lines:
         if not len(rows):
             return np.zeros(0, dtype=bool)
         texts = (self.tail_texts if tail else self.head_texts).take(pa.array(2 * rows))
-        result: Mask = pc.match_substring_regex(texts, rule.pattern).to_numpy(zero_copy_only=False)
-        return result
+        if rule.lower:
+            small = pa.py_buffer(texts.buffers()[2].to_pybytes().lower())
+            texts = pa.LargeBinaryArray.from_buffers(
+                texts.type, len(texts), [None, texts.buffers()[1], small]
+            )
+        if rule.needs is None:
+            return _search(texts, rule.pattern)
+        found = _search(texts, rule.needs)
+        if found.any():
+            found[found] = _search(texts.filter(pa.array(found)), rule.pattern)
+        return found
+
+    def matching_any(self, rules: Sequence[Rule], among: Mask) -> Mask:
+        """Rows of those `among` whose head one of the rules matches; of a rule nothing but the pattern counts."""
+        out = np.zeros(self.n, dtype=bool)
+        rows = np.flatnonzero(among)
+        texts = self.head_texts.take(pa.array(2 * rows))
+        for rule in rules:
+            out[rows] |= _search(texts, rule.pattern)
+        return out
 
     def matches(self, rule: Rule, among: Mask, tail: bool = False) -> Mask:
         """Rows of those `among` whose head, or tail, matches."""
@@ -251,10 +286,7 @@ class Lines:
             return np.zeros(0, dtype=bool)
         heads = np.maximum(self.heads[starts], self.stops[ends] - 2 * READ_BYTES).tolist()
         texts = [self.view[a:b].tobytes() for a, b in zip(heads, self.stops[ends].tolist(), strict=True)]
-        result: Mask = pc.match_substring_regex(pa.array(texts, pa.large_binary()), rule.pattern).to_numpy(
-            zero_copy_only=False
-        )
-        return result
+        return _search(pa.array(texts, pa.large_binary()), rule.pattern)
 
     def shifted(self, mask: Mask, by: int) -> Mask:
         """`mask` moved down by `by` rows (up if negative) within each mail, false where nothing comes in."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from transforms.mail.blocks.languages import LANGUAGES
 from transforms.mail.blocks.lines import Rule, byte_table
@@ -32,10 +33,22 @@ def _starts(field: str) -> str:
 
 
 def _openings(word: str) -> list[str]:
-    """How what matches an alternative may begin, as `Rule` takes it."""
+    """How what matches an alternative may begin."""
     if word.startswith("(?:"):
-        return _split(word[3 : word.index(")")].replace(" ", "·"))
-    return list(word[1 : word.index("]")]) if word.startswith("[") else [word.replace(" ", "·")]
+        end = word.index(")")
+        return [opening + " " * (word[end + 1] == " ") for opening in _split(word[3:end])]
+    return [re.split(r"[(\[.]", word)[0]]
+
+
+def _heads(words: Iterable[str], size: int) -> str:
+    """The first characters of the words, as alternatives."""
+    return "|".join(sorted({word[:size] for word in words}))
+
+
+def _last_words(alternatives: Iterable[str]) -> str:
+    """The last words of the alternatives that have several."""
+    divided = [word.rsplit(" ", 1) for word in alternatives if " " in word]
+    return "|".join(sorted({last for first, last in divided if "(" not in first}))
 
 
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -95,6 +108,11 @@ _DATED = (
 )
 _NAMED = r"[^:\n]+<[^<> \n]+@"
 VERB = Rule(_WROTE, search=True)
+LONE_VERB = Rule(
+    rf"(?:{_last_words(_split(_words('verbs')))}) ?{COLON}$",
+    needs=rf"^\S+ ?{COLON}$",
+)
+"""The rest of an attribution whose verb is folded."""
 OPENED_START = Rule(rf"{_OPENED}[^\n]*(?:\d|<|@)")
 DATED_START = Rule(rf"(?:{_DATED})[^\n]*(?:\d|<|@)")
 NAMED_START = Rule(_NAMED)
@@ -113,11 +131,15 @@ ATTRIBUTION = Rule(
 )
 NAMED_ATTRIBUTION = Rule(
     r"\d{4}[./-]\d+[./-]\d+ .*<[^<> ]+@[^<> ]+>$|[Tt]hus (?:spake|wrote|spoke) [A-Z].{2,60}$|"
-    rf"(?:{_DATED}).*\d.*\s(?:{_VERBS})$"
+    rf"(?:{_DATED}).*\d.*\s(?:{_VERBS})$",
+    needs=r"^(?:\d{4}[./-]|[Tt]hus |.*\d.*\s\S*(?:[A-Za-z]|[\x80-\xff]\)?)$)",
 )
+ADDRESSED = Rule(rf"(?:{_DATED}).*<[^<> ]+@[^<> ]+>{COLON}$", needs=rf"<[^<> ]+@[^<> ]+>{COLON}$")
+"""A date and an address without any verb, which needs no quote below to be known."""
 NEWS_ATTRIBUTION = Rule(
     rf".*(?:{_VERBS}) (?:in (?:message|article|bericht)|im Newsbeitrag|dans le message|en el mensaje|"
-    r"nel messaggio|i meddelandet|w wiadomości|news:).*(?:\.\.\.|>|:|\w)$"
+    r"nel messaggio|i meddelandet|w wiadomości|news:).*(?:\.\.\.|>|:|\w)$",
+    needs=r"in (?:mes|art|ber)|im News|dans l|en el|nel m|i med|w wia|news:",
 )
 ON_WEEKDAY = Rule(r"On " + WEEKDAY + r"[a-z]*\b", "On")
 
@@ -127,12 +149,14 @@ ORIGINAL = Rule(
     rf"(?i:[-_]{{2,}}[ \t]*(?:{_BANNERS})|(?:begin forwarded message|anfang der weitergeleiteten nachricht|"
     r"début du message réexpédié|inizio messaggio inoltrato|inicio del mensaje reenviado):)",
     "-- __ Be be An D I",
+    needs=rf"(?i)^(?:[-_]+[ \t]*(?:{_heads(_split(_BANNERS), 3)})|begin f|anfang d|début d|inizio m|inicio d)",
 )
 # Any words between dashes, and forms with the date or the name of the writer in the line.
 TITLE = Rule(r"[-_]{3,} ?[^-_\n]{3,60} ?[-_]{3,}$", "-- __")
 WROTE_BANNER = Rule(
     rf"-{{2,}} ?(?:On .*\d.*|[A-Z][^-]{{2,60}}) (?:{_VERBS}) ?:?-*$",
     "--",
+    needs=r"^-+ ?[A-Z].* \S",
 )
 FORWARDED = Rule(
     r"(?i:.*(?:forward|weitergeleitet|transf(?:é|e)r|r(?:é|e)exp|reenvia|inoltrat|encaminhad|doorgestuurd|"
@@ -150,6 +174,7 @@ FIELDS_IN_LINE = Rule(
     rf"[*_]{{0,2}}(?:{_words('sender')}){_AFTER_FIELD}.*\s[*_]{{0,2}}(?:{_words('sent')}){_AFTER_FIELD}.*"
     rf"\s[*_]{{0,2}}(?:{_words('subject')}){_AFTER_FIELD}",
     "* _ " + _starts("sender"),
+    needs=rf"(?:[^\s\d:][*_]?[ \t]?{COLON}.*){{3}}",
 )
 FIELD_TO = Rule(rf"[*_]{{0,2}}(?:{_words('to')}|{_words('sent')})[*]?[ \t]?{COLON}")
 GIT_FROM = Rule(r"From [0-9a-f]{7,40} " + WEEKDAY + " ", "Fr")
@@ -181,11 +206,11 @@ LISTED = Rule(
     search=True,
 )
 OFFICE_TAG = Rule(
-    r"(?i:(?:subject|betreff|objet|asunto|oggetto) ?: .*\[(?:ext|extern|external|externe|spam|confidential|internal|secure|"
-    r"encrypted|caution|warning|sec=\w+)\])",
+    r"(?i:(?:subject|betreff|objet|asunto|oggetto) ?: .*\[(?:(?:ext|extern|external|externe|spam|confidential|internal|"
+    r"secure|encrypted|caution|warning|sec=\w+)(?:[ :][^\]]*)?|[^\]]*[#\d]\d{3}[^\]]*)\])",
     search=True,
 )
-"""Tags that the programs of a company put before a subject, as those of lists do."""
+"""Tags that programs of a company put before a subject, as those of lists do; a number is that of a ticket."""
 ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
@@ -204,7 +229,7 @@ SHORT_RULE = Rule(r"_{2,7}$", "__")
 UNDERLINE = byte_table(b"-=~*#")
 SPOKEN_END = byte_table(b".?!:;,")
 FOOTER_WORDS = Rule(
-    r"(?i:mailing[ -]?list|maill?inglist|maillist|unsubscribe|listinfo|p\.sf\.net|sourceforge\.net/lists|groups\.google|"
+    r"mailing[ -]?list|maill?inglist|maillist|unsubscribe|listinfo|p\.sf\.net|sourceforge\.net/lists|groups\.google|"
     r"yahoo.{0,12}groups|groups\.yahoo|majordomo|list archive|archives? (?:at|and|is)|archives?: +http|listserv|"
     r"automatically (?:generated|sent)|do you yahoo|never miss a thing|mail\.yahoo|hotmail|msn\.com|freelists\.org|"
     r"view this (?:thread|message|discussion|topic)|pipermail|mail-archive\.com|d(?:é|e)s(?:abonn|inscr)|"
@@ -219,11 +244,12 @@ FOOTER_WORDS = Rule(
     r"(?:email|e-mail) preferences|(?:change|edit) your (?:settings|options|preferences|subscription)|"
     r"scanned (?:by|for|with)|virus[ -]?(?:free|scan|check|database)|checked by (?:avg|avast)|mailscanner|"
     r"liste de (?:diffusion|discussion)|lista de (?:correo|discus|distribu)|mailinglisten?\b|list-?help|"
-    r"-(?:un)?subscribe@|-request@|-help@|mailto:.*[?]subject=unsub|listar|ezmlm|sympa)",
+    r"-(?:un)?subscribe@|-request@|-help@|mailto:.*[?]subject=unsub|listar|ezmlm|sympa",
     search=True,
+    lower=True,
 )
 DISCLAIMER = Rule(
-    r"(?i:(?:this|the|any) (?:e-?mail|message|communication|information|transmission|document)\b.*"
+    r"(?:this|the|any) (?:e-?mail|message|communication|information|transmission|document)\b.*"
     r"(?:confidential|privileged|intended (?:only|solely|for)|addressee)|intended recipient|"
     r"confidentiality notice|diese e-?mail enth(?:ä|ae)lt vertrauliche|ce message .*confidentiel|"
     r"este (?:mensaje|correo|e-?mail) .*confidencial|(?:received|sent) (?:this|to you|it) .{0,40}in error|"
@@ -233,13 +259,15 @@ DISCLAIMER = Rule(
     r"(?:ce|cet|le présent) (?:message|courriel|e-?mail) (?:et|est|peut|ainsi)|la información contenida|"
     r"le informazioni contenute|de informatie in dit|denna? (?:e-post|mail).*konfidenti|"
     r"esta mensagem .*confidencial|"
-    r"questo messaggio .*(?:riservat|confidenzial))",
+    r"questo messaggio .*(?:riservat|confidenzial)",
     search=True,
+    lower=True,
 )
 # Who owns the company that sends, as law wants it below business mail.
 LEGAL = Rule(
     r"(?:Gesch(?:ä|ae)ftsf(?:ü|ue)hr(?:er|ung)|Handelsregister|Amtsgericht|Registergericht|Sitz der Gesellschaft|"
     r"Aufsichtsrat|Vorstand(?:svors)?|USt-?Id|HR[AB][ :]*\d|Reg(?:istered|\.) (?:in|[Oo]ffice|[Aa]ddress|[Nn]o)|"
+    r"registered (?:in (?:England|Scotland|Wales|Ireland|Northern|the )|office|address|number|no)|"
     r"Company (?:[Rr]eg|[Nn]o|[Nn]um)|VAT (?:[Rr]eg|[Nn]o|ID)|SIRET|RCS \w|Capital social|P\. ?IVA|Y-tunnus|Org\. ?nr)\b",
     search=True,
 )
@@ -250,9 +278,11 @@ TIP = Rule(
     "TI ht To Yo",
 )
 _DEVICES = _split(_words("device"))
+_DEVICE_STARTS = [start for word in _DEVICES if not word.startswith(".") for start in _openings(word)]
 DEVICE = Rule(
     "|".join(word for word in _DEVICES if not word.startswith(".")),
-    " ".join(start for word in _DEVICES if not word.startswith(".") for start in _openings(word)),
+    " ".join(start.replace(" ", "·") for start in _DEVICE_STARTS),
+    needs=f"^(?:{_heads(_DEVICE_STARTS, 6)})",
 )
 DEVICE_ENDED = Rule("|".join(word for word in _DEVICES if word.startswith(".")))
 """The same of languages that say it at the end of a line."""
@@ -279,22 +309,29 @@ CONTACT = Rule(
 REACH = Rule(
     r"(?i:(?:(?:phone|tel|telephone|telefon|telefono|t(?:é|e)l|fax|mobile?|cell|voice|handy|office|direct|work|home|ph|"
     r"e-?mail|mail|web|www|icq|aim|jabber|skype|irc|gpg|pgp|homepage|url|blog|twitter|msn|xmpp|sip|linkedin)"
-    r"(?:[. ]?(?:no\.?|id|address|fingerprint|key))?\s{0,3}[:=.]+|[mtfew]:)\s{0,9}"
+    r"(?:[. ]?(?:no\.?|id|address|fingerprint|key))?\s{0,3}[:=.]+|[mtfewdpoc]{1,2}:)\s{0,9}"
     r"(?:[+(\d][\d ().+/x-]{5,}|\S*[@.]\S+|\w+$)|"
     r"[(+][\d ().+/-]{7,}$|<?[\w.+-]+@[\w.-]+\.\w+>?$|"
     r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)"
 )
 SIGNED_LINE = Rule(
     r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
-    r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$"
+    r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$",
+    needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$",
 )
-NAME = Rule(r"[A-Z][\w.'-]*(?: [A-Z(][\w.')-]*){0,3}[,.]?(?:$|(?:  |\t)[^|]*$)")
-FULL_NAME = Rule(r"(?:[A-Z]|[\xc3][\x80-\x9e])[\w.'-]*(?: [A-Z][\w.'-]*\.?){1,3}$")
+# Names begin with a capital of the Latin, Greek or Cyrillic alphabet.
+_CAPITAL, _SMALL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5\xce\xd0].)", r"[\w.'\x80-\xff-]*"
+NAME = Rule(
+    rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})"
+)
+FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}$")
 GREETING = Rule(
     r"(?i:(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
-    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med) ?[^.,]*|regards|cheers|greetings|hth|"
-    r"ciao|saluti|saludos|cordialement|gr(?:ü|ue)(?:ß|ss)e|gru(?:ß|ss)|mvh|groeten|pozdrawiam|bye|love|rgds|br|"
-    r"hi|hello|dear|hey)[,.!]*$)"
+    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med|met|vriendelijke|venlig|v(?:ä|Ä)nliga|bien|distinti|"
+    r"un|hormat|saygı|iyi|z powa(?:ż|Ż)aniem|yst(?:ä|Ä)v(?:ä|Ä)llisin|з|с|С) ?[^.,]*|regards|cheers|greetings|hth|"
+    r"ciao|saluti|saludos|cordialement|gr(?:ü|ue)(?:ß|ss)e|gru(?:ß|ss)|mvh|mfg|groet(?:en)?|pozdrawiam|bye|love|rgds|br|"
+    r"atenciosamente|att|abra(?:ç|Ç)os?|cumprimentos|atentamente|hilsen|h(?:ä|Ä)lsningar|terveisin|(?:ü|Ü)dv(?:(?:ö|Ö)zlettel)?|"
+    r"terima kasih|salam|hi|hello|dear|hey)[,.!]*$)"
 )
 PGP = Rule(r"-----(?:BEGIN|END) PGP ", "--")
 PGP_SIGNED = Rule(r"-----BEGIN PGP SIGNED MESSAGE-----", "--")

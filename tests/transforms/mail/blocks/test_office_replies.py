@@ -1,0 +1,32 @@
+"""Top-posted office replies of many programs and languages: which lines their author wrote.
+
+`office_replies.txt` was written for this project after descriptions of what the programs put above the mail
+that they quote; each line begins with its label. Names, companies and addresses in it are invented.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.transforms.mail.blocks.test_table import kinds
+
+MAILS = (Path(__file__).parent / "office_replies.txt").read_text(encoding="utf-8").split("\n%%\n")
+
+
+def labelled(mail: str) -> list[tuple[str, str]]:
+    """Label and text of each line."""
+    return [(line[0], line[2:]) for line in mail.rstrip("\n").split("\n")]
+
+
+@pytest.mark.parametrize("number", range(len(MAILS)))
+def test_the_authors_lines_and_no_others_are_text(number: int) -> None:
+    rows = labelled(MAILS[number])
+    got = kinds("".join(f"{text}\n" for _, text in rows))
+    wrong = [
+        (label, kind, text)
+        for (label, text), kind in zip(rows, got, strict=True)
+        if text.strip() and (label == "a") != (kind == "a")
+    ]
+    assert not wrong
