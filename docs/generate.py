@@ -1,4 +1,4 @@
-"""Writes docs/tables.md, docs/settings.md and two pictures from the declarations in the code.
+"""Writes docs/tables.md, docs/settings.md, docs/commands.md and two pictures from the declarations in the code.
 
     python docs/generate.py
 
@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import dagster as dg
 import pyarrow as pa
+from commands import commands_page
 from pictures import layered_svg, without_shortcuts
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -441,6 +442,7 @@ def _codes(names: Iterable[str]) -> str:
 
 
 PAGES = {
+    "commands.md": commands_page,
     "tables.md": tables_page,
     "settings.md": settings_page,
     "images/tables.svg": tables_picture,

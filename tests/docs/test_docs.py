@@ -214,7 +214,9 @@ def test_all_pages_are_reached_from_the_readme():
     assert linked == {p.name for p in (ROOT / "docs").glob("*.md")}
 
 
-@pytest.mark.parametrize("name", ["tables.md", "settings.md", "images/tables.svg", "images/assets.svg"])
+@pytest.mark.parametrize(
+    "name", ["tables.md", "settings.md", "commands.md", "images/tables.svg", "images/assets.svg"]
+)
 def test_generated_pages_are_current(generator: ModuleType, name: str):
     assert page(f"docs/{name}") == generator.PAGES[name](), "run `python docs/generate.py`"
 
@@ -348,7 +350,7 @@ def test_pages_name_no_path_of_a_machine_and_no_design_paper():
 
 def test_the_pages_are_read_in_an_evening():
     """Prose, without code, generated pages, tables of what is read and figures of the laboratory."""
-    reference = ("tables.md", "settings.md", "sources.md", "designs.md", "CHANGELOG.md")
+    reference = ("tables.md", "settings.md", "commands.md", "sources.md", "designs.md", "CHANGELOG.md")
     words = {
         path.name: len(
             re.sub(
