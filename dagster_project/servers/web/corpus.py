@@ -1,13 +1,18 @@
-"""The corpus as a whole: how much there is, mails by month, people, the longest threads, how fresh each source is."""
+"""The corpus as a whole: counts, mails by month, people, long threads, how fresh and how well searched it is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from dagster_project.resources.evaluation.evaluator import read_report
 from dagster_project.resources.search.lookup import Ask
+from transforms.errors import GroundTruthError
+from transforms.evaluation.quality import MAIN
 
 _COUNTS = """
 SELECT (SELECT count(*) FROM messages) AS mails, (SELECT count(*) FROM threads) AS threads,
@@ -27,9 +32,11 @@ _MONTHS = """
 SELECT year(effective_at) AS year, month(effective_at) AS month, count(*) AS count FROM messages
 WHERE effective_at IS NOT NULL GROUP BY ALL ORDER BY ALL
 """
+# A mail that a list sent in its author's place ("Ada via dev") is by the author whom it names.
 _PEOPLE = """
-SELECT coalesce(from_name, from_addr) AS name, count(*) AS count FROM messages
-WHERE coalesce(from_name, from_addr) IS NOT NULL GROUP BY name ORDER BY count DESC, name LIMIT 20
+SELECT coalesce(p.name, nullif(regexp_replace(m.from_name, ' via .*', ''), ''), m.from_addr) AS name, count(*) AS count
+FROM messages m LEFT JOIN people p ON p.addr = lower(m.from_addr) AND NOT p.is_shared
+WHERE coalesce(m.from_name, m.from_addr) IS NOT NULL GROUP BY ALL ORDER BY count DESC, name LIMIT 20
 """
 _THREADS = """
 SELECT thread_id, subject, message_count, participant_count, first_at, last_at FROM threads
@@ -43,7 +50,10 @@ WHERE t.message_count = 1 AND regexp_matches(m.body, '(?m)^\\w.*\\w\\?\\s*$')
 ORDER BY m.effective_at DESC NULLS LAST, m.message_id LIMIT 15
 """
 _SOURCES = "FROM readiness_by_source ORDER BY source, kind"
+_MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
 _WIDTH, _HEIGHT, _FLOOR = 960, 180, 24
+_LABELS = 6
+"""Labels below a plot by month, which a phone has room for."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +70,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot of columns with the years below and the largest count beside it."""
+    """A plot of columns with months or years below, each with its place, and the largest count beside it."""
 
     width: int
     height: int
     columns: list[Column]
-    years: list[tuple[float, int]]
+    labels: list[tuple[float, str]]
     most: int
 
 
@@ -95,6 +105,43 @@ def overview(ask: Ask) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Quality:
+    """The last evaluation: when, of which version, of how many queries, and the mean and interval of each measure."""
+
+    made_at: datetime
+    version: str
+    queries: int
+    measures: list[dict[str, Any]]
+
+
+def last_quality(folder: Path) -> Quality | None:
+    """The last report of `weft eval run` below `folder`; None if there is none of this version of Weft."""
+    reports = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    return _quality(reports[-1], reports[-1].stat().st_mtime_ns) if reports else None
+
+
+@lru_cache(maxsize=1)
+def _quality(path: Path, _changed: int) -> Quality | None:
+    try:
+        report = read_report(path)
+    except GroundTruthError:
+        return None
+    rows = {
+        row["measure"]: row
+        for row in report["summary"]
+        if row["tag"] is None
+        and (row["stage"], row["level"]) == MAIN
+        and row["profile"] == report["order"][0]
+    }
+    return Quality(
+        datetime.fromisoformat(report["timing"]["made_at"]),
+        report["index"]["version"],
+        len(report["queries"]),
+        [rows[name] for name in _MEASURES if name in rows],
+    )
+
+
 def month_plot(rows: Sequence[dict[str, Any]]) -> Plot:
     """Mails by month as columns; `rows` have year, month and count in order of time."""
     if not rows:
@@ -117,13 +164,18 @@ def month_plot(rows: Sequence[dict[str, Any]]) -> Plot:
                 f"/?kind=message&since={since}&until={until}",
             )
         )
-    every = max(1, -(-(last - first + 1) // 12 // 12))
-    years = [
-        (round((year * 12 - first) * step, 2), year)
-        for year in range(-(-first // 12), last // 12 + 1)
-        if (year - last // 12) % every == 0
+    return Plot(_WIDTH, _HEIGHT, columns, _labels(first, last, step), most)
+
+
+def _labels(first: int, last: int, step: float) -> list[tuple[float, str]]:
+    """Months, or of more than two years the Januaries, with their places; months count from the year 0."""
+    unit, form = (1, "%b %Y") if last - first < 24 else (12, "%Y")
+    whole = range(-(-first // unit), last // unit + 1)
+    every = -(-len(whole) // _LABELS)
+    return [
+        (round((n * unit - first) * step, 2), date(n * unit // 12, n * unit % 12 + 1, 1).strftime(form))
+        for n in whole[::every]
     ]
-    return Plot(_WIDTH, _HEIGHT, columns, years, most)
 
 
 def _rows(ask: Ask, statement: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from dagster_project.resources.search.lookup import Ask
 from dagster_project.servers.web.addresses import page_of
 from dagster_project.servers.web.markdown_html import markdown_html
-from dagster_project.servers.web.marks import Marked
+from dagster_project.servers.web.marks import Marked, short_names
 from transforms.errors import UnknownIdError, shortened
 
 _DOCUMENT = "SELECT * FROM documents WHERE doc_id = $id"
@@ -122,7 +122,7 @@ def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:
     }
     turns: list[Turn] = []
     for row in rows:
-        html = Markup("{}").format(row["text"])
+        html = short_names(Markup("{}").format(row["text"]))
         if row["kind"] == "message" and (found := next(ranges, None)) is not None:
             start, end = found
             html = Markup(text.html(start, start + len(text.data[start:end].rstrip())))

@@ -12,6 +12,10 @@ from markupsafe import Markup
 
 from dagster_project.servers.web.marks import Marked
 
+_WRAPPED = 48
+"""Bytes from which on a line may have been wrapped by a mail program, which most do between 65 and 78."""
+_LISTED = (b"", b" ", b"\t", b"-", b"*", b"+", b"#", b">", b"|")
+"""How lines begin that stand for themselves."""
 SHORT_QUOTE = 2
 """Lines up to which a quote is not folded."""
 _TRAILER = re.compile(
@@ -96,8 +100,27 @@ def _text(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
         elif stop > start:
             while not members[0].strip():
                 start += len(members.pop(0))
-            yield Part(kind, Markup(text.html(start, stop)), is_open=text.holds_cited(start, stop))
+            html = Markup(text.html(start, stop))
+            is_open = text.holds_cited(start, stop)
+            yield Part(
+                kind, flowing(html, text.data[start:stop]) if kind == "text" else html, is_open=is_open
+            )
         start = after
+
+
+def flowing(html: Markup, data: bytes) -> Markup:
+    """The HTML of `data` whose line breaks that only wrapped a paragraph have a class: a narrow page shows a space.
+
+    >>> flowing(Markup("a line as long as most programs allow before they\\nwrap it\\n- item"), \
+            b"a line as long as most programs allow before they\\nwrap it\\n- item")
+    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')
+    """
+    shown, lines = html.split("\n"), data.split(b"\n")
+    breaks = [
+        Markup('<span class="wrap">\n</span>') if len(line) >= _WRAPPED and after[:1] not in _LISTED else "\n"
+        for line, after in pairwise(lines)
+    ]
+    return Markup("").join(piece for pair in zip(shown, [*breaks, ""], strict=True) for piece in pair)
 
 
 def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:

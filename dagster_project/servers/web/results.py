@@ -14,7 +14,7 @@ from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers.web.addresses import page_of, page_of_hit, with_parameters
 from dagster_project.servers.web.asked import Asked
 from dagster_project.servers.web.facets import COUNTED, Facets, facets
-from dagster_project.servers.web.marks import highlighted
+from dagster_project.servers.web.marks import highlighted, short_names
 
 RANKED = 100
 """Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
@@ -119,7 +119,7 @@ def hit_groups(index: SearchIndex, asked: Asked, rows: Sequence[Mapping[str, Any
         hit = Hit(
             row,
             page_of_hit(row),
-            highlighted(row["snippet"], row["highlights"]),
+            short_names(highlighted(row["snippet"], row["highlights"])),
             _badges(row, classes.get(row["chunk_no"])),
             _bars(row, most),
             with_parameters("/why", {"q": asked.query, **asked.values, "id": row["chunk_id"]}),

@@ -39,6 +39,7 @@ class Site:
                 "`weft context --session`, or take its bounds away"
             )
         self.receipts = Receipts(settings.root)
+        self.reports = None if lens else settings.root / "eval"
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, lens=lens))
         self.templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
@@ -51,7 +52,13 @@ class Site:
             "with_parameters": addresses.with_parameters,
             "ago": state.ago,
         }
-        self.templates.filters |= {"day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size}
+        self.templates.filters |= {
+            "day": _day,
+            "minute": _minute,
+            "count": "{:,}".format,
+            "bytes": _size,
+            "sentence": _sentence,
+        }
 
     def endpoint(self, view: View) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint that answers with a view; faults that Weft knows become a page, or JSON below /api/."""
@@ -132,6 +139,10 @@ def _day(at: datetime | None) -> str:
 
 def _minute(at: datetime | None) -> str:
     return f"{at.day} {at:%b} {at.year}, {at:%H:%M}" if at else "no date"
+
+
+def _sentence(message: str) -> str:
+    return message[:1].upper() + message[1:]
 
 
 def _size(count: int) -> str:

@@ -136,4 +136,5 @@ def chat(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def corpus_page(site: Site, request: Request, index: SearchIndex) -> Response:
     """The corpus as a whole."""
-    return site.page("corpus.html", request, index, corpus=corpus.overview(index.ask))
+    quality = corpus.last_quality(site.reports) if site.reports else None
+    return site.page("corpus.html", request, index, corpus=corpus.overview(index.ask), quality=quality)

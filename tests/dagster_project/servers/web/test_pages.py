@@ -19,13 +19,18 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
+from dagster_project.resources.evaluation.evaluator import write_report
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.system.locks import only_build
 from dagster_project.servers.web.addresses import page_of
 from dagster_project.servers.web.app import web_app
 from dagster_project.servers.web.asked import asked
+from dagster_project.servers.web.corpus import month_plot
 from dagster_project.servers.web.facets import histogram
+from dagster_project.servers.web.site import Site
 from tests.archives import Workspace
+from transforms.evaluation.quality import MAIN
+from transforms.evaluation.report import FORMAT
 
 BASE = "http://127.0.0.1:8320"
 TOKEN = "a-token-of-some-length"
@@ -172,7 +177,7 @@ def test_nothing_found_says_so(web: TestClient):
 
 def test_what_is_not_near_is_shown_when_asked_for(web: TestClient):
     page = web.get("/", params={"q": "compactr xylophone"}).text
-    assert "No text is near to this query" in page and 'class="group"' not in page
+    assert "No text is near to this query" in page and 'class="group"' not in page and "Time</h2>" not in page
     assert "compactor" in re.findall(r"Did you mean(.*?)</p>", page, re.S)[0]
     (weaker,) = links(page, "weak=1")
     shown = web.get(weaker).text
@@ -226,6 +231,42 @@ def test_the_corpus_has_plots_and_sources(web: TestClient):
     assert page.count('class="column"') == len(links(page.partition("Sources")[0], "since="))
     assert ">users</a></th><td>message</td>" in page
     assert "ada@example.org" in page
+    assert "last evaluation" not in page
+
+
+def test_the_corpus_shows_the_last_evaluation_but_under_no_lens(built: Workspace):
+    main_row = dict(zip(("stage", "level"), MAIN, strict=True)) | {"tag": None, "profile": "default"}
+    report = {
+        "format": FORMAT,
+        "order": ["default"],
+        "queries": [{}, {}, {}],
+        "index": {"version": "an-old-one"},
+        "timing": {"made_at": "2026-01-02T03:04:05+00:00"},
+        "summary": [main_row | {"measure": "MRR@10", "mean": 0.875, "low": 0.75, "high": 1.0}],
+    }
+    write_report(report, built.settings.root / "eval", "first", page=False)
+    with client(built) as opened:
+        page = opened.get("/corpus").text
+        write_report(report | {"format": -1}, built.settings.root / "eval", "newer", page=False)
+        assert "last evaluation" not in opened.get("/corpus").text
+    assert re.search(r"MRR@10</th><td>.*0\.875</td>", page)
+    assert "3 queries" in page and "of version an-old-one" in page
+    assert Site(built.settings, lens="some").reports is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        ([(2025, 2), (2025, 5)], ["Feb 2025", "Mar 2025", "Apr 2025", "May 2025"]),
+        ([(2024, 11), (2025, 12)], ["Nov 2024", "Feb 2025", "May 2025", "Aug 2025", "Nov 2025"]),
+        ([(1998, 4), (2007, 1)], ["1999", "2001", "2003", "2005", "2007"]),
+    ],
+)
+def test_a_plot_by_month_says_where_it_is(rows: list[tuple[int, int]], labels: list[str]):
+    plot = month_plot([{"year": year, "month": month, "count": 1} for year, month in rows])
+    assert [label for _, label in plot.labels] == labels
+    places = [x for x, _ in plot.labels]
+    assert places == sorted(places) and places[0] >= 0 and places[-1] < plot.width
 
 
 def test_a_feed_has_the_newest_first(web: TestClient):
