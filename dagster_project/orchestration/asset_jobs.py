@@ -13,7 +13,7 @@ import dagster as dg
 from assets import fetch, operations
 from assets.evaluation import GROUP
 from assets.operations import operations_report_asset
-from assets.partitions import GRAPH, SOURCE_TYPES
+from assets.partitions import GRAPH, SLOW, SOURCE_TYPES
 from assets.protocols.lake import Progress
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
@@ -32,7 +32,7 @@ from dagster_project.orchestration.asset_graph import (
     make_source_assets,
     triage_settings,
 )
-from dagster_project.orchestration.conditions import daily_condition, whole_lake_condition
+from dagster_project.orchestration.conditions import Watched, daily_condition, whole_lake_condition
 from dagster_project.orchestration.freshness import freshness_check
 from dagster_project.orchestration.names import (
     EVALUATE,
@@ -133,17 +133,17 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
     return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
 
 
-def _watched(
-    definitions: Sequence[Any], published: Sequence[dg.AssetSpec]
-) -> dict[dg.AssetKey, dg.AssetSelection]:
-    """By asset what says whether anything that it is made of changes or changed: of that what a run makes last.
+def _watched(definitions: Sequence[Any], published: Sequence[dg.AssetSpec]) -> dict[dg.AssetKey, Watched]:
+    """By asset what says whether anything that it is made of changed, or is under way.
 
-    A run makes what follows of one source type, or over the whole lake, and several assets in a step.
+    A run makes what follows of one source type, or over the whole lake, and several assets in a step. Very long texts
+    are under way for long, and nothing waits for them.
     """
     deps = {key: set(found) for each in definitions for key, found in each.asset_deps.items()}
     deps |= {spec.key: {dep.asset_key for dep in spec.deps} for spec in published}
     step_of = {key: min(each.keys) for each in definitions for key in each.keys}
-    source_type_of = {dg.AssetKey(table): each.name for each in SOURCE_TYPES for table in each.tables}
+    source_types = (*SOURCE_TYPES, SLOW, GRAPH)
+    source_type_of = {dg.AssetKey(table): each.name for each in source_types for table in each.tables}
     earlier: dict[dg.AssetKey, set[dg.AssetKey]] = {}
 
     def steps_before(key: dg.AssetKey) -> set[dg.AssetKey]:
@@ -152,17 +152,22 @@ def _watched(
             earlier[key] = {step_of.get(d, d) for d in same}.union(*map(steps_before, same))
         return earlier[key]
 
-    watched: dict[dg.AssetKey, dg.AssetSelection] = {}
+    last_of = {
+        each.name: max(map(dg.AssetKey, each.tables), key=lambda key: len(steps_before(key)))
+        for each in source_types
+    }
+    watched = {}
     for key, found in deps.items():
         not_last = set[dg.AssetKey]().union(*map(steps_before, found))
         of_steps = {step_of.get(dep, dep): dep for dep in sorted(found, reverse=True)}
-        last = [dep for step, dep in of_steps.items() if step not in not_last]
-        watched[key] = dg.AssetSelection.assets(*last)
+        changes = [dep for step, dep in of_steps.items() if step not in not_last]
+        runs = {last_of.get(source_type_of.get(dep, ""), dep) for dep in changes} - {last_of[SLOW.name]}
+        watched[key] = Watched(changes, sorted(runs))
     return watched
 
 
 def _with_owner(
-    spec: dg.AssetSpec, settings: Settings, watched: Mapping[dg.AssetKey, dg.AssetSelection]
+    spec: dg.AssetSpec, settings: Settings, watched: Mapping[dg.AssetKey, Watched]
 ) -> dg.AssetSpec:
     """`spec` with who answers for it, what has partitions told from what is made as a whole, and when Dagster makes it."""
     return spec.replace_attributes(
@@ -173,7 +178,7 @@ def _with_owner(
 
 
 def _condition(
-    key: dg.AssetKey, settings: Settings, watched: dg.AssetSelection | None
+    key: dg.AssetKey, settings: Settings, watched: Watched | None
 ) -> dg.AutomationCondition | None:
     """When Dagster makes an asset by itself: what is over the whole lake, if what it is made of changed.
 

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
 import dagster as dg
 
-from assets.partitions import SLOW
 from dagster_project.orchestration.names import COMMAND_TAG
 
 
+@dataclass(frozen=True)
+class Watched:
+    """What tells an asset over the whole lake that something that it is made of changed, or will."""
+
+    changes: Collection[dg.AssetKey]
+    """Of what it is made of what a run makes last."""
+    runs: Collection[dg.AssetKey]
+    """What the last step of each run makes that makes something of that."""
+
+
 def whole_lake_condition(
-    watched: dg.AssetSelection, whole: dg.AssetSelection, of: dg.AssetSelection | None = None
+    watched: Watched, whole: dg.AssetSelection, of: dg.AssetSelection | None = None
 ) -> dg.AutomationCondition:
     """When an asset over the whole lake is made: something that it is made of changed, and nothing of that is under way.
 
@@ -18,22 +32,21 @@ def whole_lake_condition(
     if some are named. What the process of a command made it also goes on with.
     It waits while one of the assets `whole` that it is made of is missing: they are first made together.
     """
+    changes = dg.AssetSelection.assets(*watched.changes)
     missing = dg.AutomationCondition.missing() & ~dg.AutomationCondition.will_be_requested()
     updated = dg.AutomationCondition.newly_updated()
     of_command = dg.AutomationCondition.all_new_updates_have_run_tags(tag_keys={COMMAND_TAG})
     changed = dg.AutomationCondition.any_deps_match(
         (updated & ~of_command) | dg.AutomationCondition.will_be_requested()
-    )
-    changed = changed.allow(watched & of if of else watched)
+    ).allow(changes & of if of else changes)
+    in_progress = dg.AutomationCondition.in_progress()
+    of_that = [dg.AutomationCondition.asset_matches(key, in_progress) for key in watched.runs]
     return (
         changed.with_label("something that it is made of changed").since_last_handled()
         & ~dg.AutomationCondition.any_deps_match(missing)
-        .allow(watched & whole)
+        .allow(changes & whole)
         .with_label("some of that is missing")
-        & ~dg.AutomationCondition.any_deps_in_progress().allow(
-            watched - dg.AssetSelection.assets(*SLOW.tables)
-        )
-        & ~dg.AutomationCondition.in_progress()
+        & ~reduce(or_, of_that, in_progress).with_label("it or some of that is under way")
     )
 
 

@@ -72,6 +72,15 @@ def test_what_is_over_the_whole_lake_waits_for_the_last_run_of_partitions(ticks:
     assert ticks.requested() == whole_tables(ticks.work.settings)
 
 
+def test_what_is_over_the_whole_lake_waits_for_the_last_step_of_a_run(ticks: Ticks):
+    """Though what it is made of itself is there."""
+    run_of_dagster(ticks.work, ticks.instance, MAIL.tables, MARCH)
+    goes_on = begun_run(ticks.work, ticks.instance, ["message_terms"], MARCH)
+    assert ticks.requested() == set(), "not even memberships, which are made of messages"
+    ticks.instance.report_run_failed(goes_on)
+    assert ticks.requested() == whole_tables(ticks.work.settings)
+
+
 def test_what_is_over_the_whole_lake_waits_for_a_backfill(ticks: Ticks):
     keys = [dg.AssetKey(table) for table in MAIL.tables]
     backfill = request_backfill(
