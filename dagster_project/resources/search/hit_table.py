@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -107,14 +108,17 @@ def described(
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
     shown = [_passage(hit, texts.get(hit["text_no"])) for hit in hits]
-    by_term = snippets.words_by_term(chain.from_iterable(p.all_texts() for p in shown), version.term_settings)
+    compared = chain.from_iterable(
+        [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
+    )
+    by_term = snippets.words_by_term(compared, version.term_settings)
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version, hits, settings)
     described_rows = []
     for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
         words = matching[hit["query"]]
-        snippet = _snippet(passage, words)
+        snippet = _snippet(passage, words, hit["subject"] or "")
         ranges = snippets.stored_ranges(snippet, passage.stored, words)
         page = page_of_words(hit["page"], hit["page_breaks"], ranges)
         row = hit | {
@@ -134,16 +138,21 @@ def described(
     return described_rows
 
 
-def _snippet(passage: _Passage, words: Mapping[str, str]) -> snippets.Snippet:
-    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches."""
+def _snippet(passage: _Passage, words: Mapping[str, str], subject: str) -> snippets.Snippet:
+    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches.
+
+    What the subject has stands above anyhow.
+    """
     whole = snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines)
-    if not passage.keeps_lines:
-        return whole
     prose = passages.above_diff(passage.text)
-    if prose == passage.text or len(prose.strip()) < _SAYS_LITTLE // 2:
+    words_of_author = passages.without_trailers(prose)
+    if prose == passage.text or len(prose.strip()) < _SAYS_SOMETHING:
         return whole
+    if len(words_of_author) >= _SAYS_SOMETHING:
+        prose = words_of_author
     above = snippets.snippet(prose, words)
-    found, most = ({words.get(w, w) for w in part.words} for part in (above, whole))
+    known = {words[word] for word in re.findall(r"\w+", subject) if word in words}
+    found, most = ({words.get(w, w) for w in part.words} - known for part in (above, whole))
     return above if len(found) >= _MATCHES * len(most) else whole
 
 
@@ -215,48 +224,96 @@ def _chosen(
         if query not in scores:
             words = bm25.TermScores(terms[query], version.postings, version.body_weights, None)
             scores[query] = words.of(chunks)
-            if query < len(masks) and (mask := masks[query]) is not None:
-                scores[query][~mask[chunks]] = 0.0
         of_document = document[chunks] == document[hit]
+        if query < len(masks) and (mask := masks[query]) is not None:
+            of_document &= mask[chunks]
         others = set(hits[(queries == query) & (document[hits] == document[hit])].tolist()) - {hit}
         score = dict(zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True))
         best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
-        compared.append((hit, {n: score[n] for n in (hit, *best)}, not others))
+        compared.append((hit, {n: score.get(n, 0.0) for n in (hit, *best)}, not others))
     several = [score for _, score, _ in compared if len(score) > 1]
     facts = rows.of(chain.from_iterable(several), places=True)
-    # Texts are read only where no chunk has a word of the query, and the length decides.
-    facts |= rows.of(chain.from_iterable(score for score in several if not any(score.values())))
-    return [
-        _choice({n: facts[n] for n in score}, hit, score, is_alone) if len(score) > 1 else _Chosen(hit, [])
+    shown = [
+        _shown({n: facts[n] for n in score}, hit, score) if is_alone and len(score) > 1 else hit
         for hit, score, is_alone in compared
+    ]
+    openings = [_opening(facts, score) if is_alone else None for _, score, is_alone in compared]
+    shown = _explained(version, terms, queries.tolist(), shown, openings)
+    return [
+        _Chosen(n, _more(facts, n, score) if len(score) > 1 else [])
+        for n, (_, score, _) in zip(shown, compared, strict=True)
     ]
 
 
-def _choice(
-    rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float], is_alone: bool
-) -> _Chosen:
-    """The choice among chunks of one mail or document, by their scores; a mail with several hits shows these."""
-    kind = rows[hit]["source_kind"]
+def _shown(rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float]) -> int:
+    """The chunk that is shown of a mail: the best by words of its author, of whom a few say little; else the hit."""
+    if rows[hit]["source_kind"] in ("document", "conversation"):
+        return hit
+    chars = {n: row["byte_end"] - row["byte_start"] for n, row in rows.items()}
+    worth = {n: score[n] * min(1.0, chars[n] / _SAYS_LITTLE) for n in rows}
+    most = max(worth.values())
+    bodies = [n for n in rows if rows[n]["source_kind"] == "message"]
+    near = [n for n in bodies if worth[n] >= _AS_GOOD * most] or list(rows)
+    if most:
+        best = max(near, key=lambda n: (worth[n], -n))
+        return hit if hit in near and worth[hit] >= _AS_GOOD * worth[best] else best
+    return hit if chars[hit] >= _SAYS_LITTLE else max(near, key=lambda n: (chars[n], -n))
+
+
+def _opening(rows: Mapping[int, Mapping[str, Any]], compared: Mapping[int, float]) -> int | None:
+    """The first of some chunks of a mail that matches and is not a piece of a patch; None if there is none."""
+    words = [
+        (rows[n]["byte_start"], n)
+        for n, score in compared.items()
+        if score and n in rows and rows[n]["source_kind"] == "message" and rows[n]["content_class"] != "patch"
+    ]
+    return min(words, default=(0, None))[1]
+
+
+def _explained(
+    version: OpenedVersion,
+    terms: Sequence[Sequence[str]],
+    queries: Sequence[int],
+    shown: Sequence[int],
+    openings: Sequence[int | None],
+) -> list[int]:
+    """What is shown of each hit: in place of a piece of a patch the opening of its mail, where this explains it.
+
+    It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
+    stands above, count for both.
+    """
+    rows = version.arrays.rows
+    places = rows.of(
+        {n for n, opening in zip(shown, openings, strict=True) if opening is not None}, places=True
+    )
+    patches = {
+        place: opening
+        for place, (n, opening) in enumerate(zip(shown, openings, strict=True))
+        if opening is not None and places[n]["content_class"] == "patch"
+    }
+    texts = {n: row["text_display"] for n, row in rows.of(patches.values()).items()}
+    found = list(shown)
+    for place, opening in patches.items():
+        if len(passages.without_trailers(passages.above_diff(texts[opening]))) >= _SAYS_SOMETHING:
+            weights = version.weighed(SearchSettings())
+            words = bm25.TermScores(terms[queries[place]], version.postings, weights, None)
+            above, piece = words.support(np.array([opening, shown[place]]))
+            found[place] = opening if above >= _AS_GOOD * piece else shown[place]
+    return found
+
+
+def _more(rows: Mapping[int, Mapping[str, Any]], shown: int, score: Mapping[int, float]) -> list[int]:
+    """The best chunk of each attachment or section, but that of what is shown, that matches as well."""
+    kind = rows[shown]["source_kind"]
     if kind == "conversation":
-        return _Chosen(hit, [])
+        return []
     place = "parent_id" if kind == "document" else "attachment_id"
-    shown = hit
-    if kind != "document" and is_alone:
-        bodies = [n for n in rows if rows[n]["source_kind"] == "message"]
-        most = max(score[n] for n in rows)
-        near = [n for n in bodies if score[n] >= _AS_GOOD * most] or list(rows)
-        if most:
-            shown = max(near, key=lambda n: (score[n], -n))
-            if hit in near and score[hit] >= _AS_GOOD * score[shown]:
-                shown = hit
-        elif len(rows[hit]["text_display"]) < _SAYS_LITTLE:
-            shown = max(near, key=lambda n: (len(rows[n]["text_display"]), -n))
     more: dict[str, int] = {}
-    for n in sorted(rows, key=lambda n: (-score[n], n)):
+    for n in sorted(score, key=lambda n: (-score[n], n)):
         of, at = rows[n][place], rows[shown][place]
         if of is not None and of != at and score[n] > 0 and score[n] >= _MATCHES * score[shown]:
             more.setdefault(of, n)
-    return _Chosen(shown, list(more.values()))
+    return list(more.values())
 
 
 def _with_facts(
@@ -320,7 +377,9 @@ _AS_GOOD = 0.75
 _MATCHES = 0.5
 """Share of the score of what is shown from which another part is said to match."""
 _SAYS_LITTLE = 80
-"""Characters below which a chunk without a word of the query is not shown if there is a longer one."""
+"""Bytes of its author below which a chunk of a mail says the less the fewer they are."""
+_SAYS_SOMETHING = 40
+"""Characters from which what stands above a patch explains it."""
 _SECTIONS = """
 SELECT node_id, breadcrumb, heading_start, byte_end,
   CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page,
