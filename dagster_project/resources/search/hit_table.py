@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.hit_rows import HitRows
+from dagster_project.resources.search.chosen_chunks import MATCHES, SAYS_SOMETHING, Chosen, chosen_chunks
 from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.opened_version import OpenedVersion
@@ -23,6 +24,7 @@ from transforms.retrieval.query_rewriting import Standalone
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings
 from transforms.text import passages, snippets
+from transforms.text.terms import stems
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def described(
 ) -> list[dict[str, Any]]:
     """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
     rows, screen = version.arrays.rows, version.screen
-    chosen = _chosen(version, ranked.hits, terms, masks)
+    chosen = chosen_chunks(version, ranked.hits, terms, masks)
     hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
@@ -112,13 +114,15 @@ def described(
         [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
     )
     by_term = snippets.words_by_term(compared, version.term_settings)
-    matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
+    matching = [snippets.matching_words(_telling(version, of_query), by_term) for of_query in terms]
+    count = version.postings.ranked_count
+    weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in chain.from_iterable(terms)}
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version, hits, settings)
     described_rows = []
     for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
         words = matching[hit["query"]]
-        snippet = _snippet(passage, words, hit["subject"] or "")
+        snippet = _snippet(passage, words, weights, hit["subject"] or "")
         ranges = snippets.stored_ranges(snippet, passage.stored, words)
         page = page_of_words(hit["page"], hit["page_breaks"], ranges)
         row = hit | {
@@ -127,7 +131,10 @@ def described(
             "snippet": screen.text(snippet.text),
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
-            "quoted_text": screen.text(snippets.snippet(passage.quote, words, _QUOTE_CHARS).text) or None,
+            "quoted_text": screen.text(
+                snippets.snippet(passage.quote, words, _QUOTE_CHARS, False, weights).text
+            )
+            or None,
             "quoted_name": hit["answered_name"] if passage.quote else None,
             "before": screen.text(passage.before) or None,
             "after": screen.text(passage.after) or None,
@@ -138,22 +145,29 @@ def described(
     return described_rows
 
 
-def _snippet(passage: _Passage, words: Mapping[str, str], subject: str) -> snippets.Snippet:
+def _telling(version: OpenedVersion, terms: Sequence[str]) -> set[str]:
+    """The terms of a query without those of words that questions are asked with, unless it has no others."""
+    return set(terms) - set(stems(list(snippets.QUESTION_WORDS), version.term_settings)) or set(terms)
+
+
+def _snippet(
+    passage: _Passage, words: Mapping[str, str], weights: Mapping[str, int], subject: str
+) -> snippets.Snippet:
     """The part of a passage that is shown: of a patch what explains it, if that has most of what matches.
 
     What the subject has stands above anyhow.
     """
-    whole = snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines)
+    whole = snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines, weights=weights)
     prose = passages.above_diff(passage.text)
     words_of_author = passages.without_trailers(prose)
-    if prose == passage.text or len(prose.strip()) < _SAYS_SOMETHING:
+    if prose == passage.text or len(prose.strip()) < SAYS_SOMETHING:
         return whole
-    if len(words_of_author) >= _SAYS_SOMETHING:
+    if len(words_of_author) >= SAYS_SOMETHING:
         prose = words_of_author
-    above = snippets.snippet(prose, words)
+    above = snippets.snippet(prose, words, weights=weights)
     known = {words[word] for word in re.findall(r"\w+", subject) if word in words}
     found, most = ({words.get(w, w) for w in part.words} - known for part in (above, whole))
-    return above if len(found) >= _MATCHES * len(most) else whole
+    return above if len(found) >= MATCHES * len(most) else whole
 
 
 class _Passage(NamedTuple):
@@ -197,127 +211,8 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
     return _Passage(text, own, passages.has_lines(text, hit["content_class"]), quote)
 
 
-class _Chosen(NamedTuple):
-    """The chunk that is shown of a hit, and others of its mail or document that match as well."""
-
-    chunk_no: int
-    more: list[int]
-
-
-def _chosen(
-    version: OpenedVersion,
-    ranked: pl.DataFrame,
-    terms: Sequence[Sequence[str]],
-    masks: Sequence[np.ndarray | None],
-) -> list[_Chosen]:
-    """What is shown of each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
-
-    Of a mail the author's own words are shown before an attachment that matches no better, and the chunk that was
-    ranked before another that matches little better.
-    """
-    document, rows = version.arrays.places.document, version.arrays.rows
-    queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
-    chunks = np.flatnonzero(np.isin(document, document[hits]))
-    compared: list[tuple[int, dict[int, float], bool]] = []
-    scores: dict[int, np.ndarray] = {}
-    for query, hit in zip(queries.tolist(), hits.tolist(), strict=True):
-        if query not in scores:
-            words = bm25.TermScores(terms[query], version.postings, version.body_weights, None)
-            scores[query] = words.of(chunks)
-        of_document = document[chunks] == document[hit]
-        if query < len(masks) and (mask := masks[query]) is not None:
-            of_document &= mask[chunks]
-        others = set(hits[(queries == query) & (document[hits] == document[hit])].tolist()) - {hit}
-        score = dict(zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True))
-        best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
-        compared.append((hit, {n: score.get(n, 0.0) for n in (hit, *best)}, not others))
-    several = [score for _, score, _ in compared if len(score) > 1]
-    facts = rows.of(chain.from_iterable(several), places=True)
-    shown = [
-        _shown({n: facts[n] for n in score}, hit, score) if is_alone and len(score) > 1 else hit
-        for hit, score, is_alone in compared
-    ]
-    openings = [_opening(facts, score) if is_alone else None for _, score, is_alone in compared]
-    shown = _explained(version, terms, queries.tolist(), shown, openings)
-    return [
-        _Chosen(n, _more(facts, n, score) if len(score) > 1 else [])
-        for n, (_, score, _) in zip(shown, compared, strict=True)
-    ]
-
-
-def _shown(rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float]) -> int:
-    """The chunk that is shown of a mail: the best by words of its author, of whom a few say little; else the hit."""
-    if rows[hit]["source_kind"] in ("document", "conversation"):
-        return hit
-    chars = {n: row["byte_end"] - row["byte_start"] for n, row in rows.items()}
-    worth = {n: score[n] * min(1.0, chars[n] / _SAYS_LITTLE) for n in rows}
-    most = max(worth.values())
-    bodies = [n for n in rows if rows[n]["source_kind"] == "message"]
-    near = [n for n in bodies if worth[n] >= _AS_GOOD * most] or list(rows)
-    if most:
-        best = max(near, key=lambda n: (worth[n], -n))
-        return hit if hit in near and worth[hit] >= _AS_GOOD * worth[best] else best
-    return hit if chars[hit] >= _SAYS_LITTLE else max(near, key=lambda n: (chars[n], -n))
-
-
-def _opening(rows: Mapping[int, Mapping[str, Any]], compared: Mapping[int, float]) -> int | None:
-    """The first of some chunks of a mail that matches and is not a piece of a patch; None if there is none."""
-    words = [
-        (rows[n]["byte_start"], n)
-        for n, score in compared.items()
-        if score and n in rows and rows[n]["source_kind"] == "message" and rows[n]["content_class"] != "patch"
-    ]
-    return min(words, default=(0, None))[1]
-
-
-def _explained(
-    version: OpenedVersion,
-    terms: Sequence[Sequence[str]],
-    queries: Sequence[int],
-    shown: Sequence[int],
-    openings: Sequence[int | None],
-) -> list[int]:
-    """What is shown of each hit: in place of a piece of a patch the opening of its mail, where this explains it.
-
-    It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
-    stands above, count for both.
-    """
-    rows = version.arrays.rows
-    places = rows.of(
-        {n for n, opening in zip(shown, openings, strict=True) if opening is not None}, places=True
-    )
-    patches = {
-        place: opening
-        for place, (n, opening) in enumerate(zip(shown, openings, strict=True))
-        if opening is not None and places[n]["content_class"] == "patch"
-    }
-    texts = {n: row["text_display"] for n, row in rows.of(patches.values()).items()}
-    found = list(shown)
-    for place, opening in patches.items():
-        if len(passages.without_trailers(passages.above_diff(texts[opening]))) >= _SAYS_SOMETHING:
-            weights = version.weighed(SearchSettings())
-            words = bm25.TermScores(terms[queries[place]], version.postings, weights, None)
-            above, piece = words.support(np.array([opening, shown[place]]))
-            found[place] = opening if above >= _AS_GOOD * piece else shown[place]
-    return found
-
-
-def _more(rows: Mapping[int, Mapping[str, Any]], shown: int, score: Mapping[int, float]) -> list[int]:
-    """The best chunk of each attachment or section, but that of what is shown, that matches as well."""
-    kind = rows[shown]["source_kind"]
-    if kind == "conversation":
-        return []
-    place = "parent_id" if kind == "document" else "attachment_id"
-    more: dict[str, int] = {}
-    for n in sorted(score, key=lambda n: (-score[n], n)):
-        of, at = rows[n][place], rows[shown][place]
-        if of is not None and of != at and score[n] > 0 and score[n] >= _MATCHES * score[shown]:
-            more.setdefault(of, n)
-    return list(more.values())
-
-
 def _with_facts(
-    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[_Chosen]
+    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[Chosen]
 ) -> list[dict[str, Any]]:
     """The hits with what the chunk that is shown, its document, section and thread say, and what else matches there."""
     found_by = ranked.get_column("chunk_no").to_list()
@@ -370,16 +265,6 @@ def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], 
 
 _QUOTE_CHARS = 160
 """Characters shown of what a text answers."""
-_COMPARED = 10
-"""Chunks of a mail or document that are compared to be shown, those with the best scores."""
-_AS_GOOD = 0.75
-"""Share of another chunk's score from which the author's words, or the chunk that was ranked, are shown before it."""
-_MATCHES = 0.5
-"""Share of the score of what is shown from which another part is said to match."""
-_SAYS_LITTLE = 80
-"""Bytes of its author below which a chunk of a mail says the less the fewer they are."""
-_SAYS_SOMETHING = 40
-"""Characters from which what stands above a patch explains it."""
 _SECTIONS = """
 SELECT node_id, breadcrumb, heading_start, byte_end,
   CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page,
