@@ -16,6 +16,9 @@ _HEADINGS = re.compile(r"\A(?:#{1,6} [^\n]*\n\s*)+")
 _QUOTE_MARKS = re.compile(r"(?m)^[ \t]*(?:>[ \t]?)+")
 _DIFF = re.compile(r"(?m)^(?:diff --git |@@ -|--- \S|\+\+\+ \S|Index: )")
 _PATCH = re.compile(rf"(?m)^---[ \t]*$|{_DIFF.pattern[4:]}")
+_TRAILERS = re.compile(
+    r"(?m)^(?:(?:[A-Z][a-z]+(?:-[a-z]+)*-by|Cc|Link|Fixes|Closes|Change-Id):[^\n]*(?:\n|\Z)\s*)+\Z"
+)
 _WORD = re.compile(r"\w+")
 _WORDS = 4
 """Words of the sequences by which two texts are compared."""
@@ -62,11 +65,20 @@ def has_lines(text: str, content_class: str) -> bool:
 def above_diff(text: str) -> str:
     """What stands above the first diff or the list of its files: the words that explain a patch.
 
-    >>> above_diff("Fix it.\\n---\\n a.c | 2 +-\\ndiff --git a/a.c b/a.c")
-    'Fix it.\\n'
+    >>> above_diff("Fix it.\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
+    'Fix it.\n'
     """
     diff = _PATCH.search(text)
     return text[: diff.start()] if diff else text
+
+
+def without_trailers(text: str) -> str:
+    """A text without the trailers of a commit at its end, and without blanks around it.
+
+    >>> without_trailers("Fix it.\n\nFixes: 1ab4 (\"Add it\")\nSigned-off-by: Ann\n")
+    'Fix it.'
+    """
+    return _TRAILERS.sub("", text).strip()
 
 
 def without_headings(text: str) -> str:

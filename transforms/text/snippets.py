@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
+from types import MappingProxyType
 from typing import NamedTuple
 
 from transforms.settings.search import TermSettings
@@ -18,6 +19,12 @@ _LINE_CHARS = 160
 """Characters of a line of a snippet that keeps lines."""
 _NEAR, _FARTHEST = 50, 500
 """Words before and after those of a snippet that are aligned with them, and how far these may have moved."""
+QUESTION_WORDS = (
+    "i", "me", "my", "we", "our", "us", "you", "your", "he", "she", "do", "does", "did", "done", "how", "what", "why",
+    "when", "where", "who", "which", "can", "could", "should", "would", "may", "might", "must", "have", "has", "had",
+    "am", "been", "too", "so", "from", "about", "any", "some", "there", "than",
+)  # fmt: skip
+"""Words that a question is asked with; they say nothing of where it is answered, unless it has no others."""
 LENGTH = 240
 """Characters of a snippet, about three lines of a terminal."""
 
@@ -73,9 +80,13 @@ def matching_words(terms: Set[str], by_term: Mapping[str, Sequence[tuple[int, st
 
 
 def snippet(
-    text: str, matching: Mapping[str, str], length: int = LENGTH, keep_lines: bool = False
+    text: str,
+    matching: Mapping[str, str],
+    length: int = LENGTH,
+    keep_lines: bool = False,
+    weights: Mapping[str, int] = MappingProxyType({}),
 ) -> Snippet:
-    """The window of about `length` characters with the most distinct terms of `matching_words`.
+    """The window of about `length` characters with the distinct terms of `matching_words` that weigh most, 1 if not named.
 
     White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line.
     Ties go to the earliest window.
@@ -83,8 +94,9 @@ def snippet(
     folded = _whole_lines(text) if keep_lines else _BLANKS.sub(" ", text).strip()
     gap = "\n" if keep_lines else " "
     matches = _matches(folded, matching)
-    start = _best_start(matches, length)
-    start = max(0, start - length // 6) if start + length < len(folded) or start > length // 6 else 0
+    start = _best_start(matches, length, weights) - length // 6
+    # A window that reaches the end is as long as others.
+    start = max(0, min(start, len(folded) - length))
     if start and keep_lines:
         start = folded.rfind(gap, 0, start) + 1
     elif start:
@@ -158,19 +170,19 @@ def _matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str
     return [(w.start(), w.end(), matching[word]) for w in words if (word := w.group()) in matching]
 
 
-def _best_start(matches: list[tuple[int, int, str]], length: int) -> int:
-    """Start of the earliest window with the most distinct terms, by two pointers."""
-    best, best_count = 0, 0
+def _best_start(matches: list[tuple[int, int, str]], length: int, weights: Mapping[str, int]) -> int:
+    """Start of the earliest window whose distinct terms weigh most, by two pointers."""
+    best, best_weight = 0, 0
     counts: dict[str, int] = {}
-    first = 0
+    first = weight = 0
     for start, end, term in matches:
         counts[term] = counts.get(term, 0) + 1
+        weight += weights.get(term, 1) * (counts[term] == 1)
         while end - matches[first][0] > length * 5 // 6 and matches[first][0] < start:
             dropped = matches[first][2]
             counts[dropped] -= 1
-            if not counts[dropped]:
-                del counts[dropped]
+            weight -= weights.get(dropped, 1) * (not counts[dropped])
             first += 1
-        if len(counts) > best_count:
-            best, best_count = matches[first][0], len(counts)
+        if weight > best_weight:
+            best, best_weight = matches[first][0], weight
     return best

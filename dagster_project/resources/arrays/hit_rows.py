@@ -22,7 +22,7 @@ _BATCH_BYTES = 1 << 17
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"
 _TEXT_OF = "hit_text_of"
-_PLACE = ("source_kind", "parent_id", "attachment_id")
+_PLACE = ("source_kind", "parent_id", "attachment_id", "content_class", "byte_start", "byte_end")
 
 
 class _Columns(NamedTuple):
@@ -53,9 +53,9 @@ class HitRows:
         self._row = arrays[f"{_CHUNKS}_row"]
 
     def of(self, chunks: Iterable[int], *, places: bool = False) -> dict[int, dict[str, Any]]:
-        """The row of each of these chunks, by its number; if `places`, only what of its mail or document a chunk is of.
+        """The row of each of these chunks, by its number; if `places`, only where in its mail or document a chunk stands.
 
-        That is `source_kind`, `parent_id` and `attachment_id`; a whole row is
+        That is `source_kind`, `parent_id`, `attachment_id`, `content_class`, `byte_start` and `byte_end`; a whole row is
 
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_no`, the number of the

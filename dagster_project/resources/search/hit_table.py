@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.hit_rows import HitRows
+from dagster_project.resources.search.chosen_chunks import MATCHES, SAYS_SOMETHING, Chosen, chosen_chunks
 from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.opened_version import OpenedVersion
@@ -22,6 +24,7 @@ from transforms.retrieval.query_rewriting import Standalone
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings
 from transforms.text import passages, snippets
+from transforms.text.terms import stems
 
 
 @dataclass(frozen=True)
@@ -102,19 +105,24 @@ def described(
 ) -> list[dict[str, Any]]:
     """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
     rows, screen = version.arrays.rows, version.screen
-    chosen = _chosen(version, ranked.hits, terms, masks)
+    chosen = chosen_chunks(version, ranked.hits, terms, masks)
     hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
     shown = [_passage(hit, texts.get(hit["text_no"])) for hit in hits]
-    by_term = snippets.words_by_term(chain.from_iterable(p.all_texts() for p in shown), version.term_settings)
-    matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
+    compared = chain.from_iterable(
+        [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
+    )
+    by_term = snippets.words_by_term(compared, version.term_settings)
+    matching = [snippets.matching_words(_telling(version, of_query), by_term) for of_query in terms]
+    count = version.postings.ranked_count
+    weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in chain.from_iterable(terms)}
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version, hits, settings)
     described_rows = []
     for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
         words = matching[hit["query"]]
-        snippet = _snippet(passage, words)
+        snippet = _snippet(passage, words, weights, hit["subject"] or "")
         ranges = snippets.stored_ranges(snippet, passage.stored, words)
         page = page_of_words(hit["page"], hit["page_breaks"], ranges)
         row = hit | {
@@ -123,7 +131,10 @@ def described(
             "snippet": screen.text(snippet.text),
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
-            "quoted_text": screen.text(snippets.snippet(passage.quote, words, _QUOTE_CHARS).text) or None,
+            "quoted_text": screen.text(
+                snippets.snippet(passage.quote, words, _QUOTE_CHARS, False, weights).text
+            )
+            or None,
             "quoted_name": hit["answered_name"] if passage.quote else None,
             "before": screen.text(passage.before) or None,
             "after": screen.text(passage.after) or None,
@@ -134,17 +145,29 @@ def described(
     return described_rows
 
 
-def _snippet(passage: _Passage, words: Mapping[str, str]) -> snippets.Snippet:
-    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches."""
-    whole = snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines)
-    if not passage.keeps_lines:
-        return whole
+def _telling(version: OpenedVersion, terms: Sequence[str]) -> set[str]:
+    """The terms of a query without those of words that questions are asked with, unless it has no others."""
+    return set(terms) - set(stems(list(snippets.QUESTION_WORDS), version.term_settings)) or set(terms)
+
+
+def _snippet(
+    passage: _Passage, words: Mapping[str, str], weights: Mapping[str, int], subject: str
+) -> snippets.Snippet:
+    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches.
+
+    What the subject has stands above anyhow.
+    """
+    whole = snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines, weights=weights)
     prose = passages.above_diff(passage.text)
-    if prose == passage.text or len(prose.strip()) < _SAYS_LITTLE // 2:
+    words_of_author = passages.without_trailers(prose)
+    if prose == passage.text or len(prose.strip()) < SAYS_SOMETHING:
         return whole
-    above = snippets.snippet(prose, words)
-    found, most = ({words.get(w, w) for w in part.words} for part in (above, whole))
-    return above if len(found) >= _MATCHES * len(most) else whole
+    if len(words_of_author) >= SAYS_SOMETHING:
+        prose = words_of_author
+    above = snippets.snippet(prose, words, weights=weights)
+    known = {words[word] for word in re.findall(r"\w+", subject) if word in words}
+    found, most = ({words.get(w, w) for w in part.words} - known for part in (above, whole))
+    return above if len(found) >= MATCHES * len(most) else whole
 
 
 class _Passage(NamedTuple):
@@ -188,79 +211,8 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
     return _Passage(text, own, passages.has_lines(text, hit["content_class"]), quote)
 
 
-class _Chosen(NamedTuple):
-    """The chunk that is shown of a hit, and others of its mail or document that match as well."""
-
-    chunk_no: int
-    more: list[int]
-
-
-def _chosen(
-    version: OpenedVersion,
-    ranked: pl.DataFrame,
-    terms: Sequence[Sequence[str]],
-    masks: Sequence[np.ndarray | None],
-) -> list[_Chosen]:
-    """What is shown of each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
-
-    Of a mail the author's own words are shown before an attachment that matches no better, and the chunk that was
-    ranked before another that matches little better.
-    """
-    document, rows = version.arrays.places.document, version.arrays.rows
-    queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
-    chunks = np.flatnonzero(np.isin(document, document[hits]))
-    compared: list[tuple[int, dict[int, float], bool]] = []
-    scores: dict[int, np.ndarray] = {}
-    for query, hit in zip(queries.tolist(), hits.tolist(), strict=True):
-        if query not in scores:
-            words = bm25.TermScores(terms[query], version.postings, version.body_weights, None)
-            scores[query] = words.of(chunks)
-            if query < len(masks) and (mask := masks[query]) is not None:
-                scores[query][~mask[chunks]] = 0.0
-        of_document = document[chunks] == document[hit]
-        others = set(hits[(queries == query) & (document[hits] == document[hit])].tolist()) - {hit}
-        score = dict(zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True))
-        best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
-        compared.append((hit, {n: score[n] for n in (hit, *best)}, not others))
-    several = [score for _, score, _ in compared if len(score) > 1]
-    facts = rows.of(chain.from_iterable(several), places=True)
-    # Texts are read only where no chunk has a word of the query, and the length decides.
-    facts |= rows.of(chain.from_iterable(score for score in several if not any(score.values())))
-    return [
-        _choice({n: facts[n] for n in score}, hit, score, is_alone) if len(score) > 1 else _Chosen(hit, [])
-        for hit, score, is_alone in compared
-    ]
-
-
-def _choice(
-    rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float], is_alone: bool
-) -> _Chosen:
-    """The choice among chunks of one mail or document, by their scores; a mail with several hits shows these."""
-    kind = rows[hit]["source_kind"]
-    if kind == "conversation":
-        return _Chosen(hit, [])
-    place = "parent_id" if kind == "document" else "attachment_id"
-    shown = hit
-    if kind != "document" and is_alone:
-        bodies = [n for n in rows if rows[n]["source_kind"] == "message"]
-        most = max(score[n] for n in rows)
-        near = [n for n in bodies if score[n] >= _AS_GOOD * most] or list(rows)
-        if most:
-            shown = max(near, key=lambda n: (score[n], -n))
-            if hit in near and score[hit] >= _AS_GOOD * score[shown]:
-                shown = hit
-        elif len(rows[hit]["text_display"]) < _SAYS_LITTLE:
-            shown = max(near, key=lambda n: (len(rows[n]["text_display"]), -n))
-    more: dict[str, int] = {}
-    for n in sorted(rows, key=lambda n: (-score[n], n)):
-        of, at = rows[n][place], rows[shown][place]
-        if of is not None and of != at and score[n] > 0 and score[n] >= _MATCHES * score[shown]:
-            more.setdefault(of, n)
-    return _Chosen(shown, list(more.values()))
-
-
 def _with_facts(
-    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[_Chosen]
+    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[Chosen]
 ) -> list[dict[str, Any]]:
     """The hits with what the chunk that is shown, its document, section and thread say, and what else matches there."""
     found_by = ranked.get_column("chunk_no").to_list()
@@ -313,14 +265,6 @@ def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], 
 
 _QUOTE_CHARS = 160
 """Characters shown of what a text answers."""
-_COMPARED = 10
-"""Chunks of a mail or document that are compared to be shown, those with the best scores."""
-_AS_GOOD = 0.75
-"""Share of another chunk's score from which the author's words, or the chunk that was ranked, are shown before it."""
-_MATCHES = 0.5
-"""Share of the score of what is shown from which another part is said to match."""
-_SAYS_LITTLE = 80
-"""Characters below which a chunk without a word of the query is not shown if there is a longer one."""
 _SECTIONS = """
 SELECT node_id, breadcrumb, heading_start, byte_end,
   CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page,

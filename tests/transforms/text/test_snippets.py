@@ -100,3 +100,12 @@ def test_highlighted_words_are_found_in_the_stored_text(
     ranges = stored_ranges(result, segments, matching)
     assert [p and data[p[0] : p[1]] for p in ranges] == expected
     assert len(ranges) == len(result.highlights)
+
+
+def test_a_rare_word_decides_over_common_ones_and_a_window_at_the_end_is_as_long_as_others():
+    text = f"how often {LONG} {LONG} autovacuum"
+    matching = {"how": "how", "often": "often", "autovacuum": "autovacuum"}
+    assert cut_snippet(text, matching, 100).text.startswith("how often")
+    found = cut_snippet(text, matching, 100, weights={"how": 1, "often": 2, "autovacuum": 9}).text
+    assert found.endswith("autovacuum")
+    assert 80 < len(found) <= 110

@@ -36,6 +36,13 @@ MAILS = [
     Mail(6, "the " * 12 + "of a", "the"),
     Mail(7, "> nothing of my own", "Re: Other", reply_to=4),
     Mail(8, "> ...", "Re: Other", reply_to=4),
+    Mail(
+        9,
+        "So that ships see the harbour in fog, a stronger bulb burns in it.\n\nSigned-off-by: Ann <ann@example.org>\n---\n"
+        "diff --git a/lantern.c b/lantern.c\n--- a/lantern.c\n+++ b/lantern.c\n@@ -1,200 +1,200 @@ int lantern(void)\n"
+        + "".join(f"-\tlantern_glow({n});\n+\tlantern_glow_bright(bulb, {n});\n" for n in range(200)),
+        "[PATCH] lantern: glow bright in harbour fog",
+    ),
 ]
 Rows = list[dict[str, Any]]
 
@@ -160,6 +167,23 @@ def test_a_mail_of_quotes_alone_is_found_by_conditions_alone(index: SearchIndex,
     found = [hit for hit in hits if hit["doc_id"] == ident(7)]
     assert [hit["snippet"] for hit in found] == ["nothing of my own"] * is_found
     assert [hit["citation"] for hit in found] == [f"{ident(7)} block 0 bytes 0-20"] * is_found
+
+
+@pytest.mark.parametrize(
+    ("query", "begins"),
+    [
+        ("lantern bulb glow bright in harbour fog", "So that ships see"),
+        ("lantern_glow_bright bulb 150", "…\n"),
+    ],
+    ids=["the subject", "a changed line"],
+)
+def test_a_patch_is_shown_by_what_explains_it_unless_a_changed_line_is_looked_for(
+    index: SearchIndex, query: str, begins: str
+):
+    (hit, *_) = index.search([query]).hits.to_pylist()
+    assert hit["doc_id"] == ident(9)
+    assert hit["snippet"].startswith(begins)
+    assert "Signed-off-by" not in hit["snippet"]
 
 
 @pytest.mark.parametrize("named", [ident(1), f"<{ident(3)}>", "thread"])
