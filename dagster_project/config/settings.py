@@ -150,10 +150,8 @@ class DocumentSourceSettings(NamedSource):
     )
     exclude: tuple[str, ...] = Field(
         (),
-        description="patterns as in a .gitignore of files and folders that are left out, beside the usual ones",
-    )
-    exclude_defaults: bool = Field(
-        True, description=f"leave out what is usual: {', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}"
+        description="patterns as in a .gitignore of files and folders that are left out, beside "
+        f"{', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}; `!node_modules/` takes one of these back",
     )
     grain: Literal["auto", "whole", "folder"] = Field(
         "auto",

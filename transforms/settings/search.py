@@ -249,6 +249,3 @@ class QuerySettings(StageSettings):
     rewrite: Literal["off", "rules", "gemini"] = Field(
         "rules", description="names are added from the turns before; or not; or a language model rewrites"
     )
-    name: str = Field(LANGUAGE_NAME, description="gemini: the language model")
-
-    _served = field_validator("name")(in_service)

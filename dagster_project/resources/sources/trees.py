@@ -97,9 +97,8 @@ class _Walk:
 
     def __init__(self, source: DocumentSourceSettings, root: str, generated: str, has_ocr: bool):
         self.root, self.generated, self.has_ocr = root, generated, has_ocr
-        self.included = _matcher(source.include)
-        usual = USUALLY_EXCLUDED if source.exclude_defaults else ()
-        self.excluded = _matcher((*usual, *source.exclude))
+        self.included = matcher(source.include)
+        self.excluded = matcher((*USUALLY_EXCLUDED, *source.exclude))
         self.entered: set[str] = set()
 
     def files(self) -> Iterator[TreeFile]:
@@ -173,7 +172,7 @@ def _why(error: OSError) -> str:
     return f"unreadable: {error.strerror}"
 
 
-def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
+def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
 
     A pattern without a slash is compared with the last part alone, unless one takes back what others match: on a long

@@ -45,7 +45,8 @@ def written(folder: Path, key: str, value: object = 1) -> Path:
         for k, v in (SOURCE if "fetch" not in sections else SOURCE | {"path": "*"}).items()
     ]
     fetch = [f"{k} = {json.dumps(v)}" for k, v in fetched.items()] if "fetch" in sections else []
-    title = ["[sources.fetch]"] if fetch else [f"[{'.'.join(sections)}]"]
+    in_source = sections == ["sources"]
+    title = ["[sources.fetch]"] if fetch else [] if in_source else [f"[{'.'.join(sections)}]"]
     path = folder / "weft.toml"
     path.write_text("\n".join(["[[sources]]", *source, *title, *fetch, f"{name} = {json.dumps(value)}", ""]))
     return path
