@@ -1,4 +1,4 @@
-"""Two assistants under two lenses at once, one on standard input and one over HTTP: each gets every tool, and its lens alone."""
+"""Two assistants under two lenses at once, one on pipes and one over HTTP: each gets every tool, and its lens alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def calls(mail: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
 def test_two_clients_under_two_lenses_get_every_tool_and_nothing_of_the_other(
     built: Workspace, tmp_path: Path
 ):
-    lenses = '[lenses]\ndev = "source:dev -s:garbage"\nusers = "source:users"\n'
+    lenses = '[lenses]\ndev = "source:dev"\nusers = "source:users"\n'
     built.config.write_text(f"{built.config.read_text()}\n{lenses}")
     command = ["mcp", "--sql", "--config", str(built.config), "--lens"]
     environment = {k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH", "HOME")}
