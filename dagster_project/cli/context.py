@@ -123,19 +123,24 @@ def context(
         result = _made(settings, lens, conversation, session, again=again)
     if manifest:
         manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
+    _print(result, as_json, explains)
+    if result.outcome == "NO_HITS":
+        sys.exit(NO_RESULTS)
+
+
+def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
+    """Print the block, or its plan, and on standard error what came of it."""
     if as_json:
         click.echo(_json(result.as_json() | ({"plan": result.explained()} if explains else {})))
-    elif explains:
+        return
+    if explains:
         print_plan(result.explained())
     else:
         click.echo(result.block, nl=False)
-    if not as_json:
-        answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
-        facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
-        tokens = result.manifest["block_tokens"]
-        click.echo(f"{facts}, {tokens} tokens, {result.seconds * 1000:.0f} ms", err=True)
-    if result.outcome == "NO_HITS":
-        sys.exit(NO_RESULTS)
+    answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
+    facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
+    tokens = result.manifest["block_tokens"]
+    click.echo(f"{facts}, {tokens} tokens, {result.seconds * 1000:.0f} ms", err=True)
 
 
 def _recorded(place: Path | None, session: Session | None, turn: int | None) -> Mapping[str, Any] | None:

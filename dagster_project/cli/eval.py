@@ -9,8 +9,10 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
 from dagster_project.cli.render.evaluation import print_report
+from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.lazy_group import LazyCommand, LazyGroup
 from dagster_project.config.settings import load_settings
+from dagster_project.resources.context.block_quality import measured_blocks
 from dagster_project.resources.evaluation.evaluate import converted, drafted, evaluated, make_evaluator
 from dagster_project.resources.evaluation.evaluator import read_report
 from dagster_project.resources.evaluation.page import page as html_page
@@ -56,6 +58,27 @@ def run(
         click.echo(Path(paths["json"]).read_text(encoding="utf-8"))
     else:
         print_report(report, paths)
+
+
+@evaluate.command()
+@CONFIG
+@JSON
+@QUERY_FILES
+@click.option("--tag", help="Only queries with this tag.")
+@explained
+def context(config: Path | None, as_json: bool, files: tuple[Path, ...], tag: str | None) -> None:
+    """Measure the blocks of `weft context`: parts of a question covered, tokens of right passages, budget used.
+
+    A `query` of the file may be the id of a window of a chat, or the path of a file beside the settings.
+    """
+    report = measured_blocks(load_settings(config), files, tag)
+    if as_json:
+        click.echo(json.dumps(report, ensure_ascii=False))
+        return
+    print_records(report["conversations"], "nothing was measured")
+    for row in report["means"]:
+        ends = "" if row["low"] is None else f"  [{row['low']:.3f}, {row['high']:.3f}]"
+        click.echo(f"{row['measure']:<10} {row['mean']:.3f}{ends}")
 
 
 @evaluate.command()

@@ -70,7 +70,7 @@ def search(
     of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, series, m Message-ID.
     """
     settings = with_options(load_settings(config), options)
-    rewriter = make_rewriter(settings.queries, settings.gemini, settings.safety)
+    rewriter = make_rewriter(settings.queries, settings.sentences.name, settings.gemini, settings.safety)
     rewritten = [rewriter.standalone(query, turns) for query in queries]
     texts = [query.used for query in rewritten]
     with closing(open_index(settings)) as index:

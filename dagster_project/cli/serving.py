@@ -41,11 +41,12 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
     "--http", "port", type=click.IntRange(0, 65535), help="Serve HTTP on this port of 127.0.0.1, at /mcp."
 )
 @LENS
+@click.option("--sql", "has_sql", is_flag=True, help="Also let assistants run SQL on what they may see.")
 @explained
-def mcp(config: Path | None, port: int | None, lens: str | None) -> None:
+def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) -> None:
     """Serve the published index to assistants by the Model Context Protocol, on standard input and output.
 
-    Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set.
+    Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set; pages of `mcp.origins` need one.
     """
     settings = load_settings(config)
     try:
@@ -53,11 +54,11 @@ def mcp(config: Path | None, port: int | None, lens: str | None) -> None:
     except ModuleNotFoundError as error:
         raise not_installed(error, "mcp") from error
     require_lens(settings, lens)
-    server = mcp_server(settings, lens)
+    server = mcp_server(settings, lens, has_sql=has_sql)
     if port is None:
         server.run("stdio")
         return
-    app = mcp_app(server, port, _token(is_needed=False))
+    app = mcp_app(server, port, _token(is_needed=bool(settings.mcp.origins)), settings.mcp.origins)
     uvicorn.run(app, host="127.0.0.1", port=port, server_header=False, use_colors=False)
 
 
@@ -113,7 +114,8 @@ def _token(*, is_needed: bool) -> str | None:
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token and is_needed:
         raise SettingsError(
-            f"beyond the loopback interface everyone could read the index: set a token in {TOKEN_VARIABLE}, for example "
+            "beyond the loopback interface, or from pages of other origins, everyone could read the index: set a token in "
+            f"{TOKEN_VARIABLE}, for example "
             f'{TOKEN_VARIABLE}="$(openssl rand -hex 24)"'
         )
     if token and len(token) < LEAST_TOKEN:

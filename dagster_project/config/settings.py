@@ -152,7 +152,9 @@ class DocumentSourceSettings(NamedSource):
         description="patterns as in a .gitignore of files that are read",
     )
     exclude: tuple[str, ...] = Field(
-        (), description=f"patterns of what is left out beside {', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}"
+        (),
+        description="patterns as in a .gitignore of files and folders that are left out, beside "
+        f"{', '.join(f'`{p}`' for p in USUALLY_EXCLUDED)}; `!node_modules/` takes one of these back",
     )
     grain: Literal["auto", "whole", "folder"] = Field(
         "auto",

@@ -1,6 +1,8 @@
 """What programs get from the published index: texts screened, bounded and cited, with the passages that they show."""
 
+import json
 from datetime import datetime
+from math import isfinite
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
@@ -14,6 +16,7 @@ from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import reading, resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.similar import similar
+from dagster_project.resources.search.sql import query_file
 from transforms.errors import QueryError
 from transforms.settings.search import SearchSettings
 
@@ -46,6 +49,17 @@ class Hit(BaseModel):
     lexical_score: float
     vector_score: float
     snippet: str = Field(description=_OTHERS)
+    expansions: list["Around"] = []
+
+
+class Around(BaseModel):
+    """What stands around a hit, if the search was asked to expand hits."""
+
+    kind: str = Field(description="parent, previous, next, section or link")
+    citation: str
+    doc_id: str
+    title: str | None = Field(description=_OTHERS)
+    text: str = Field(description=_OTHERS)
 
 
 class Hits(BaseModel):
@@ -115,6 +129,14 @@ class Source(BaseModel):
     newest: datetime | None
 
 
+class Rows(BaseModel):
+    """The rows of a statement; `is_cut` if there are more than are shown."""
+
+    columns: list[str]
+    rows: list[list[str | int | float | bool | None]] = Field(description="texts by others")
+    is_cut: bool
+
+
 class Sources(BaseModel):
     """What the index holds."""
 
@@ -145,6 +167,13 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
             title=row["subject"],
             author=row["from_name"] or row["from_addr"],
             at=row["effective_at"],
+            expansions=[
+                Around(
+                    title=index.screen.optional(around["title"]),
+                    **{n: around[n] for n in ("kind", "citation", "doc_id", "text")},
+                )
+                for around in row["expansions"]
+            ],
             **{name: row[name] for name in _SAME},
         )
         for row in result.hits.to_pylist()
@@ -159,7 +188,17 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
         index_version=index.manifest["version"],
         hits=found,
     )
-    return Shown(answer, [Disclosed(hit.citation, hit.snippet, hit.doc_id) for hit in found])
+    return Shown(
+        answer,
+        [
+            Disclosed(*passage)
+            for hit in found
+            for passage in (
+                (hit.citation, hit.snippet, hit.doc_id),
+                *((around.citation, around.text, around.doc_id) for around in hit.expansions),
+            )
+        ],
+    )
 
 
 _SAME = (
@@ -263,3 +302,26 @@ SELECT source AS name, list_sort(list(DISTINCT source_kind)) AS kinds,
   count(DISTINCT doc_id) AS documents, count(*) AS passages, max(dated_at) AS newest
 FROM chunks c LEFT JOIN ({DATED}) USING (doc_id) GROUP BY source ORDER BY source
 """
+
+
+def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:
+    """The rows of one SQL statement on what the index shows, with every text masked, up to so many rows and characters."""
+    found = query_file(index.path, statement, most=most + 1, on_open=index.further.append)
+    shown: list[list[str | int | float | bool | None]] = []
+    left = most_characters
+    for row in found.slice(0, most).to_pylist():
+        cells = [_cell(value, index) for value in row.values()]
+        left -= sum(len(cell) for cell in cells if isinstance(cell, str))
+        if left < 0:
+            break
+        shown.append(cells)
+    answer = Rows(columns=found.column_names, rows=shown, is_cut=len(shown) < found.num_rows)
+    texts = [json.dumps(cells, ensure_ascii=False) for cells in shown]
+    return Shown(answer, [Disclosed(f"row {number}", text, "sql") for number, text in enumerate(texts, 1)])
+
+
+def _cell(value: Any, index: SearchIndex) -> str | int | float | bool | None:
+    """A value as JSON has it: numbers as they are, all else as a masked text."""
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
+        return value
+    return index.screen.text(str(value))

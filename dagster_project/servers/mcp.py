@@ -6,7 +6,7 @@ a receipt.
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib.metadata import version
@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import BaseModel, Field
 from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
@@ -33,9 +34,9 @@ from dagster_project.resources.search.opened_index import open_index, with_optio
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from dagster_project.servers.web.guards import TokenRequired
-from transforms.errors import WeftError
+from transforms.errors import QueryError, WeftError
 from transforms.retrieval.query_language import MAX_CHARACTERS
-from transforms.settings.search import RankingOptions
+from transforms.settings.search import SearchOptions
 
 _INSTRUCTIONS = (
     "Search over mail, notes, documents and chats. `list_sources` says what there is, `search` finds passages and says how "
@@ -46,7 +47,7 @@ _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 _TOOLS: list[str] = []
-_AS_SET = RankingOptions()
+_AS_SET = SearchOptions()
 _Answer = TypeVar("_Answer", bound=BaseModel)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Query = Annotated[
@@ -77,12 +78,12 @@ def tool(method: _Method) -> _Method:
     return method
 
 
-def mcp_server(settings: Settings, lens: str | None = None) -> MCPServer[Any]:
+def mcp_server(settings: Settings, lens: str | None = None, *, has_sql: bool = False) -> MCPServer[Any]:
     """The server for these settings, under a lens if there is one; faults name their kind.
 
-    Every answer keeps to the limits of `[mcp]`.
+    Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone.
     """
-    tools = _Tools(settings, lens)
+    tools = _Tools(settings, lens, has_sql=has_sql)
     server: MCPServer[Any] = MCPServer(
         "weft",
         version=version("weft"),
@@ -92,13 +93,16 @@ def mcp_server(settings: Settings, lens: str | None = None) -> MCPServer[Any]:
     )
     for tool in tools.all():
         server.add_tool(tool, annotations=_READ_ONLY)
+    for uri, read in (("weft://document/{+id}", tools.document), ("weft://thread/{+id}", tools.discussion)):
+        server.resource(uri, mime_type="text/plain")(read)
     return server
 
 
 class _Tools:
     """The tools: what each takes, and which answer it gives."""
 
-    def __init__(self, settings: Settings, lens: str | None):
+    def __init__(self, settings: Settings, lens: str | None, *, has_sql: bool):
+        self.has_sql = has_sql
         self.settings, self.limits, self.lens = settings, settings.mcp, lens
         self.receipts = Receipts(settings.root)
         self.disclosures = Disclosures(lens, settings.lenses[lens]) if lens else None
@@ -107,7 +111,7 @@ class _Tools:
 
     def all(self) -> list[Callable[..., Awaitable[BaseModel]]]:
         """The tools that the server has."""
-        return [getattr(self, name) for name in _TOOLS]
+        return [getattr(self, name) for name in _TOOLS if self.has_sql or name != "sql"]
 
     async def refuse_unknown(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Refuse arguments that a tool does not have: left out in silence they would seem to have been kept to."""
@@ -160,7 +164,9 @@ class _Tools:
         since: _Day = None,
         until: _Day = None,
         plain: Annotated[bool, Field(description="take the query as words alone, without syntax")] = False,
-        options: Annotated[RankingOptions, Field(description="how to rank")] = _AS_SET,
+        options: Annotated[
+            SearchOptions, Field(description="how to rank, and what to show around hits")
+        ] = _AS_SET,
     ) -> answers.Hits:
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
         filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
@@ -220,22 +226,67 @@ class _Tools:
         """The sources of the index: kinds, mailing lists, counts, and how new the newest of each is."""
         return await self.answered("list_sources", "", answers.sources)
 
+    @tool
+    async def sql(
+        self,
+        statement: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS, description="one SELECT")],
+        limit: _Limit = 50,
+    ) -> answers.Rows:
+        """The rows of a statement of DuckDB's SQL on the index; `FROM information_schema.columns` lists its tables."""
+        most = min(limit, self.limits.max_results)
+        return await self.answered(
+            "sql", statement, lambda index: answers.rows(index, statement, most, self.limits.max_characters)
+        )
 
-def mcp_app(server: MCPServer[Any], port: int, token: str | None) -> Starlette:
-    """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those who know it alone."""
-    app = server.streamable_http_app(transport_security=_own_pages(port))
+    async def document(self, id: str) -> str:
+        """The text of a mail, document, chat, section or citation, up to the server's limit."""
+        return await self._read("resource document", id, ("thread",))
+
+    async def discussion(self, id: str) -> str:
+        """The mails of a thread under their headers, up to the server's limit."""
+        return await self._read("resource thread", id, ())
+
+    async def _read(self, tool: str, name: str, refused: tuple[str, ...]) -> str:
+        def read(index: SearchIndex) -> answers.Shown[answers.Text]:
+            shown = answers.text(index, name, 0, self.limits.max_characters)
+            if shown.answer.kind in refused:
+                raise QueryError(f"{name!r} is a {shown.answer.kind}: read it as weft://thread/{name}")
+            return shown
+
+        try:
+            return (await self.answered(tool, name, read)).text
+        except ToolError as fault:
+            raise ResourceError(str(fault)) from fault
+
+
+def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Sequence[str] = ()) -> Starlette:
+    """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those who know it alone.
+
+    Pages of `origins` may ask, too.
+    """
+    app = server.streamable_http_app(transport_security=_own_pages(port, origins))
     if token is not None:
         app.add_middleware(TokenRequired, token=token)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["Mcp-Session-Id"],
+        )
     return app
 
 
-def _own_pages(port: int) -> TransportSecuritySettings:
-    """Whom the server on this port of the loopback interface answers: programs, and no page of another origin.
+def _own_pages(port: int, origins: Sequence[str]) -> TransportSecuritySettings:
+    """Whom the server on this port of the loopback interface answers: programs, and pages of these origins alone.
 
     The library would take pages of every port for its own, as it must here for a free port, which is 0.
     """
     own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
-    return TransportSecuritySettings(allowed_hosts=own, allowed_origins=[f"http://{name}" for name in own])
+    return TransportSecuritySettings(
+        allowed_hosts=own, allowed_origins=[*(f"http://{name}" for name in own), *origins]
+    )
 
 
 def _fault(kind: str, message: str) -> ToolError:

@@ -26,7 +26,9 @@ _READING = {"max_chat_bytes"}
 class ConversationSettings(StageSettings):
     """How conversations are read, searched with and indexed."""
 
-    max_chat_bytes: int = Field(256 << 20, gt=0, description="bytes of an export; a larger one is set aside")
+    max_chat_bytes: Internal[int] = Field(
+        256 << 20, gt=0, description="bytes of an export; a larger one is set aside"
+    )
     query_tokens: Internal[int] = Field(1800, ge=16, description="tokens of a query chunk (egregora)")
     index: Literal["both", "turns", "windows", "none"] = Field(
         "both", description="what of conversations can itself be found"
@@ -48,6 +50,19 @@ _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
         "lexical_weight": 0.0, "pick": "score", "include": "later", "by_parts": False,
     },
 }  # fmt: skip
+
+
+class ContextRule(StageSettings):
+    """What is to be shown beside files of one kind, as ra has it."""
+
+    match: tuple[str, ...] = Field(
+        min_length=1, description="patterns as in a .gitignore of files that `weft context` gets"
+    )
+    sources: tuple[str, ...] = Field((), description="where passages come from; none: all sources")
+    terms: tuple[str, ...] = Field((), description="words that are asked for beside the file's")
+    include: tuple[str, ...] = Field(
+        (), description="documents, sections, mails or chunks that stand first, by id or path"
+    )
 
 
 class ContextSettings(StageSettings):
@@ -73,6 +88,9 @@ class ContextSettings(StageSettings):
     include: Literal["earlier", "later"] = Field(
         "earlier",
         description="what is no later than the conversation and not of it; later: all but the conversation itself",
+    )
+    rules: tuple[ContextRule, ...] = Field(
+        (), description="what is shown beside some files, as [[context.rules]]", exclude=True
     )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")

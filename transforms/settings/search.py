@@ -191,6 +191,9 @@ class McpSettings(StageSettings):
     max_results: int = Field(50, gt=0, description="hits of a search")
     max_characters: int = Field(100_000, gt=0, description="characters of a text; four are a token")
     max_seconds: float = Field(30.0, gt=0, description="seconds until a call is given up")
+    origins: tuple[str, ...] = Field(
+        (), description="origins whose pages may ask over HTTP with the token, as `https://notes.example.org`"
+    )
     receipts: bool = Field(True, description="note what was disclosed, see `weft receipts`")
 
 
@@ -249,6 +252,3 @@ class QuerySettings(StageSettings):
     rewrite: Literal["off", "rules", "gemini"] = Field(
         "rules", description="names are added from the turns before; or not; or a language model rewrites"
     )
-    name: str = Field(LANGUAGE_NAME, description="gemini: the language model")
-
-    _served = field_validator("name")(in_service)

@@ -15,6 +15,7 @@ import polars as pl
 from assets.embedding import query_vectors
 from assets.protocols.models import EmbeddingCache
 from assets.protocols.search import Asker
+from dagster_project.resources.context.rules import included_chunks
 from dagster_project.resources.search.filters import Filters, where_conditions
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context.block import Passage
@@ -133,6 +134,10 @@ class IndexForContext:
         return {
             p.chunk_id: p for p in (_passage(dict(zip(names, r, strict=True))) for r in cursor.fetchall())
         }
+
+    def named_chunks(self, names: Sequence[str], own: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The chunks of what `names` mean, without those of the documents `own`; and the names that mean nothing."""
+        return included_chunks(self.index, names, own)
 
     def _query_vectors(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of texts, float32 of shape (texts, dimensions)."""

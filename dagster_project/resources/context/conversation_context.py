@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
 from dagster_project.resources.context.published_versions import open_versions
+from dagster_project.resources.context.rules import Rules, rules_of
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.search_index import SearchIndex
@@ -54,6 +55,7 @@ class ConversationText:
     markdown: str
     messages: int = 1
     asker: Asker = Asker()
+    rules: Rules = Rules()
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def read_conversation(
         else:
             content = decoded(path.read_bytes()) if path is not None else text or ""
             if not looks_like_whatsapp(content):
-                return ConversationText(content, 1, Asker(own))
+                return ConversationText(content, 1, Asker(own), rules_of(settings, path))
             chats = [read_whatsapp(content, _GIVEN, timezone or "UTC")]
     except (ChatFormatError, pa.ArrowException) as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
@@ -132,7 +134,10 @@ def read_conversation(
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
     last = max((e.at for e in messages), default=None)
     return ConversationText(
-        conversations.consolidate(*columns).markdown, len(messages), Asker(own, until=last)
+        conversations.consolidate(*columns).markdown,
+        len(messages),
+        Asker(own, until=last),
+        rules_of(settings, path),
     )
 
 
@@ -206,17 +211,11 @@ def context_of(
     """
     start, clock = time.perf_counter(), _Clock()
     counter = PackagedTokenCounter()
-    window = {"doc_id": _GIVEN, "source": "", "partition": ""}
-    windows = pl.DataFrame(
-        [{**window, "markdown": conversation.markdown, "message_count": conversation.messages}]
-    )
-    chunks = query_chunks.conversation_query_chunks(
-        windows.to_arrow(), settings.conversations, counter.counts
-    )
-    clock.ended("cut", conversation.messages, chunks.num_rows, "segments")
-    chosen = settings.context
-    queries = selection.window_queries(windows, pl.DataFrame(chunks), chosen)
-    clock.ended("queries", chunks.num_rows, len(queries), "queries")
+    windows, chunks = _cut(settings, conversation, counter)
+    clock.ended("cut", conversation.messages, len(chunks), "segments")
+    chosen = conversation.rules.narrowed(settings.context)
+    queries = _with_terms(selection.window_queries(windows, chunks, chosen), conversation.rules)
+    clock.ended("queries", len(chunks), len(queries), "queries")
     published = open_versions(settings)
     before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
@@ -227,9 +226,11 @@ def context_of(
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         clock.ended("documents", len(candidates), len(documents), "chunks")
         screen = opened.screen if opened is not None else Screen(settings.safety)
-        passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *before]))
+        first, unknown = index.named_chunks(conversation.rules.include, conversation.asker.own)
+        passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *first, *before]))
         facts = dict(index.facts)
-    ordered = selection.scored_passages(documents, passages)
+    found = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
+    ordered = [*(passages[chunk] for chunk in first), *found]
     clock.ended("passages", len(documents), len(ordered), "passages")
     compiled = context_block.compile_block(
         ordered,
@@ -240,6 +241,7 @@ def context_of(
     )
     clock.ended("block", len(ordered), len(compiled.chosen), "passages")
     question = "\x00".join(queries["text"])
+    facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
     facts["queries"] = selection.coverage(queries, candidates, compiled)
     return ContextResult(
         selection.CONTEXT if compiled.chosen else selection.NO_HITS,
@@ -253,6 +255,29 @@ def context_of(
         clock.stages,
         queries["text"].to_list(),
     )
+
+
+def _cut(
+    settings: Settings, conversation: ConversationText, counter: PackagedTokenCounter
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The conversation as a window, and the segments that it is cut into."""
+    window = {"doc_id": _GIVEN, "source": "", "partition": ""}
+    windows = pl.DataFrame(
+        [{**window, "markdown": conversation.markdown, "message_count": conversation.messages}]
+    )
+    return windows, pl.DataFrame(
+        query_chunks.conversation_query_chunks(windows.to_arrow(), settings.conversations, counter.counts)
+    )
+
+
+def _with_terms(queries: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """The queries, and one more with the words of rules."""
+    if not rules.terms:
+        return queries
+    last = queries["query"].max()
+    number = int(last) + 1 if isinstance(last, int) else 0
+    row = pl.DataFrame({"window_id": [_GIVEN], "query": [number], "text": [" ".join(rules.terms)]})
+    return pl.concat([queries, row.cast(queries.schema)])
 
 
 def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ def make_evaluator(
 
 def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
     """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag unless it is None."""
-    truth = _with_tag(required_queries(evaluator), tag)
+    truth = with_tag(required_queries(evaluator), tag)
     index_contents = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
     return report.report(
@@ -78,7 +78,8 @@ def required_queries(evaluator: IndexEvaluator) -> GroundTruth:
     return truth
 
 
-def _with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
+def with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
+    """The queries with a tag, all of them if it is None; GroundTruthError if none has it."""
     if tag is None:
         return truth
     queries = pl.DataFrame(truth.queries)

@@ -6,9 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
+
+import duckdb
 
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.opened_index import FollowedIndex
@@ -69,6 +72,7 @@ class _Question(Generic[_Answer]):
             with faults_translated(index.path):
                 return self.work(index)
         finally:
+            index.further.clear()
             with self._lock:  # an interruption that is under way would else meet the next question
                 self._over.set()
 
@@ -78,3 +82,6 @@ class _Question(Generic[_Answer]):
             with self._lock:
                 if self._index is not None and not self._over.is_set():
                     self._index.connection.interrupt()
+                    for connection in list(self._index.further):
+                        with suppress(duckdb.ConnectionException):  # it is closed by now
+                            connection.interrupt()

@@ -41,6 +41,8 @@ class OpenedVersion:
     def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
         self.path, self.embedder, self.term_settings = path, embedder, term_settings
         self.published = path
+        self.further: list[duckdb.DuckDBPyConnection] = []
+        """Connections that a question opened beside `connection`, to be interrupted with it."""
         """The published file that this one is, or was narrowed from."""
         with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)

@@ -46,8 +46,10 @@ class QueryRewriter:
         return Standalone(ruled.original, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
 
 
-def make_rewriter(settings: QuerySettings, gemini: GeminiSettings, safety: SafetySettings) -> QueryRewriter:
-    """The rewriter that the settings name."""
+def make_rewriter(
+    settings: QuerySettings, model: str, gemini: GeminiSettings, safety: SafetySettings
+) -> QueryRewriter:
+    """The rewriter that the settings name, by the language `model` if it needs one."""
     if settings.rewrite != "gemini":
         return QueryRewriter(settings)
     quick = {
@@ -55,6 +57,4 @@ def make_rewriter(settings: QuerySettings, gemini: GeminiSettings, safety: Safet
         "timeout_seconds": min(_SECONDS, gemini.timeout_seconds),
         "attempts": min(_ATTEMPTS, gemini.attempts),
     }
-    return QueryRewriter(
-        settings, make_language_model(settings.name, 1, gemini.model_copy(update=quick), safety)
-    )
+    return QueryRewriter(settings, make_language_model(model, 1, gemini.model_copy(update=quick), safety))

@@ -42,7 +42,18 @@ def query_current(
     `values` are those of the statement's named parameters. With an `embedder` the statement may call
     `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
     """
-    file = current_version(folder)
+    return query_file(current_version(folder), statement, values, embedder)
+
+
+def query_file(
+    file: Path,
+    statement: str,
+    values: Mapping[str, object] | None = None,
+    embedder: Callable[[], Embedder] | None = None,
+    most: int | None = None,
+    on_open: Callable[[duckdb.DuckDBPyConnection], None] = lambda connection: None,
+) -> pa.Table:
+    """As `query_current`, on one published file, `most` rows at most; `on_open` gets the connection before it is asked."""
     if not statement.strip(" ;\n\t"):
         raise QueryError("the SQL statement is empty")
     # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
@@ -61,7 +72,20 @@ def query_current(
             count = len(connection.extract_statements(storable(statement)))
             if count > 1:
                 raise QueryError(f"these are {count} SQL statements: give one, and call again for the next")
-            return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
+            on_open(connection)
+            result = connection.execute(storable(statement), storable_values(values or {}))
+            return result.to_arrow_table() if most is None else _first(result.to_arrow_reader(most), most)
+
+
+def _first(reader: pa.RecordBatchReader, most: int) -> pa.Table:
+    """The first rows that a reader gives; the rest is not computed."""
+    batches, count = [], 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if count >= most:
+            break
+    return pa.Table.from_batches(batches, reader.schema).slice(0, most)
 
 
 def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:

@@ -219,7 +219,7 @@ class ExportReader:
 
     def _bytes(self, file: Path) -> bytes:
         try:
-            return bounded(file, self.settings.max_chat_bytes, "conversations.max_chat_bytes")
+            return bounded(file, self.settings.max_chat_bytes, "the cap")
         except TooLargeError as error:
             raise ChatFormatError(str(error)) from error
 

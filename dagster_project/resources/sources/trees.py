@@ -99,8 +99,8 @@ class _Walk:
 
     def __init__(self, source: DocumentSourceSettings, root: str, generated: str, has_ocr: bool):
         self.root, self.generated, self.has_ocr = root, generated, has_ocr
-        self.included = _matcher(source.include)
-        self.excluded = _matcher((*USUALLY_EXCLUDED, *source.exclude))
+        self.included = matcher(source.include)
+        self.excluded = matcher((*USUALLY_EXCLUDED, *source.exclude))
         self.exports = ISSUE_FORMATS if source.kind == "issues" else ()
         self.entered: set[str] = set()
 
@@ -175,7 +175,7 @@ def _why(error: OSError) -> str:
     return f"unreadable: {error.strerror}"
 
 
-def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
+def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
 
     A pattern without a slash is compared with the last part alone, unless one takes back what others match: on a long

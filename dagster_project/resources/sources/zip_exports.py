@@ -92,7 +92,7 @@ class ZippedExport:
                     if len(content) > cap:
                         raise ChatFormatError(
                             f"too_large: the archive unpacks to more than {cap:,} bytes; "
-                            "raise conversations.max_chat_bytes, or unpack it, if it is sound"
+                            "unpack it, if it is sound"
                         )
         except _BROKEN as error:
             raise ChatFormatError(f"no_zip: {name} is broken: {error}") from error

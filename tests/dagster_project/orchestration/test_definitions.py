@@ -113,7 +113,6 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
             {"terms": {"stemmer": "german"}},
             ["message_terms", "slow_terms", "document_terms", "conversation_terms"],
         ),
-        ({"conversations": {"max_chat_bytes": 999}}, ["conversations"]),
     ],
     ids=lambda value: next(iter(value)),
 )

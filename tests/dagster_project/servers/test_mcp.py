@@ -64,7 +64,7 @@ def called(work: Workspace, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     """What the tools answer, a call after the other; a fault of the protocol is an answer, too."""
 
     async def run() -> list[Any]:
-        async with Client(mcp_server(work.settings)) as client:
+        async with Client(mcp_server(work.settings, has_sql=True)) as client:
             answers: list[Any] = []
             for name, arguments in calls:
                 try:
@@ -84,6 +84,11 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("context", {"text": "The compactor of the office uploads with these keys"}),
     ("similar", {"id": "m2@example.org"}),
     ("thread", {"id": "m2@example.org"}),
+    (
+        "search",
+        {"query": "compactor works again", "options": {"expand": ["parent", "section", "neighbours"]}},
+    ),
+    ("sql", {"statement": "SELECT message_id, body AS id, from_addr FROM messages ORDER BY message_id"}),
     ("list_sources", {}),
 )
 
@@ -250,6 +255,63 @@ def test_a_call_that_cannot_be_answered_says_why(
 
 def weft(work: Workspace, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
+
+
+def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(office: Workspace, tmp_path: Path):
+    outside = tmp_path / "secret.csv"
+    outside.write_text("word\nabracadabra\n")
+    quick = office.copied(tmp_path / "work").configure(*SOURCES, mcp={"max_seconds": 2, "max_results": 3})
+    cut, written, read, attached, endless, after = called(
+        quick,
+        ("sql", {"statement": "SELECT range AS n, 0.5 AS half, NULL AS nothing, [n] AS l FROM range(9)"}),
+        ("sql", {"statement": "DELETE FROM messages"}),
+        ("sql", {"statement": f"FROM read_csv('{outside}')"}),
+        ("sql", {"statement": f"ATTACH '{tmp_path / 'new.duckdb'}'"}),
+        ("sql", {"statement": "SELECT sum(hash(a.range, b.range) % 7) FROM range(10_000_000) a, range(10_000_000) b"}),
+        ("get", {"id": "m2@example.org"}),
+    )  # fmt: skip
+    assert cut.structured_content == {
+        "columns": ["n", "half", "nothing", "l"],
+        "rows": [[n, "0.5", None, f"[{n}]"] for n in range(3)],
+        "is_cut": True,
+    }
+    assert written.is_error and read.is_error and attached.is_error and "abracadabra" not in str(read)
+    assert endless.is_error and "no answer in 2 s" in endless.content[0].text
+    assert not after.is_error
+
+    async def tools() -> list[str]:
+        async with Client(mcp_server(quick.settings)) as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    assert "sql" not in anyio.run(tools)
+
+
+def test_documents_and_threads_are_resources(office: Workspace):
+    async def run() -> tuple[list[str], str, str, str]:
+        async with Client(mcp_server(office.settings)) as client:
+            templates = [t.uri_template for t in (await client.list_resource_templates()).resource_templates]
+            found = await client.call_tool("search", {"query": "compactor", "kind": "message"})
+            thread = found.structured_content["hits"][0]["thread_id"]
+            texts = []
+            for uri in (
+                "weft://document/notes:compactor.md",
+                f"weft://thread/{thread}",
+                f"weft://document/{thread}",
+            ):
+                try:
+                    texts.append((await client.read_resource(uri)).contents[0].text)
+                except MCPError as fault:
+                    texts.append(str(fault))
+            return templates, *texts
+
+    before = len(list(Receipts(office.settings.root).read()))
+    templates, note, thread, wrong = anyio.run(run)
+    assert templates == ["weft://document/{+id}", "weft://thread/{+id}"]
+    assert note.startswith("# The compactor") and "It works again." in thread
+    assert not [secret for secret in SECRETS if secret in note + thread]
+    assert "read it as weft://thread/" in wrong
+    kept = list(Receipts(office.settings.root).read())[before:]
+    assert [r["tool"] for r in kept] == ["search", "resource document", "resource thread"]
 
 
 def test_receipts_are_verified(office: Workspace, tmp_path: Path):

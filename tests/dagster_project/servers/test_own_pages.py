@@ -110,6 +110,21 @@ def test_assistants_over_http_need_the_token_that_is_set(
         assert client.post("/mcp", json=INITIALIZE).status_code == expected
 
 
+def test_pages_of_the_settings_may_ask_assistants_and_no_others(built_once: Workspace):
+    app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses", [FRIEND])
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Authorization": "Bearer a-token-nobody-guesses",
+    }
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
+        for origin, expected in ((FRIEND, 200), ("https://elsewhere.example", 403)):
+            answer = client.post("/mcp", json=INITIALIZE, headers={"Origin": origin})
+            assert answer.status_code == expected
+            allowed = client.options("/mcp", headers={"Origin": origin, **asks})
+            assert (allowed.headers.get("Access-Control-Allow-Origin") == FRIEND) == (expected == 200)
+
+
 def test_the_graph_is_served_to_the_origins_of_the_settings(tmp_path: Path):
     work = Workspace(tmp_path / "work").configure(graph={"enabled": True, "origins": [FRIEND]})
     work.put("state/graph/index.json", "{}")

@@ -101,3 +101,32 @@ def test_the_plan_says_what_each_stage_did_and_where_passages_stand(built: Works
         assert entry["lines"] == [first, first + shown.count("\n")]
     words = asked(built, "--stdin", "--explain").stdout
     assert "candidates" in words and f"lines {entry['lines'][0]}-" in words
+
+
+def test_rules_name_sources_words_and_what_stands_first(built: Workspace):
+    text = built.config.read_text()
+    rules = """
+[[context.rules]]
+match = ["drafts/*.md"]
+sources = ["dev"]
+terms = ["garbage", "collector"]
+include = ["m202@example.org", "nosuch@example.org"]
+
+[[context.rules]]
+match = ["*.txt"]
+sources = ["users"]
+"""
+    built.config.write_text(f"{text}\n{rules}")
+    drafted = [
+        built.put(name, "How does the shell behave when the load doubles?")
+        for name in ("drafts/a.md", "b.md")
+    ]
+    by_rule, plain = (json.loads(asked(built, str(file), "--json").stdout)["manifest"] for file in drafted)
+    assert by_rule["chosen"][0]["doc_id"] == "m202@example.org"
+    sources = dict(built.sql("SELECT doc_id, min(source) FROM chunks GROUP BY doc_id"))
+    assert {sources[entry["doc_id"]] for entry in by_rule["chosen"][1:]} == {"dev"}
+    assert by_rule["rules"]["unknown"] == ["nosuch@example.org"]
+    words = by_rule["queries"][-1]
+    assert len(by_rule["queries"]) == len(plain["queries"]) + 1
+    assert words["passages"] and words["evidence"] > 1
+    assert plain["rules"] == {"sources": [], "terms": [], "include": [], "unknown": []}
