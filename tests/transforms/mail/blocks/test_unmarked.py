@@ -82,6 +82,16 @@ def test_last_words_stay_the_authors(text: str) -> None:
         pytest.param(
             "Door(Object)>>doesNotUnderstand: #open\n[] in Door>>open\nBlockClosure>>on:do:\n", id="its stack"
         ),
+        pytest.param(
+            "Object subclass: #Door\n\tinstanceVariableNames: 'isOpen'\n\tcategory: 'Doors'!\n\n"
+            "!Door methodsFor: 'opening'!\nopen\n\tlock ifNil: [^ self].\n\t^ keys do: [:each | each turn]! !\n",
+            id="a class of it",
+        ),
+        pytest.param(
+            "Item was changed:\n  ----- Method: Door>>open (in category 'opening') -----\n  open\n"
+            "+ \t^ self openWith: nil\n- \t^ self!\n",
+            id="its changes",
+        ),
         pytest.param("cd /usr/ports/doors\nmake\nmake install\n", id="shell without prompts"),
         pytest.param("$ ls /doors\nfront  back\n$ rm -r /doors\n", id="shell with prompts"),
         pytest.param(
