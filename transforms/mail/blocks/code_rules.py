@@ -113,19 +113,19 @@ NAMES = Rule(
     r"[A-Za-z0-9_]+[=\-(*'\"^!][#>] |[A-Za-z0-9_.-]+> (?:select|insert|update|create|ls|cd|make|SELECT|\\)|"
     r"[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*[$#] |[a-z]+[#>] ?(?:show|exit|quit|help|print|run)\b|[A-Z]:\\(?:\w|>)|"
     r"[A-Za-z_.][\w.$\[\]\",]* ?<<?- ?[\w\"'(-]|[A-Za-z_]\w* := \S|\^ ?(?:[a-z]\w*( \w+:?)*\.$|(?:self|super)\b)|"
-    r"[^\[]*\[ ?:[a-z]\w* ?[:|]|[^:\[]*(?:if(?:True|False|Nil|NotNil|Empty|NotEmpty)|[a-z]\w*[dD]o|collect|select): ?[\[(]|"
     r"(?:\[\] in )?[A-Z]\w*(?: class)?(?:\([A-Z]\w*(?: class)?\))?>>#?\w|[A-Z]\w* (?:sub|variableSub)class: ?#|"
     r"[A-Z]\w* new(?: \w+:.*)?\.$|[A-Za-z_]\w*(?:::\w+)+(?:\(|$)|(?:[A-Za-z0-9_+-]+\.(?:o|c|h|so|a|lo) ?){3,}|"
     r"[A-Za-z0-9_.$]+(?:Error|Exception)(?::|$)|[A-Za-z0-9_./+-]+\.(?:y|l|sh|S):[0-9]+[:,]|"
     r"[\w./+-]+\.(?:c|h|cc|cpp|hpp|cxx|java|py|pl|go|rs|rb|js|ts|php|tex|el|hs|ml|sml|scala|cs|m|f90|st|R|vhd|v)[:(]\d+|"
     r"[A-Za-z_][\w.]*\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?\b|[A-Za-z_][\w.]* \S+/\S+\.[chS]:\d+(?: \[inline\])?$"
 )
+SMALLTALK = Rule(r"\[ ?:[a-z]\w* ?[:|]|(?:True|False|Nil|Empty|Do|do|collect|select): ?[\[(]", search=True)
 STAMPS = Rule(
     r"(?:0x)?[0-9a-f]{4,16}:? (?:[0-9a-f]{2,8} ){3}|[0-9][0-9]:[0-9][0-9]:[0-9][0-9][.,][0-9]|"
     r"\d{4}[-/]\d\d[-/]\d\d[ T:]\d\d:\d\d|\d\d?[/.]\d\d?[/.]\d{2,4} \d\d?:\d\d:\d\d|[0-9a-f]{2}:[0-9a-f]{2}\.[0-9] |"
     r"\d{1,3}(?:\.\d{1,3}){3} - - \[|[A-Z][a-z]{2} +\d+,? (?:\d{4},? )?\d\d?:\d\d:\d\d"
 )
-WORDS = (CODE_WORDS, ASSIGNMENTS, NAMES, STAMPS)
+WORDS = (CODE_WORDS, ASSIGNMENTS, NAMES, SMALLTALK, STAMPS)
 WORD_PAIR = Rule(r"\S+\t\S+$")
 TAIL = Rule(
     r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[/*].*)?$|! !$", search=True
