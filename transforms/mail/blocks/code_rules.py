@@ -121,6 +121,8 @@ NAMES = Rule(
 )
 SMALLTALK = Rule(r"\[ ?:[a-z]\w* ?[:|]|(?:True|False|Nil|Empty|Do|do|collect|select): ?[\[(]", search=True)
 STAMPS = Rule(
+    # stamps of logs and dumps; base 64
+    r"[A-Za-z0-9+/]{56,}={0,2}$|"
     r"(?:0x)?[0-9a-f]{4,16}:? (?:[0-9a-f]{2,8} ){3}|[0-9][0-9]:[0-9][0-9]:[0-9][0-9][.,][0-9]|"
     r"\d{4}[-/]\d\d[-/]\d\d[ T:]\d\d:\d\d|\d\d?[/.]\d\d?[/.]\d{2,4} \d\d?:\d\d:\d\d|[0-9a-f]{2}:[0-9a-f]{2}\.[0-9] |"
     r"\d{1,3}(?:\.\d{1,3}){3} - - \[|[A-Z][a-z]{2} +\d+,? (?:\d{4},? )?\d\d?:\d\d:\d\d"
@@ -134,6 +136,6 @@ BULLET = Rule(r"(?:[-*+o]|•|\d+[.)])[ \t]+[A-Za-z]")
 # Who signed or tested a patch: the author's words, however many signs they have.
 TRAILER = Rule(
     r"[A-Z][a-z]+(?:-[a-z]+)*-by: |(?:Fixes|Closes|Link|[Cc]c|Cheers|Reported): ?\S",
-    "Si Re Ac Te Co Su Fi Cl Li Cc cc",
+    "Si Re Ac As Te Co Su Fi Cl Li Cc cc De Bi Di In",
 )
 PROMPT = Rule(r"[$#%] [a-z./~][A-Za-z0-9_./-]*(?: |$)|[A-Za-z0-9_]*[=\-(*'^!][#>] ")

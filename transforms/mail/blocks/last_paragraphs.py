@@ -126,7 +126,9 @@ def _forum_links(found: Paragraphs, among: Mask) -> Mask:
 def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) -> Mask:
     """Whether each paragraph says who wrote: a name, a title, ways to reach somebody, no prose."""
     rows = found.rows
-    plain = (found.count(words.small[rows] > 3) == 0) & (found.starts > lines.message_start[found.starts])
+    prose = found.count(words.small[rows] > 3)
+    inside = found.starts > lines.message_start[found.starts]
+    plain = (prose == 0) & inside
     size = lines.stops[rows] - lines.heads[rows]
     talk = found.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
     many = plain & (found.size > 1)
@@ -137,5 +139,6 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) 
     )
     reached = found.first_matching(rules.NAME, many & contact & ~ways)
     titled = found.first_matching(rules.FULL_NAME, many & (talk == 0) & ~ways)
-    signed = found.first_matching(rules.SIGNED_LINE, plain & (~many | contact & (talk <= 1)) & ~ways)
+    closes = inside & (prose <= 1) & contact & (talk <= np.maximum(found.size // 2, 1))
+    signed = found.first_matching(rules.SIGNED_LINE, (plain & ~many | closes) & ~ways)
     return ways | reached | titled | signed

@@ -215,6 +215,7 @@ ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
 """What programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
+ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$", "-- __")
 HELLO = Rule(
     r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
     r"sehr geehrte[rs]?|bonjour|salut|cher|chère|hola|buen[oa]s? \S+|estimad[oa]s?|ciao|salve|buongiorno|gentile|"
@@ -317,7 +318,7 @@ REACH = Rule(
     r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)"
 )
 SIGNED_LINE = Rule(
-    r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
+    r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*(?:, [A-Z][\w.', -]*)?,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
     r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$",
     needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$",
 )

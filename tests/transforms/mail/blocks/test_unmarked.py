@@ -22,6 +22,11 @@ TEXT = "I tried it on Friday and the door still does not open for me.\n"
         ),
         pytest.param("Ann Example <ann@example.org>\n", id="name and address"),
         pytest.param(
+            "- Ann Example, London UK <ann@example.org>\n  Doors, windows, and all that one can shut and lock, at\n"
+            "  http://example.org\n",
+            id="name and place",
+        ),
+        pytest.param(
             "Ann Example\nT: +49 30 123456 | M: +49 170 123456\nwww.example.org\n", id="letters for numbers"
         ),
         pytest.param("----\nAnn Example\nann at example dot org\n", id="a short rule"),
@@ -117,6 +122,7 @@ def test_last_words_stay_the_authors(text: str) -> None:
         pytest.param("\\begin{door}\n\\section{Front}\n\\end{door}\n", id="LaTeX"),
         pytest.param("[door]\nwidth = 90\nkey=front.pem\n", id="configuration"),
         pytest.param("checking for gcc... yes\nconfigure: error: no door\n", id="configure"),
+        pytest.param(f"{'H4sIAAAA+/9r' * 6}\n{'Zm9vYmFy' * 8}\nAAAA{'b2s/' * 14}=\n", id="base 64"),
         pytest.param("C:\\doors> dir\nC:\\doors> open front\n", id="DOS"),
     ],
 )
