@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from transforms.mail.html_diffs import diff_lines
+
 _DROPPED = {
     "script", "style", "head", "title", "meta", "link", "template", "noscript", "svg", "object", "-comment",
 }  # fmt: skip
@@ -26,7 +28,8 @@ _NO_BORDER = re.compile(r"border(?:-left)?:\s*(?:none|0)", re.I)
 def html_text(markup: str) -> str:
     """`markup` as plain text: block elements on lines of their own, links by their text, pictures by theirs.
 
-    A row of a table of values is a line, its cells divided by ` | `; a table that only lays out is its blocks.
+    A row of a table of values is a line, its cells divided by ` | `; a table that only lays out is its blocks, and
+    one in which a web view of git shows a diff is that diff.
 
     A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything
     from the block with Outlook's top border (its From/Sent lines) to the end. Scripts, styles and
@@ -94,6 +97,12 @@ class _Writer:
         if line or keep_empty:
             self.lines.append((("> " * min(self.depth, _MAX_DEPTH)) + line).rstrip())
 
+    def verbatim(self, lines: list[str]) -> None:
+        """Writes lines as they are."""
+        self.line_end()
+        mark = "> " * min(self.depth, _MAX_DEPTH)
+        self.lines.extend(f"{mark}{line}".rstrip() for line in lines)
+
     def blank_line(self) -> None:
         self.line_end()
         mark = ("> " * min(self.depth, _MAX_DEPTH)).rstrip()
@@ -128,6 +137,9 @@ def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
         writer.blank_line()
     elif tag in _BLOCKS:
         writer.line_end()
+    if tag == "table" and (diff := diff_lines(node)):
+        writer.verbatim(diff)
+        frame.children = iter(())
     frame.is_data = tag == "table" and _is_data(node)
     writer.tables += frame.is_data
     if _starts_outlook_quote(node):

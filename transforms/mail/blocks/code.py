@@ -33,7 +33,8 @@ MOSTLY = 0.6
 # Lines of log from which a mail without prose counts as a report.
 REPORT_LINES = 20
 SENTENCE_END = byte_table(b".?!")
-CODE_END = byte_table(b";{},&|\\/")
+CODE_END = byte_table(b";{},&|\\/!")
+BULLET_MARK = byte_table(b"-*+o")
 ARROW = ord("-") << 8 | ord(">")
 PROMPT_SIGN = byte_table(b"$#%")
 _MIN_CODE_LINES = 2
@@ -130,7 +131,8 @@ def _bridges(lines: Lines, words: Words, plain: Mask, code: Mask, dense: Mask) -
     first = plain & before & lines.shifted(code, 2)
     pair = first & lines.shifted(plain & after & lines.shifted(code, -2), -1)
     bridge = plain & before & after | pair | lines.shifted(pair, 1)
-    bridge |= plain & (lines.indent >= 2)
+    tab = (lines.data[lines.starts] == ord("\t")) & ~BULLET_MARK[lines.byte]
+    bridge |= plain & ((lines.indent >= 2) | tab)
     bridge |= dense & plain
     return bridge | plain & (lines.last == ord(":")) & (words.gaps <= 1)
 

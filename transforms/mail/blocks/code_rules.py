@@ -23,6 +23,11 @@ DIFFSTAT = Rule(
     r"\S[^|]*\|  *(?:\d+ [+-]*|Bin(?: .*)?|\d+ \+*-*|\d+)$|\d+ files? changed|rename .*\(\d+%\)|"
     r"(?:create|delete) mode \d{6}"
 )
+MONTICELLO = Rule(
+    r"Item was (?:changed|added|removed|moved)|(?:[+-] )?-{5} (?:Method|Class): |={15} Diff against",
+    "It -- +· -· ==",
+)
+"""What Smalltalk's tool for versions writes above a change."""
 DOUBLE_RULE = Rule(r"={8,}$", "==")
 SHORTLOG = Rule(r"[A-Z].+ \(\d+\):$")
 CONTEXT_HUNK = Rule(r"\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|--- \d+(?:,\d+)? ----", "** --")
@@ -47,7 +52,7 @@ CODE_SIGNS = Rule(
     r"make(?: (?:[\w-]+config|install|clean|distclean|all|test|check|depend|world|modules\w*))?$|"
     r"checking (?:for|whether|if) .*\.\.\.|"
     r"[$%] [A-Za-z0-9_]|#[0-9]+ +(?:0x|[A-Za-z0-9_]+ \()|[=\-(*'\"^!][#>] |# [A-Za-z0-9_][A-Za-z0-9_./-]* |"
-    r"\[[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*\]?[$#] |[{}]$|[+-]\t|[+-] {2,}\S|[+-][#}{/*]|[+-]$",
+    r"\[[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*\]?[$#] |[{}]$|[+-] ?\t|[+-] {2,}\S|[+-][#}{/*]|[+-]$",
     "# / * } , ` < [ - = + | ( . ^ $ % { \" ' ! \\ @ : ma ch",
 )
 REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|www[.])", "[")
@@ -73,7 +78,7 @@ CODE_WORDS = Rule(
     r"for \w+(?:, ?\w+)* in \S+:$|(?:if|elif|while) .*(?:[=!<>]=|[<>]|\w\(| in | is | not ).*:$|with \S+\(.*:$|"
     r"(?:try|finally|else|except [\w.]+):$|"
     r"self\.\w+|print ?[\"'(%]|raise [A-Z]\w+\(|assert \w+[(.= ]|(?:yield|return) [\w.]+[\[(.]|lambda \w+:|"
-    r"Transcript (?:show|cr)|"
+    r"Transcript (?:show|cr)|(?:(?:class|instance|classInstance)VariableNames|poolDictionaries|category|package|stamp): ?'|"
     r"(?:my|our|local) [$@%(]|use [\w:]+(?: qw.*| [\"'].*)?;|sub \w+ ?\{|(?:var|let|const) \w+ = |"
     r"function\b ?\w*\([^)]*\) ?\{?$|"
     r"(?:require|include|gem|source|group) ['\"]|puts |end$|module [A-Z]\w+$|"
@@ -107,27 +112,30 @@ NAMES = Rule(
     # prompts and names of Smalltalk, R, C++; lists of files, places in files, errors, symbols of a kernel
     r"[A-Za-z0-9_]+[=\-(*'\"^!][#>] |[A-Za-z0-9_.-]+> (?:select|insert|update|create|ls|cd|make|SELECT|\\)|"
     r"[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*[$#] |[a-z]+[#>] ?(?:show|exit|quit|help|print|run)\b|[A-Z]:\\(?:\w|>)|"
-    r"[A-Za-z_.][\w.$\[\]\",]* ?<<?- ?[\w\"'(-]|[A-Za-z_]\w* := \S|\^ ?[a-z]\w*( \w+:?)*\.$|"
+    r"[A-Za-z_.][\w.$\[\]\",]* ?<<?- ?[\w\"'(-]|[A-Za-z_]\w* := \S|\^ ?(?:[a-z]\w*( \w+:?)*\.$|(?:self|super)\b)|"
     r"(?:\[\] in )?[A-Z]\w*(?: class)?(?:\([A-Z]\w*(?: class)?\))?>>#?\w|[A-Z]\w* (?:sub|variableSub)class: ?#|"
     r"[A-Z]\w* new(?: \w+:.*)?\.$|[A-Za-z_]\w*(?:::\w+)+(?:\(|$)|(?:[A-Za-z0-9_+-]+\.(?:o|c|h|so|a|lo) ?){3,}|"
     r"[A-Za-z0-9_.$]+(?:Error|Exception)(?::|$)|[A-Za-z0-9_./+-]+\.(?:y|l|sh|S):[0-9]+[:,]|"
     r"[\w./+-]+\.(?:c|h|cc|cpp|hpp|cxx|java|py|pl|go|rs|rb|js|ts|php|tex|el|hs|ml|sml|scala|cs|m|f90|st|R|vhd|v)[:(]\d+|"
     r"[A-Za-z_][\w.]*\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?\b|[A-Za-z_][\w.]* \S+/\S+\.[chS]:\d+(?: \[inline\])?$"
 )
+SMALLTALK = Rule(r"\[ ?:[a-z]\w* ?[:|]|(?:True|False|Nil|Empty|Do|do|collect|select): ?[\[(]", search=True)
 STAMPS = Rule(
+    # stamps of logs and dumps; base 64
+    r"[A-Za-z0-9+/]{56,}={0,2}$|"
     r"(?:0x)?[0-9a-f]{4,16}:? (?:[0-9a-f]{2,8} ){3}|[0-9][0-9]:[0-9][0-9]:[0-9][0-9][.,][0-9]|"
     r"\d{4}[-/]\d\d[-/]\d\d[ T:]\d\d:\d\d|\d\d?[/.]\d\d?[/.]\d{2,4} \d\d?:\d\d:\d\d|[0-9a-f]{2}:[0-9a-f]{2}\.[0-9] |"
     r"\d{1,3}(?:\.\d{1,3}){3} - - \[|[A-Z][a-z]{2} +\d+,? (?:\d{4},? )?\d\d?:\d\d:\d\d"
 )
-WORDS = (CODE_WORDS, ASSIGNMENTS, NAMES, STAMPS)
+WORDS = (CODE_WORDS, ASSIGNMENTS, NAMES, SMALLTALK, STAMPS)
 WORD_PAIR = Rule(r"\S+\t\S+$")
 TAIL = Rule(
-    r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[/*].*)?$", search=True
+    r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[/*].*)?$|! !$", search=True
 )
 BULLET = Rule(r"(?:[-*+o]|•|\d+[.)])[ \t]+[A-Za-z]")
 # Who signed or tested a patch: the author's words, however many signs they have.
 TRAILER = Rule(
     r"[A-Z][a-z]+(?:-[a-z]+)*-by: |(?:Fixes|Closes|Link|[Cc]c|Cheers|Reported): ?\S",
-    "Si Re Ac Te Co Su Fi Cl Li Cc cc",
+    "Si Re Ac As Te Co Su Fi Cl Li Cc cc De Bi Di In",
 )
 PROMPT = Rule(r"[$#%] [a-z./~][A-Za-z0-9_./-]*(?: |$)|[A-Za-z0-9_]*[=\-(*'^!][#>] ")

@@ -50,6 +50,8 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
     if above.any():
         header |= lines.matches(rules.ABOVE_BLOCK, above & author & ~header & ~blocks)
     lines.mark((header | blocks) & author | supercite, HEADER)
+    above = lines.author() & (lines.kind[lines.next_filled] == HEADER)
+    lines.mark(lines.matches(rules.ABOVE_ATTRIBUTION, above), HEADER)
     _mark_other_quotes(lines, dated)
     return Openings(dated, openings)
 

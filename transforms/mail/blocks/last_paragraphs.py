@@ -11,7 +11,7 @@ from transforms.mail.blocks.lines import (
     Mask,
     Rows,
     Rule,
-    last_true,
+    next_at,
     rows_within,
 )
 from transforms.mail.blocks.words import Words
@@ -67,27 +67,34 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     a full name with a title below it. Below what is a `signature` already the text counts as ended.
     """
     text = author & ~signature
-    behind = lines.behind(~lines.blank & ~signature)
-    final = behind >= lines.message_end
-    header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
-    begin = last_true(text & ~lines.shifted(text, 1))
-    filled = last_true(~lines.blank)
-    lasts = np.flatnonzero(text & (final | header))
-    lasts = lasts[lasts - begin[lasts] <= NAME_LINES]
+    begins = np.flatnonzero(text & ~lines.shifted(text, 1))
+    ends = np.flatnonzero(text & ~lines.shifted(text, -1))
+    filled = np.append(-1, np.flatnonzero(~lines.blank))
+    behind = np.minimum(next_at(~lines.blank & ~signature, ends + 1), lines.message_end[ends])
+    final = np.zeros(lines.n, dtype=bool)
+    final[ends] = behind == lines.message_end[ends]
+    above_header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
+    lasts = ends[(final[ends] | above_header) & (ends - begins <= NAME_LINES)]
     out = np.zeros(lines.n, dtype=bool)
     for step in range(PARAGRAPHS):
         if not len(lasts):
             break
         starts, stops = _ended(
-            lines, words, Paragraphs(lines, begin[lasts], lasts + 1), final[lasts], step == 0
+            lines, words, Paragraphs(lines, _at_most(begins, lasts), lasts + 1), final[lasts], step == 0
         )
         out |= rows_within(starts, stops, lines.n)
-        above = np.where(starts > 0, filled[starts - 1], -1)
+        above = _at_most(filled, starts - 1)
         inside = above >= lines.message_start[starts]
         above = above[inside]
         final[above] = final[stops[inside] - 1]
-        lasts = above[text[above] & (above - begin[above] <= NAME_LINES)]
+        above = above[text[above]]
+        lasts = above[above - _at_most(begins, above) <= NAME_LINES]
     return out
+
+
+def _at_most(rows: Rows, values: Rows) -> Rows:
+    """For each of `values` the last of the ascending `rows` that is not behind it."""
+    return rows[np.searchsorted(rows, values, side="right") - 1]
 
 
 def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: bool) -> tuple[Rows, Rows]:
@@ -119,7 +126,9 @@ def _forum_links(found: Paragraphs, among: Mask) -> Mask:
 def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) -> Mask:
     """Whether each paragraph says who wrote: a name, a title, ways to reach somebody, no prose."""
     rows = found.rows
-    plain = (found.count(words.small[rows] > 3) == 0) & (found.starts > lines.message_start[found.starts])
+    prose = found.count(words.small[rows] > 3)
+    inside = found.starts > lines.message_start[found.starts]
+    plain = (prose == 0) & inside
     size = lines.stops[rows] - lines.heads[rows]
     talk = found.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
     many = plain & (found.size > 1)
@@ -130,5 +139,6 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) 
     )
     reached = found.first_matching(rules.NAME, many & contact & ~ways)
     titled = found.first_matching(rules.FULL_NAME, many & (talk == 0) & ~ways)
-    signed = found.first_matching(rules.SIGNED_LINE, plain & (~many | contact & (talk <= 1)) & ~ways)
+    closes = inside & (prose <= 1) & contact & (talk <= np.maximum(found.size // 2, 1))
+    signed = found.first_matching(rules.SIGNED_LINE, (plain & ~many | closes) & ~ways)
     return ways | reached | titled | signed

@@ -17,6 +17,7 @@ def mark_patches(lines: Lines) -> Mask:
     """Marks the lines of diffs; the rows of them, blank ones inside included."""
     author = lines.author()
     head = lines.matches(code_rules.DIFF, author & (lines.indent <= 1))
+    head |= lines.matches(code_rules.MONTICELLO, author)
     head |= lines.matches(code_rules.DIFFSTAT, author & (lines.indent == 1) & STAT_END[lines.last])
     adjacent = lines.shifted(head, 1) | lines.shifted(head, -1) | lines.shifted(head, 2)
     head |= lines.matches(code_rules.DOUBLE_RULE, author & adjacent)

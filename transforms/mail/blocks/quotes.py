@@ -21,6 +21,8 @@ from transforms.mail.blocks.lines import (
 )
 
 MAX_FOLDED_LINES = 8
+# How long the folded end of a quote's last line is.
+LAST_FOLDED_BYTES = 32
 FOLDED = byte_table(bytes(range(97, 123)) + b"(\"'0123456789")
 SENTENCE_END = byte_table(b".?!:;>")
 
@@ -115,8 +117,20 @@ def _mark_folded(lines: Lines) -> None:
     same = (lines.depth[stops] == lines.depth[rows - 1]) | lines.matching(rules.EMPTY_QUOTE, stops)
     selected = quote[stops] & same & (stops - rows <= MAX_FOLDED_LINES)
     selected &= stops < lines.message_end[rows]
-    lines.mark(rows_within(rows[selected], stops[selected], lines.n), QUOTE, inferred=True)
-    for row, stop in zip(rows[selected].tolist(), stops[selected].tolist(), strict=True):
+    _join_quote(lines, rows[selected], stops[selected])
+    # The last line of a quote has no quote below it. That the program folds is known from the lines above.
+    folding = np.zeros(lines.n, dtype=bool)
+    folding[rows[selected]] = True
+    if folding.any():
+        last = heads & lines.author() & lines.in_mails(folding) & (size <= LAST_FOLDED_BYTES)
+        last &= lines.shifted(lines.blank, -1) & lines.shifted(quote, 1)
+        _join_quote(lines, np.flatnonzero(last), np.flatnonzero(last) + 1)
+
+
+def _join_quote(lines: Lines, rows: Rows, stops: Rows) -> None:
+    """Marks the rows of each interval as quotes of the depth of the line above it."""
+    lines.mark(rows_within(rows, stops, lines.n), QUOTE, inferred=True)
+    for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):
         lines.depth[row:stop] = lines.depth[row - 1]
 
 

@@ -215,6 +215,7 @@ ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
 """What programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
+ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$", "-- __")
 HELLO = Rule(
     r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
     r"sehr geehrte[rs]?|bonjour|salut|cher|chère|hola|buen[oa]s? \S+|estimad[oa]s?|ciao|salve|buongiorno|gentile|"
@@ -278,11 +279,13 @@ TIP = Rule(
     "TI ht To Yo",
 )
 _DEVICES = _split(_words("device"))
-_DEVICE_STARTS = [start for word in _DEVICES if not word.startswith(".") for start in _openings(word)]
+_DEVICE_BEGUN = [word for word in _DEVICES if not word.startswith(".")]
+_DEVICE_STARTS = [start for word in _DEVICE_BEGUN for start in _openings(word)]
+_SHORT_STARTS = [word for word in _DEVICE_BEGUN if min(map(len, _openings(word))) < 4]
 DEVICE = Rule(
-    "|".join(word for word in _DEVICES if not word.startswith(".")),
+    "|".join(_DEVICE_BEGUN),
     " ".join(start.replace(" ", "·") for start in _DEVICE_STARTS),
-    needs=f"^(?:{_heads(_DEVICE_STARTS, 6)})",
+    needs=f"^(?:{_heads((s for s in _DEVICE_STARTS if len(s) > 3), 6)}|{'|'.join(_SHORT_STARTS)})",
 )
 DEVICE_ENDED = Rule("|".join(word for word in _DEVICES if word.startswith(".")))
 """The same of languages that say it at the end of a line."""
@@ -315,7 +318,7 @@ REACH = Rule(
     r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)"
 )
 SIGNED_LINE = Rule(
-    r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
+    r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*(?:, [A-Z][\w.', -]*)?,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
     r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$",
     needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$",
 )
@@ -326,12 +329,14 @@ NAME = Rule(
 )
 FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}$")
 GREETING = Rule(
-    r"(?i:(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
-    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med|met|vriendelijke|venlig|v(?:ä|Ä)nliga|bien|distinti|"
-    r"un|hormat|saygı|iyi|z powa(?:ż|Ż)aniem|yst(?:ä|Ä)v(?:ä|Ä)llisin|з|с|С) ?[^.,]*|regards|cheers|greetings|hth|"
+    r"(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
+    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med|met vriendelijke|vriendelijke|venlig|v(?:ä|Ä)nliga|"
+    r"bien (?:à|cord|sinc)|distinti|un saludo|un abrazo|hormat (?:kami|saya)|sayg(?:ı|i)lar|(?:i|İ)yi (?:ç|Ç|g)|"
+    r"z powa(?:ż|Ż)aniem|yst(?:ä|Ä)v(?:ä|Ä)llisin|з повагою|(?:с|С) уважением) ?[^.,]*|regards|cheers|greetings|hth|"
     r"ciao|saluti|saludos|cordialement|gr(?:ü|ue)(?:ß|ss)e|gru(?:ß|ss)|mvh|mfg|groet(?:en)?|pozdrawiam|bye|love|rgds|br|"
     r"atenciosamente|att|abra(?:ç|Ç)os?|cumprimentos|atentamente|hilsen|h(?:ä|Ä)lsningar|terveisin|(?:ü|Ü)dv(?:(?:ö|Ö)zlettel)?|"
-    r"terima kasih|salam|hi|hello|dear|hey)[,.!]*$)"
+    r"terima kasih|salam|hi|hello|dear|hey)[,.!]*$",
+    lower=True,
 )
 PGP = Rule(r"-----(?:BEGIN|END) PGP ", "--")
 PGP_SIGNED = Rule(r"-----BEGIN PGP SIGNED MESSAGE-----", "--")

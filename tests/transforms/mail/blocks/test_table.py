@@ -65,6 +65,10 @@ DIFF = f"diff --git a/f.c b/f.c\nindex 123456..abcdef 100644\n--- a/f.c\n+++ b/f
             "1111.a",
         ),
         (f"> > {'word ' * 14}that is\nfolded.\n>\n> yes\n\nNo.\n", "2211.a"),
+        (
+            f"> {'word ' * 14}that\nwent on here\n> and ends. {'word ' * 14}It is the\nlast of it.\n\nNo.\n",
+            "1111.a",
+        ),
         (">> one\n>>> On Mon, 5 Jan 2015, Ann wrote:\n>>> two\n", "233"),
         (f"> {'word ' * 14}end.\nyes, that is what I mean too\n> next\n", "1a1"),
     ],

@@ -22,6 +22,11 @@ TEXT = "I tried it on Friday and the door still does not open for me.\n"
         ),
         pytest.param("Ann Example <ann@example.org>\n", id="name and address"),
         pytest.param(
+            "- Ann Example, London UK <ann@example.org>\n  Doors, windows, and all that one can shut and lock, at\n"
+            "  http://example.org\n",
+            id="name and place",
+        ),
+        pytest.param(
             "Ann Example\nT: +49 30 123456 | M: +49 170 123456\nwww.example.org\n", id="letters for numbers"
         ),
         pytest.param("----\nAnn Example\nann at example dot org\n", id="a short rule"),
@@ -82,6 +87,16 @@ def test_last_words_stay_the_authors(text: str) -> None:
         pytest.param(
             "Door(Object)>>doesNotUnderstand: #open\n[] in Door>>open\nBlockClosure>>on:do:\n", id="its stack"
         ),
+        pytest.param(
+            "Object subclass: #Door\n\tinstanceVariableNames: 'isOpen'\n\tcategory: 'Doors'!\n\n"
+            "!Door methodsFor: 'opening'!\nopen\n\tlock ifNil: [^ self].\n\t^ keys do: [:each | each turn]! !\n",
+            id="a class of it",
+        ),
+        pytest.param(
+            "Item was changed:\n  ----- Method: Door>>open (in category 'opening') -----\n  open\n"
+            "+ \t^ self openWith: nil\n- \t^ self!\n",
+            id="its changes",
+        ),
         pytest.param("cd /usr/ports/doors\nmake\nmake install\n", id="shell without prompts"),
         pytest.param("$ ls /doors\nfront  back\n$ rm -r /doors\n", id="shell with prompts"),
         pytest.param(
@@ -107,6 +122,7 @@ def test_last_words_stay_the_authors(text: str) -> None:
         pytest.param("\\begin{door}\n\\section{Front}\n\\end{door}\n", id="LaTeX"),
         pytest.param("[door]\nwidth = 90\nkey=front.pem\n", id="configuration"),
         pytest.param("checking for gcc... yes\nconfigure: error: no door\n", id="configure"),
+        pytest.param(f"{'H4sIAAAA+/9r' * 6}\n{'Zm9vYmFy' * 8}\nAAAA{'b2s/' * 14}=\n", id="base 64"),
         pytest.param("C:\\doors> dir\nC:\\doors> open front\n", id="DOS"),
     ],
 )
