@@ -72,7 +72,11 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert work.sql("SELECT place, reason LIKE 'no_title:%' FROM quarantine") == [("broken.json#0", True)]
     assert work.sql("SELECT count(*) FROM documents WHERE 'o/r/3.md' = path") == [(1,)]
     code, text = printed(work)
-    assert code == 0 and [line[:2] for line in text.splitlines() if line.startswith("#")] == ["#3", "#2", "#1"]
+    assert code == 0 and [line[:2] for line in text.splitlines() if line.startswith("#")] == [
+        "#3",
+        "#2",
+        "#1",
+    ]
     assert "holds: 1 cloud_key, 1 email" in text and SECRET not in text and "lacks: steps, log" in text
     (row,) = json.loads(printed(work, "--json", "3")[1])
     assert (
