@@ -67,7 +67,7 @@ def triage_stage(settings: TriageSettings) -> Stage:
         rows = documents.filter(documents.source.isin(list(settings.needs))).select(items.DOCUMENT_COLUMNS)
         issues = items.issue_items(rows.to_pyarrow())
         report = SentenceReport()
-        written = _written(issues, settings, language_model, answer_cache, report)
+        written = written_summaries(issues, settings, language_model, answer_cache, report)
         table = issue_triage(issues, _vectors(issues, *chunked), settings, written)
         lacking = sum(bool(names) for names in table.column("missing").to_pylist())
         return Made((table,), {**report.metadata(), "issues_that_lack_something": lacking})
@@ -180,7 +180,7 @@ def _vectors(
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 
-def _written(
+def written_summaries(
     issues: pl.DataFrame,
     settings: TriageSettings,
     model: LanguageModel,

@@ -118,7 +118,7 @@ COMMANDS = {
         "Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.",
     ),
     "triage": LazyCommand(
-        f"{_ROOM}.triage",
+        f"{_ROOM}.documents",
         "triage",
         "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat.",
     ),

@@ -149,11 +149,10 @@ def _number(record: Mapping[str, Any]) -> Any:
 def _added(issues: dict[tuple[str, int], _Issue], issue: _Issue, file: str) -> Iterator[RawFile]:
     """Add an issue to the others; yields the older of two copies with its reason."""
     key = _project(issue.record) or file.rpartition(".")[0], _number(issue.record)
+    issue.comments = {_id(comment): comment for comment in _inside(issue.record)}
     older = issues.get(key)
     if older and _changed(older.record) > _changed(issue.record):
         older, issue = issue, older
-    for comment in _inside(issue.record):
-        issue.comments[_id(comment)] = comment
     issues[key] = issue
     if older:
         issue.comments = older.comments | issue.comments

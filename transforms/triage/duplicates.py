@@ -1,14 +1,14 @@
 """Which earlier issue one repeats: the likeliest three, each with a score, a confidence and the passages that agree.
 
 A score adds the cosine of the words' TF-IDF, that of the titles' words and that of the vectors. Words that most issues
-share, as those of a template, count next to nothing by their IDF. The confidence is a logistic function of the score and of
-how far it stands above what else is near, fitted by `benchmarks/triage.py`.
+share, as those of a template, count next to nothing by their IDF. Collections differ in what scores mean: in one on a single
+subject all issues are near each other. So the confidence is a logistic function of a score's distance to what the third
+nearest usually has there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,25 +22,27 @@ MOST = 3
 """Earlier issues that are named."""
 _WORDS, _TITLE, _VECTORS = 0.5, 0.2, 0.3
 """What the cosines count in a score."""
-_AROUND = slice(MOST, 10)
-"""Ranks whose mean score says what is near without being a repeat."""
-CALIBRATION = (-6.0, 8.0, 8.0)
-"""Constant, and the weights of the score and of its distance to what is near."""
+_USUAL, _USUAL_ITEMS = 0.2, 5
+"""Score of the third nearest where there is none yet, and how many items that counts for."""
+CALIBRATION = (-4.15, 5.66)
+"""Constant, and the weight of the excess."""
 
 
 class Repeat(NamedTuple):
-    """An earlier item that a later one may repeat, both by their rows; `lead` is the score's distance to what is near."""
+    """An earlier item that a later one may repeat, both by their rows.
+
+    `excess` is the logarithm of the score as a multiple of what the third nearest usually has.
+    """
 
     row: int
     earlier: int
     rank: int
     score: float
-    lead: float
+    excess: float = 0.0
 
-    def confidence(self, calibration: tuple[float, float, float] = CALIBRATION) -> float:
+    def confidence(self, calibration: tuple[float, float] = CALIBRATION) -> float:
         """How likely it is that the one repeats the other, from 0 to 1."""
-        constant, of_score, of_lead = calibration
-        return 1 / (1 + math.exp(-(constant + of_score * self.score + of_lead * self.lead)))
+        return 1 / (1 + math.exp(-(calibration[0] + calibration[1] * self.excess)))
 
 
 class Agreement(NamedTuple):
@@ -52,28 +54,23 @@ class Agreement(NamedTuple):
     earlier_start: int
 
 
-def repeats(
-    titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: TermSettings
-) -> Iterator[Repeat]:
+def repeats(titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: TermSettings) -> list[Repeat]:
     """Of each item the likeliest earlier ones, at most `MOST`, best first; items are in the order in which they came.
 
     `vectors` has a row of unit length, or of zeros, for each item.
     """
     words = _Cosines(weights(titles + "\n" + texts, settings), len(texts))
     names = _Cosines(weights(titles, settings), len(titles))
+    found = []
     for row in range(1, len(texts)):
-        scores = (
-            _WORDS * words.of(row)
-            + _TITLE * names.of(row)
-            + _VECTORS * np.maximum(vectors[:row] @ vectors[row], 0)
-        )
-        scores = np.round(scores, 6)
-        order = np.argsort(-scores, kind="stable")[: _AROUND.stop]
-        near = float(scores[order[_AROUND]].mean()) if len(order) > MOST else 0.0
-        for rank, earlier in enumerate(order[:MOST], 1):
-            if scores[earlier] > 0:
-                score = float(scores[earlier])
-                yield Repeat(row, int(earlier), rank, score, score - near)
+        near = np.maximum(vectors[:row] @ vectors[row], 0)
+        scores = np.round(_WORDS * words.of(row) + _TITLE * names.of(row) + _VECTORS * near, 6)
+        best = np.argsort(-scores, kind="stable")[:MOST]
+        found += [Repeat(row, int(e), n, float(scores[e])) for n, e in enumerate(best, 1) if scores[e] > 0]
+    third = [repeat.score for repeat in found if repeat.rank == MOST]
+    middle = math.log(float(np.median(third))) if third else 0.0
+    usual = (len(third) * middle + _USUAL_ITEMS * math.log(_USUAL)) / (len(third) + _USUAL_ITEMS)
+    return [repeat._replace(excess=math.log(repeat.score) - usual) for repeat in found]
 
 
 class _Cosines:

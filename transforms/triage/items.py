@@ -17,7 +17,7 @@ import pyarrow as pa
 from transforms.documents.issues import COMMENT
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import TermSettings
-from transforms.text.redaction import masked_in_place
+from transforms.text.redaction import SECRETS, masked_in_place
 from transforms.text.segments import PARAGRAPH, SENTENCE
 from transforms.text.terms import counted_terms
 
@@ -62,11 +62,12 @@ _HINT = re.compile(r"<!--.*?-->", re.S)
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s)>]+", re.I)
 _FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.M | re.S)
 _ORDER = re.compile(
-    r"(?i)\b(?:ignore|disregard|forget)\b[^.\n]{0,40}\b(?:instructions?|prompts?|rules)\b|^\s*system\s*:|"
+    r"\b(?:ignore|disregard|forget)\b[^.\n]{0,40}\b(?:instructions?|prompts?|rules)\b|^\s*system\s*:|"
     r"\byou are now\b|\b(?:answer|reply|respond)\s+only\s+with\b|</?(?:system|issue|prompt|instructions?)>",
-    re.M,
+    re.I | re.M,
 )
 """What speaks to a program that reads, and to nobody else."""
+_UNSAFE = re.compile(rf"{_ORDER.pattern}|\[(?:{'|'.join((*SECRETS, 'email', 'phone'))})\]", re.I | re.M)
 _MARKUP = re.compile(r"^(?:[\s>#*+-]|\d+[.)] )+|\*\*|__", re.M)
 _LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")
@@ -192,14 +193,15 @@ def _in_list(text: str, boundary: re.Match[str]) -> bool:
 def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings) -> list[str]:
     """Of each issue the one or two sentences with most of its `weights`, in their order, without addresses.
 
-    What speaks to a program that reads is left out, and so are code and logs; the title stands for what has no sentence.
+    What speaks to a program that reads or was masked is left out, and so are code and logs; the title stands for what has
+    no sentence.
     """
     prose = pl.Series([_FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String)
     cut = pieces(prose)
     plain = [_MARKUP.sub("", piece) for piece in cut["piece"]]
     said = cut.with_columns(piece=pl.Series(plain, dtype=pl.String)).filter(
         pl.Series(
-            [bool(_WORDS.search(piece)) and not _ORDER.search(piece) for piece in plain], dtype=pl.Boolean
+            [bool(_WORDS.search(piece)) and not _UNSAFE.search(piece) for piece in plain], dtype=pl.Boolean
         )
     )
     said = said.with_row_index("n").with_columns(pl.col("row").cast(pl.UInt32))
@@ -213,16 +215,15 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
         .group_by("row", maintain_order=True)
         .agg(pl.col("n").head(2))
     )
-    best = dict(scores.iter_rows())
-    return [
-        shown(*(said["piece"][n] for n in best.get(row, ()))) or shown(title)
-        for row, title in enumerate(items["title"])
-    ]
+    texts = {
+        row: [said["piece"][n] for n in (numbers[0], *sorted(numbers))] for row, numbers in scores.iter_rows()
+    }
+    ranked = (texts.get(row, [title]) for row, title in enumerate(items["title"]))
+    return [shown(best, " ".join(both)) for best, *both in ranked]
 
 
-def shown(*sentences: str) -> str:
-    """The first sentence, and a second if both fit, on one line without addresses and the rest of what is too long."""
-    lines = [" ".join(_ADDRESS.sub("[link]", _ROOM.sub("]", sentence)).split()) for sentence in sentences]
-    both = " ".join(lines)
-    line = both if len(both) <= SUMMARY_CHARS else lines[0]
+def shown(best: str, both: str = "") -> str:
+    """`both` sentences on one line without addresses, or only the `best` if they do not fit, cut if that is too long."""
+    line, longer = (" ".join(_ADDRESS.sub("[link]", _ROOM.sub("]", text)).split()) for text in (best, both))
+    line = longer if 0 < len(longer) <= SUMMARY_CHARS else line
     return line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"

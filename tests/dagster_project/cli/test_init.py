@@ -43,6 +43,9 @@ SAID = {
     "author": {"name": "ada"},
 }
 TELEGRAM = json.dumps({"name": "Hens", "type": "private_group", "id": 1, "messages": [AT]}).encode()
+ISSUES = json.dumps([{"body": "x" * 9999, "number": 1, "title": "No wind"}]).encode()
+NOTES = json.dumps([{"body": "yes", "issue_url": "https://api.github.com/repos/o/r/issues/1"}]).encode()
+ISSUE = b"---\nstate: open\n---\n# No wind\n"
 DISCORD = json.dumps({"guild": {"id": "1"}, "channel": {"id": "2"}, "messages": [SAID]}).encode()
 
 
@@ -108,6 +111,8 @@ ARCHIVES: dict[str, tuple[Mapping[str, bytes], list[tuple[str, str]]]] = {
         [("conversation", "x")],
     ),
     "Telegram": ({"result.json": TELEGRAM}, [("conversation", "x")]),
+    "issues of GitHub": ({"issues.json": ISSUES, "p/comments.json": NOTES}, [("issues", "x")]),
+    "issues as notes": ({"1.md": ISSUE, "2.md": ISSUE, "README.md": PAGE}, [("issues", "x")]),
     "Discord": ({"hens.json": DISCORD}, [("conversation", "x")]),
     "a table": ({"chat.csv": b"time,author,message\n2025-01-01T10:00:00,ada,hi\n"}, [("conversation", "x")]),
     "all of it": (
@@ -129,7 +134,7 @@ def test_an_archive_is_known_by_its_files_and_can_be_read(
 
 @pytest.mark.parametrize(("name", "content", "kind"), [
     ("dev.mbox", MBOX, "mbox"), ("a.eml", MAIL, "eml"), ("_chat.txt", WHATSAPP, "conversation"),
-    ("result.json", TELEGRAM, "conversation"),
+    ("result.json", TELEGRAM, "conversation"), ("issues.json", ISSUES, "issues"),
 ])  # fmt: skip
 def test_a_file_is_a_source(tmp_path: Path, name: str, content: bytes, kind: str):
     assert init(tmp_path, str(put(tmp_path, {name: content}) / name)).exit_code == 0

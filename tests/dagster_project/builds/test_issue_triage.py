@@ -1,0 +1,99 @@
+"""Builds of issues: the table with its check, what follows a new issue, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli.main import main
+from dagster_project.orchestration.asset_jobs import asset_definitions
+from tests.archives import Workspace
+from transforms.schemas.documents import ISSUE_TRIAGE
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+TEXTS = {
+    1: (
+        "The door does not close",
+        f"In 1.2 the door of the shed stays open in a storm. The key is {SECRET}, ask ann@example.org.",
+    ),
+    2: ("Lamp flickers", "The lamp in the hall flickers every night at ten."),
+    3: (
+        "Shed door stays open",
+        "When there is a storm, the shed's door stays open with 1.2. Closing it by hand helps.",
+    ),
+}
+
+
+def export(*numbers: int) -> str:
+    """The issues of these numbers as GitHub exports them."""
+    issues = [
+        {"number": n, "title": TEXTS[n][0], "body": TEXTS[n][1], "created_at": f"2025-01-0{n}T10:00:00Z",
+         "html_url": f"https://github.com/o/r/issues/{n}", "state": "open", "user": {"login": "ann"}}
+        for n in numbers
+    ]  # fmt: skip
+    return json.dumps(issues)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Workspace:
+    work = Workspace(tmp_path / "w")
+    work.put("tracker/issues.json", export(1, 2))
+    return work.configure({"name": "bugs", "kind": "issues", "path": "tracker"})
+
+
+def rows(work: Workspace) -> dict[int, dict[str, Any]]:
+    """The table by number."""
+    stored = work.lake.stored("issue_triage", ISSUE_TRIAGE.names)
+    assert stored is not None
+    return {row["number"]: row for row in stored.to_pylist()}
+
+
+def printed(work: Workspace, *arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["triage", "--config", str(work.config), *arguments])
+    return result.exit_code, result.output
+
+
+@pytest.mark.exhaustive
+def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
+    assert printed(work)[0] == 5
+    work.build()
+    assert set(rows(work)) == {1, 2} and rows(work)[1]["missing"] == ["steps", "log"]
+    work.put("tracker/later.json", export(3))
+    work.put("tracker/broken.json", '[{"number": 4}]')
+    work.build()
+    (first, *_) = rows(work)[3]["duplicates"]
+    assert first["number"] == 1 and first["confidence"] > rows(work)[2]["duplicates"][0]["confidence"]
+    assert "storm" in first["passage"] and "storm" in first["earlier_passage"]
+    assert work.sql("SELECT place, reason LIKE 'no_title:%' FROM quarantine") == [("broken.json#0", True)]
+    assert work.sql("SELECT count(*) FROM documents WHERE 'o/r/3.md' = path") == [(1,)]
+    code, text = printed(work)
+    assert code == 0 and [line[:2] for line in text.splitlines() if line.startswith("#")] == [
+        "#3",
+        "#2",
+        "#1",
+    ]
+    assert "holds: 1 cloud_key, 1 email" in text and SECRET not in text and "lacks: steps, log" in text
+    (row,) = json.loads(printed(work, "--json", "3")[1])
+    assert (
+        row["created_at"] == "2025-01-03T10:00:00+00:00" and row["duplicates"][0]["doc_id"] == "bugs:o/r/1.md"
+    )
+    assert printed(work, "9")[0] == 3 and printed(work, "--since", "2025-01-03")[1].count("#3 ") == 1
+
+
+def test_the_asset_is_described_and_checked_and_only_there_with_issues(work: Workspace):
+    work.build()
+    definitions = asset_definitions(work.settings)
+    spec = definitions.resolve_asset_graph().get(dg.AssetKey("issue_triage"))
+    assert spec.description and "dagster/column_schema" in spec.metadata and spec.automation_condition
+    with work.instance() as instance:
+        check = dg.AssetCheckKey(dg.AssetKey("issue_triage"), "what_is_shown_is_screened")
+        (record,) = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
+        assert record.status.value == "SUCCEEDED"
+    notes = Workspace(work.folder / "notes").configure({"name": "n", "kind": "tree", "path": "."})
+    assert not asset_definitions(notes.settings).resolve_asset_graph().has(dg.AssetKey("issue_triage"))
+    assert printed(notes)[0] == 2
