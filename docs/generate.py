@@ -162,9 +162,9 @@ TABLES_PICTURE = """## How they hang together
 
 ![The published tables and the ids that join them](images/tables.svg)
 
-The file declares no primary keys. DuckDB checks one with an index of its own, which costs some 95 bytes a row on disk and must
-fit into memory while it is built: 5.8 % more for the file of linux-erofs (45,000 chunks), and for three million mails 280 MB,
-11 s of processor time and 1.1 GB of memory, which is all that a publish may take.
+The file declares no primary keys. DuckDB checks one with an index of its own, which costs some 95 bytes a row on disk and
+must fit into memory while it is built: 5.8 % more for the file of linux-erofs (45,000 chunks), and for three million mails
+280 MB, 11 s of processor time and 1.1 GB of memory, which is all that a publish may take.
 """
 
 TABLES_TOP = """# Tables
