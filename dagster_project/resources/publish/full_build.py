@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -21,7 +20,7 @@ from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arra
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
-from dagster_project.resources.publish.external_sort import PostingFiles
+from dagster_project.resources.publish.external_sort import PostingFiles, keyed
 from dagster_project.resources.publish.lake_views import LakeViews, quoted
 from dagster_project.resources.publish.version_inputs import (
     TABLES,
@@ -54,7 +53,6 @@ _SESSION = (
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
-_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
 class IndexBuild:
@@ -225,17 +223,17 @@ class IndexBuild:
         )
         batches = files.batches()
         first = next(batches)
-        self._create("postings", pa.Table.from_batches([_keyed(first, keys)]))
+        self._create("postings", pa.Table.from_batches([keyed(first, keys)]))
         self.phases.step("publish_postings", first.num_rows)
         with PostingArrays(arrays_folder / FIRST) as arrays:
             # Batch by batch: of a stream, DuckDB buffers far more than it has written, and does not count that memory.
             for batch in batches:
                 arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))
-                with self._registered("new_rows", pa.Table.from_batches([_keyed(batch, keys)])):
+                with self._registered("new_rows", pa.Table.from_batches([keyed(batch, keys)])):
                     run("INSERT INTO postings FROM new_rows")
                 self.phases.step("publish_postings", batch.num_rows)
         self._create("terms", files.terms())
-        self._create("chunk_lengths", _keyed(files.chunk_lengths(), keys))
+        self._create("chunk_lengths", keyed(files.chunk_lengths(), keys))
         shutil.rmtree(files.folder)
 
     def _create(self, table: str, rows: pa.Table) -> None:
@@ -391,12 +389,6 @@ class IndexBuild:
 
     def _write_arrays(self) -> None:
         write_arrays(self.connection, folder_of(self.file), self.facts, self._arrays)
-
-
-def _keyed(rows: _Rows, keys: np.ndarray) -> _Rows:
-    """Rows with the keys of their chunks instead of the numbers."""
-    index = rows.schema.get_field_index("chunk_no")
-    return rows.set_column(index, "chunk_key", pa.array(keys[rows.column(index).to_numpy()]))
 
 
 def _interrupt(connection: duckdb.DuckDBPyConnection, work: Sequence[Future[Any]]) -> None:
