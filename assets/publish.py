@@ -223,8 +223,7 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
     def search_index(
         publisher: dg.ResourceParam[Publisher], progress: dg.ResourceParam[Progress]
     ) -> dg.MaterializeResult:
-        progress.step("search_index", None, 0)
-        done = publisher.publish()
+        done = publisher.publish(progress)
         progress.step("search_index", None, sum(v for k, v in done.items() if k.startswith("rows_")))
         return dg.MaterializeResult(
             metadata={k: v for k, v in done.items() if k != "version"} | {"version": done["version"]},

@@ -158,7 +158,7 @@ IDS = {
 OF_WINDOWS = ("conversations",)
 """Tables whose `doc_id` is a window of a chat."""
 
-TABLES_PICTURE = """## How they hang together
+TABLES_PICTURE = """## How the tables are related
 
 `doc_id` of a chunk, and of what is about chunks, is a Message-ID, a document or a window of a chat.
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -35,6 +38,20 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests use the instance and the settings of their own folder."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.delenv("WEFT_CONFIG", raising=False)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Headless Chromium, in which each test opens pages of its own."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    names = (os.environ.get("WEFT_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, (shutil.which(name) for name in names if name)), None)
+    if not found:
+        pytest.skip("no Chromium on this machine; WEFT_CHROMIUM names one")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture

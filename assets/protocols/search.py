@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import dagster as dg
     import ibis
 
+    from assets.protocols.lake import Progress
     from transforms.context.block import Passage
     from transforms.evaluation.judgements import Contents
     from transforms.graph.hal_export import Folder
@@ -75,8 +76,8 @@ class Readiness:
 class Publisher(Protocol):
     """Builds and switches the published index."""
 
-    def publish(self) -> Mapping[str, Any]:
-        """Publish what the lake holds; returns version, row counts and what was reused."""
+    def publish(self, progress: Progress) -> Mapping[str, Any]:
+        """Publish what the lake holds, and report each phase; returns version, row counts and what was reused."""
 
     def vector_index(self) -> Mapping[str, Any]:
         """The index of vectors in the current version: version, kind, vectors, seconds and recall."""

@@ -95,8 +95,8 @@ def examination(settings: Settings) -> Iterator[Finding]:
         lake = make_lake(settings, aside)
         sources = partial(_sources, lake=lake, aside=aside)
         looks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
-            "versions": _versions, "extensions": _extension, "permissions": _folders, "disk": _disk, "work": _work,
-            "sources": sources, "lake": partial(_lake, lake=lake), "index": _index, "cache": _cache,
+            "versions": _versions, "model": _model, "extensions": _extension, "permissions": _folders, "disk": _disk,
+            "work": _work, "sources": sources, "lake": partial(_lake, lake=lake), "index": _index, "cache": _cache,
             "history": _history,
         }  # fmt: skip
         for area, look in looks.items():
@@ -120,6 +120,14 @@ def _versions(settings: Settings) -> Iterator[Finding]:
             )
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
     yield Finding("versions", "ok", versions)
+
+
+def _model(settings: Settings) -> Iterator[Finding]:
+    model = settings.embedding
+    terms = ""
+    if model.model == "static":
+        terms = "; where its table comes from, and models with clear terms: weft help terms-of-the-models"
+    yield Finding("model", "ok", f"vectors are of {model.model_id}{terms}")
 
 
 def _extension(settings: Settings) -> Iterator[Finding]:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
+from assets.protocols.lake import Progress
+
 
 class LoggedProgress:
     """Progress as debug lines of the logger `weft`."""
@@ -18,6 +20,25 @@ class LoggedProgress:
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Log one finished piece."""
         logging.getLogger("weft").debug("%s %s: %d rows", stage, partition or "", rows)
+
+
+class Phases:
+    """The phases of one long step as stages of its progress: each has the time until the next one begins."""
+
+    def __init__(self, progress: Progress):
+        self.progress = progress
+        self._phase: str | None = None
+
+    def begin(self, phase: str) -> None:
+        """End the phase that runs, and begin the next."""
+        if self._phase:
+            self.step(self._phase, 0)
+        self.step(phase, 0)
+        self._phase = phase
+
+    def step(self, phase: str, rows: int) -> None:
+        """Count more rows of a phase."""
+        self.progress.step(phase, None, rows)
 
 
 class CountedProgress:

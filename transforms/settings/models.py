@@ -21,6 +21,12 @@ from transforms.settings.model_names import (
 
 _STATIC_NAME = "wordllama-l2-supercat"
 _STATIC_DIMENSIONS = 256
+_TRANSFORMER = {
+    "name": "sentence-transformers/all-MiniLM-L6-v2",
+    "revision": "c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
+    "dimensions": 384,
+}
+"""The transformer where none is named: under Apache-2.0, some 90 MB."""
 
 
 class EmbeddingSettings(StageSettings):
@@ -32,7 +38,8 @@ class EmbeddingSettings(StageSettings):
     )
     name: str | None = Field(
         None,
-        description="transformer: folder or name on the hub; openai: its name there; gemini: none for gemini-embedding-2",
+        description="transformer: folder or name on the hub, none for all-MiniLM-L6-v2; openai: its name there; "
+        "gemini: none for gemini-embedding-2",
     )
     revision: str | None = Field(
         None, description="transformer: commit of the hub; a folder's is the hash of its files"
@@ -66,6 +73,8 @@ class EmbeddingSettings(StageSettings):
         if values.get("model") == "gemini":
             filled.setdefault("dimensions", DIMENSIONS[0])
             filled["name"] = values.get("name") or EMBEDDING_NAME
+        if values.get("model") == "transformer" and not values.get("name"):
+            filled |= {key: value for key, value in _TRANSFORMER.items() if filled.get(key) is None}
         return filled
 
     @model_validator(mode="after")

@@ -60,6 +60,11 @@ _STAGES = {
     "chunk_similarities": "ordering chunks",
     "chunk_keywords": "finding keywords",
     "issue_triage": "sorting issues",
+    "publish_relations": "publish: relations",
+    "publish_terms": "publish: terms",
+    "publish_tables": "publish: tables",
+    "publish_postings": "publish: postings",
+    "publish_vectors": "publish: vectors",
     "search_index": "publishing",
     "document_graph": "writing the graph",
 }
@@ -102,6 +107,15 @@ class _Seconds(ProgressColumn):
         return Text(f"{seconds:6.0f} s{left}")
 
 
+class _Rows(ProgressColumn):
+    """How many rows a stage made; nothing of a stage that counts none."""
+
+    def render(self, task: Task) -> Text:
+        """The number of rows."""
+        rows = task.fields["rows"]
+        return Text(f"{rows:>9,} rows" if rows or not task.fields["is_phase"] else " " * 14)
+
+
 class BuildView:
     """Shows a build: one progress line per stage while it runs, a table at its end."""
 
@@ -115,7 +129,8 @@ class BuildView:
             SpinnerColumn(finished_text="✓"),
             TextColumn("{task.description:<18}", markup=False),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[rows]:>9,} rows  {task.fields[partition]}", markup=False),
+            _Rows(),
+            TextColumn("{task.fields[partition]}", markup=False),
             _Seconds(),
             console=self.console,
             disable=not show,
@@ -172,6 +187,7 @@ class BuildView:
                 _STAGES.get(stage, stage),
                 total=self._partitions.get(stage),
                 rows=0,
+                is_phase=stage.startswith("publish_"),
                 partition="",
                 seconds=0.0,
                 since=0.0,

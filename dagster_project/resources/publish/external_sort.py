@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,7 @@ from transforms.retrieval.posting_runs import (
     term_numbers,
 )
 
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _COLUMNS = ("chunk_id", "field", "term", "tf")
 _ROW_GROUPS_AT_ONCE = 48
 _MOST_AT_ONCE = 2
@@ -104,6 +105,12 @@ class PostingFiles:
                 if low < high
             ]
         )
+
+
+def keyed(rows: _Rows, keys: np.ndarray) -> _Rows:
+    """Rows with the keys of their chunks instead of the numbers."""
+    index = rows.schema.get_field_index("chunk_no")
+    return rows.set_column(index, "chunk_key", pa.array(keys[rows.column(index).to_numpy()]))
 
 
 def _rows(run: _Stored, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -21,7 +20,7 @@ from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arra
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
-from dagster_project.resources.publish.external_sort import PostingFiles
+from dagster_project.resources.publish.external_sort import PostingFiles, keyed
 from dagster_project.resources.publish.lake_views import LakeViews, quoted
 from dagster_project.resources.publish.version_inputs import (
     TABLES,
@@ -54,7 +53,6 @@ _SESSION = (
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
-_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
 class IndexBuild:
@@ -64,6 +62,7 @@ class IndexBuild:
         self.inputs, self.settings, self.file = inputs, inputs.settings, file
         self.lake, self.hashes, self.partitions = inputs.lake, inputs.hashes, inputs.partitions
         self.views = LakeViews(inputs.lake, inputs.hashes)
+        self.phases = inputs.phases
         self.now = datetime.now(UTC)
 
     def run(self) -> Published:
@@ -78,7 +77,10 @@ class IndexBuild:
                 self.views.of_partitions(connection, f"lake_{name}", name, parts)
             self._check_model()
             changed = self._fill()
+            self.phases.begin("publish_vectors")
             rows = self._manifest(self._index_vectors())
+            self.phases.step("publish_vectors", rows["embeddings"])
+            self.phases.begin("search_index")
             self._check()
             with self._one_transaction():
                 macro_sql.create(connection, self.settings.search, self.settings.terms)
@@ -137,16 +139,21 @@ class IndexBuild:
         for name, rows in table_sql.WHOLE.items():
             order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
             run(f"CREATE TABLE {name} AS {rows}{order}")
+            self.phases.step("publish_relations", self._count(name))
         self._lake_rows_of(changed)
         run(table_sql.NUMBERED_AHEAD)
         self._arrays = self.file.with_suffix(".begun_arrays")
         (self._arrays / FIRST).mkdir(parents=True)
         # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings, the other reads tables.
+        self.phases.begin("publish_terms")
         with self._other_thread() as start:
             tables = start(self._create_tables)
             files = self._posting_files()
             forms = self._forms_in(self.connection, f"{table_sql.TEXTS} ({table_sql.PARTITIONED['chunks']})")
+            self.phases.begin("publish_tables")
             tables.result()
+            self.phases.step("publish_tables", sum(map(self._count, table_sql.PARTITIONED)))
+            self.phases.begin("publish_postings")
             run(f"SET memory_limit = '{_INSERTING_LIMIT}'")
             give_memory_back()
             dimensions = self.settings.embedding.dimensions
@@ -201,6 +208,7 @@ class IndexBuild:
             chunks = run(table_sql.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
             for file in files_of(table, self.hashes[partition]):
                 files.add(self.lake.local(file, partition), chunks, restated)
+            self.phases.step("publish_terms", chunks.num_rows)
         chunks = run(table_sql.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
         for part in self.lake.parts("context_terms"):
             files.add(self.lake.local("context_terms", part), chunks, restated.slice(0, 0))
@@ -214,15 +222,18 @@ class IndexBuild:
             run("SELECT chunk_key FROM numbered ORDER BY chunk_no").to_arrow_table()["chunk_key"].to_numpy()
         )
         batches = files.batches()
-        self._create("postings", pa.Table.from_batches([_keyed(next(batches), keys)]))
+        first = next(batches)
+        self._create("postings", pa.Table.from_batches([keyed(first, keys)]))
+        self.phases.step("publish_postings", first.num_rows)
         with PostingArrays(arrays_folder / FIRST) as arrays:
             # Batch by batch: of a stream, DuckDB buffers far more than it has written, and does not count that memory.
             for batch in batches:
                 arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))
-                with self._registered("new_rows", pa.Table.from_batches([_keyed(batch, keys)])):
+                with self._registered("new_rows", pa.Table.from_batches([keyed(batch, keys)])):
                     run("INSERT INTO postings FROM new_rows")
+                self.phases.step("publish_postings", batch.num_rows)
         self._create("terms", files.terms())
-        self._create("chunk_lengths", _keyed(files.chunk_lengths(), keys))
+        self._create("chunk_lengths", keyed(files.chunk_lengths(), keys))
         shutil.rmtree(files.folder)
 
     def _create(self, table: str, rows: pa.Table) -> None:
@@ -378,12 +389,6 @@ class IndexBuild:
 
     def _write_arrays(self) -> None:
         write_arrays(self.connection, folder_of(self.file), self.facts, self._arrays)
-
-
-def _keyed(rows: _Rows, keys: np.ndarray) -> _Rows:
-    """Rows with the keys of their chunks instead of the numbers."""
-    index = rows.schema.get_field_index("chunk_no")
-    return rows.set_column(index, "chunk_key", pa.array(keys[rows.column(index).to_numpy()]))
 
 
 def _interrupt(connection: duckdb.DuckDBPyConnection, work: Sequence[Future[Any]]) -> None:

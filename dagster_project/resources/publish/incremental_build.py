@@ -48,6 +48,7 @@ class IndexUpdate(IndexBuild):
         changed = self._changed()
         for name in table_sql.WHOLE:
             self._replace(name)
+        self.phases.begin("publish_tables")
         self._lake_rows_of(changed)
         for name, rows in table_sql.PARTITIONED.items():
             self._compare(name, rows, OF_TOUCHED)
@@ -59,8 +60,10 @@ class IndexUpdate(IndexBuild):
         run(table_sql.NUMBERS)
         run(table_sql.NUMBERED)
         self._readiness(changed)
+        self.phases.begin("publish_postings")
         self._inverted_index()
         self._term_forms()
+        self.phases.begin("publish_vectors")
         self._vectors()
         for statement in change_sql.CHANGED_DOCUMENTS:
             run(statement)

@@ -17,11 +17,13 @@ from typing import Any
 import duckdb
 
 from assets.partitions import GRAPH, MAIL, SLOW, SOURCE_TYPES
+from assets.protocols.lake import Progress
 from assets.protocols.search import Readiness
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE, slow_hashes
+from dagster_project.resources.progress import LoggedProgress, Phases
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.incremental_build import IndexUpdate
@@ -83,7 +85,7 @@ class DuckDBPublisher:
             [LAYOUT, *code_versions, self.settings.terms.digest(), self.settings.embedding.digest()]
         )[:16]
 
-    def publish(self, partitions: Mapping[str, str]) -> Published:
+    def publish(self, partitions: Mapping[str, str], progress: Progress | None = None) -> Published:
         """Publish the lake's tables restricted to `partitions`, which maps each to its source type.
 
         If the current version holds just that, nothing is built. An incremental build replaces the rows that differ
@@ -103,7 +105,10 @@ class DuckDBPublisher:
                 return Published(version, place, False, len(partitions), 0, True)
             gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
-            result = self._build_on_best_base(self._inputs(partitions, hashes, version), previous, place)
+            phases = Phases(progress or LoggedProgress())
+            phases.begin("publish_relations")
+            inputs = self._inputs(partitions, hashes, version, phases)
+            result = self._build_on_best_base(inputs, previous, place)
             self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
             return result
 
@@ -133,11 +138,15 @@ class DuckDBPublisher:
             yield previous
 
     def _inputs(
-        self, partitions: Mapping[str, str], hashes: Mapping[str, Mapping[str, str]], version: str
+        self,
+        partitions: Mapping[str, str],
+        hashes: Mapping[str, Mapping[str, str]],
+        version: str,
+        phases: Phases,
     ) -> VersionInputs:
         settings = json.dumps(self.settings.recorded, sort_keys=True)
         facts = {"version": version, "layout": self.layout, "settings": settings}
-        return VersionInputs(self.lake, partitions, hashes, self.seen, self.settings, facts)
+        return VersionInputs(self.lake, partitions, hashes, self.seen, self.settings, facts, phases)
 
     def _can_be_updated(self, previous: Path) -> bool:
         """False if a full rebuild is due: when enough postings changed since the last one."""
@@ -335,7 +344,7 @@ class PartitionPublisher:
     def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
         self.publisher, self.sources = publisher, sources
 
-    def publish(self) -> Mapping[str, Any]:
+    def publish(self, progress: Progress) -> Mapping[str, Any]:
         """Publish; returns version, path, what was reused, and the row counts of the published tables."""
         lake, found = self.publisher.lake, self.sources.discover()
         with lake.one_look():
@@ -352,7 +361,7 @@ class PartitionPublisher:
                 for s in found
                 if s.key in there or lake.has_tables(TABLES[s.source_type], s.key)
             }
-            done = self.publisher.publish(partitions)
+            done = self.publisher.publish(partitions, progress)
         with duckdb.connect(str(done.path), read_only=True) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
         chunks, has_index = json.loads(facts["rows"])["chunks"], facts["vector_search"] == vector_index.HNSW

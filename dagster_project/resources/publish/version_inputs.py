@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assets.partitions import DOCUMENTS, GRAPH, SOURCE_TYPES
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.progress import Phases
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from transforms.schemas.registry import lake_wide_inputs
 from transforms.settings.models import EmbeddingSettings
@@ -60,7 +61,7 @@ class VersionInputs:
 
     `hashes` has the content hashes of the tables of each partition, and below the key '' those of the other tables.
     `seen` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
-    file itself does not give: version, layout, settings as JSON.
+    file itself does not give: version, layout, settings as JSON. `phases` is told what the build is at.
     """
 
     lake: ParquetLake
@@ -69,6 +70,7 @@ class VersionInputs:
     seen: SeenPartitions | None
     settings: PublishSettings
     facts: Mapping[str, str]
+    phases: Phases
 
 
 def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:

@@ -29,6 +29,7 @@ def test_a_built_workspace_is_well(built_once: Workspace):
     told = found(built_once)
     areas = {
         "versions",
+        "model",
         "extensions",
         "settings",
         "permissions",
@@ -39,6 +40,7 @@ def test_a_built_workspace_is_well(built_once: Workspace):
         "history",
     }
     assert areas <= set(told)
+    assert "weft help terms-of-the-models" in told["model"].found
     assert {area: f.found for area, f in told.items() if f.state == "fault"} == {}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +28,6 @@ from transforms.retrieval.pipeline import RANKED
 from transforms.settings.search import SearchSettings
 
 TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}
-BROWSERS = [os.environ.get("WEFT_CHROMIUM", ""), "/usr/bin/chromium", "/usr/bin/chromium-browser",
-            "/usr/bin/google-chrome"]  # fmt: skip
 
 
 def queries() -> list[dict[str, Any]]:
@@ -326,26 +323,16 @@ def test_ground_truth_that_is_no_text_is_a_fault(measured: Workspace, tmp_path: 
         make_evaluator(measured.settings, [bad]).ground_truth()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = next((path for path in BROWSERS if path and Path(path).is_file()), None)
-    if found is None:
-        pytest.skip(f"no Chromium at {', '.join(p for p in BROWSERS if p)}; WEFT_CHROMIUM names one")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
 @pytest.fixture(params=[(1100, "light"), (390, "dark")], ids=["desk", "phone-dark"])
 def opened(
-    browser: Any, measured: Workspace, report: dict[str, Any], request: pytest.FixtureRequest
+    chromium: Any, measured: Workspace, report: dict[str, Any], request: pytest.FixtureRequest
 ) -> Iterator[Any]:
     """The page, opened without network; what it complained about and asked for is checked at the end."""
     width, scheme = request.param
     file = max((measured.settings.root / "eval").glob("*.html"))
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    context = chromium.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+    )
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))

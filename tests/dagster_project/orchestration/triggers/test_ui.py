@@ -68,18 +68,11 @@ def server(running: Server) -> Server:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium with one page that is at no address yet."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not found:
-        pytest.skip("no Chromium on this machine")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        opened = launched.new_page(viewport={"width": 1500, "height": 900})
-        opened.set_default_timeout(SHOWN_WITHIN * 1000)
-        yield opened
-        launched.close()
+def browser(chromium: Any) -> Any:
+    """A page that is at no address yet."""
+    opened = chromium.new_page(viewport={"width": 1500, "height": 900})
+    opened.set_default_timeout(SHOWN_WITHIN * 1000)
+    return opened
 
 
 def rest(server: Server) -> None:

@@ -81,13 +81,18 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
         ({"model": "gemini", "name": "text-embedding-004"}, "write 'gemini-embedding-2'"),
         ({"model": "gemini", "name": "gemini-embedding-001", "max_tokens": 4000}, "2048"),
         ({"model": "gemini", "query_prefix": "q: "}, "for transformer and openai only"),
-        ({"model": "transformer", "dimensions": 384}, "needs a name"),
         ({"model": "transformer", "name": "some/model"}, "needs a name .* and its dimensions"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given: dict, said: str):
     with pytest.raises(ValidationError, match=said):
         EmbeddingSettings.model_validate(given)
+
+
+def test_one_setting_names_a_transformer_with_clear_terms():
+    named = EmbeddingSettings(model="transformer")
+    assert (named.name, named.dimensions) == ("sentence-transformers/all-MiniLM-L6-v2", 384)
+    assert named.revision and named.revision in named.model_id
 
 
 def weights() -> Path:

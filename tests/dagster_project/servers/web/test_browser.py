@@ -25,7 +25,8 @@ from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace, mbox
 from tests.dagster_project.servers.web.test_texts import HOSTILE
 
-pytestmark = pytest.mark.exhaustive
+# The sample is built before Chromium starts, whose event loop would be met by that of the build.
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
 
 ROOT = Path(__file__).parents[4]
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
@@ -92,19 +93,6 @@ def base(sample: Workspace) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """Headless Chromium."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not found:
-        pytest.skip("no Chromium on this machine")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @contextmanager
