@@ -29,6 +29,7 @@ REPLACED = {
     "search.label_high_similarity": "is gone: `search.label_weak` and `search.label_pass` count words and cosine together",
     "search.feedback_weight": "is gone: `search.mail_weight` finds more of what is said in several places",
     "search.weak_share": "is gone: `search.label_weak` says from which evidence there is a result",
+    "search.gate_lexical": "is gone: what the words of a query found passes `search.similarity_threshold`",
     "conversations.query_tokens": "is always 1,800 now, a ceiling: each part of a text is asked",
     "context.ask_with": "is part of `context.profile` now (recommended: said; seed: markdown)",
     "context.mode": "is part of `context.profile` now (recommended: auto; seed: ann)",
