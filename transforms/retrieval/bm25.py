@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -252,9 +253,10 @@ class TermScores:
         slots = self.slots.of(chunks)
         numbers, of_chunk = np.unique(mails.document[slots], return_inverse=True)
         norm, scores = mails.norm[numbers], np.zeros(len(numbers))
-        for _, of_term in groupby(self._occurrences(slots), key=lambda found: found[0].term):
+        # A mail may have chunks in several parts.
+        for term_list, of_term in groupby(self._occurrences(slots), key=itemgetter(0)):
             body, title = np.zeros((2, len(numbers)))
-            for term_list, part, present, places in of_term:  # a mail may stand in several parts
+            for _, part, present, places in of_term:
                 codes, mail = part.codes[places], of_chunk[present]
                 np.add.at(body, mail, mails.body[codes])
                 np.maximum.at(title, mail, mails.title[codes])
