@@ -35,6 +35,7 @@ from dagster_project.resources.publish.operations_history import DagsterHistory
 from dagster_project.resources.publish.published_tables import PublishedFile
 from dagster_project.resources.publish.publisher import DuckDBPublisher, PartitionPublisher
 from dagster_project.resources.publish.version_inputs import PublishSettings
+from dagster_project.resources.qdrant.service import make_mirror
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
@@ -106,6 +107,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         ),
         guard=make_quality_guard(settings),
         seen=make_seen_partitions(settings),
+        mirror=make_mirror(settings.index, settings.search),
     )
 
 

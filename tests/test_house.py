@@ -97,6 +97,8 @@ LAZY_MODULES = {
     "dagster._cli": "a third of a second, for `weft ui` alone",
     "dagster_project.engines.spark": "needs the extra spark",
     "dagster_project.engines.ray": "needs the extra ray",
+    "dagster_project.resources.qdrant.collection": "needs the extra qdrant",
+    "dagster_project.resources.qdrant.mirror": "needs the extra qdrant",
     "dagster_project.resources.models.gemini_client": "needs the extra gemini",
     "dagster_project.resources.models.gemini_embedder": "needs the extra gemini",
     "dagster_project.resources.remotes.http_archives": "loads httpx2, which only a fetch of such a remote needs",

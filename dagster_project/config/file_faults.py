@@ -30,6 +30,7 @@ REPLACED = {
     "search.label_high_similarity": "is gone: `search.label_weak` and `search.label_pass` count words and cosine together",
     "search.feedback_weight": "is gone: `search.mail_weight` finds more of what is said in several places",
     "search.weak_share": "is gone: `search.label_weak` says from which evidence there is a result",
+    "search.gate_lexical": "is gone: what the words of a query found passes `search.similarity_threshold`",
     "conversations.query_tokens": "is always 1,800 now, a ceiling: each part of a text is asked",
     "conversations.max_chat_bytes": "is gone: of an export at most 256 MiB are read",
     "sources.exclude_defaults": "is gone: `!node_modules/` in `sources.exclude` takes back what is usually left out",

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -36,11 +38,12 @@ _ROUNDING = 1e-5
 class Weighed:
     """What the weights of some settings make of an index: frequencies by code, and the norm of the chunk in each slot.
 
-    The norm of a chunk that is gone is infinite, so that no term adds to its score.
+    The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the mean length.
     """
 
     frequency: np.ndarray
     norm: np.ndarray
+    mean: float
 
 
 def field_weights(settings: SearchSettings) -> dict[str, float]:
@@ -84,10 +87,10 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     length = in_slots[slots]
     average = float(length[postings.ranked].mean(dtype=np.float64)) if postings.ranked_count else 0.0
     if not average:
-        return Weighed(np.zeros_like(frequency), np.ones_like(in_slots))
+        return Weighed(np.zeros_like(frequency), np.ones_like(in_slots), average)
     norm = np.full_like(in_slots, np.inf)
     norm[slots] = K1 * (1 - B + B * length / average)
-    return Weighed(frequency, norm)
+    return Weighed(frequency, norm, average)
 
 
 def _lengths(postings: Postings, weights: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -109,7 +112,7 @@ class WeighedMails:
     """The same of whole mails: frequencies by code, those of titles apart, as each chunk of a mail has its title.
 
     `document` is the number of the mail of the chunk in each slot, -1 for what is of none; norms are by that number, and
-    `count` is the number of mails.
+    `count` is the number of mails, `mean` their mean length.
     """
 
     body: np.ndarray
@@ -117,6 +120,7 @@ class WeighedMails:
     document: np.ndarray
     norm: np.ndarray
     count: int
+    mean: float
 
 
 def weighed_mails(
@@ -132,10 +136,11 @@ def weighed_mails(
     np.maximum.at(title, document[is_mail], _lengths(postings, of_title)[slots[is_mail]])
     length += title
     count = int(np.count_nonzero(length))
+    mean = length.sum() / (count or 1)
     norm = K1 * (1 - B + B * length * count / (length.sum() or 1.0))
     numbers = np.full(postings.slots.count, -1, dtype=np.int32)
     numbers[slots] = np.where(is_mail, document, -1)
-    return WeighedMails(postings.counts @ of_body, postings.counts @ of_title, numbers, norm, count)
+    return WeighedMails(postings.counts @ of_body, postings.counts @ of_title, numbers, norm, count, mean)
 
 
 class _TermList(NamedTuple):
@@ -248,11 +253,13 @@ class TermScores:
         slots = self.slots.of(chunks)
         numbers, of_chunk = np.unique(mails.document[slots], return_inverse=True)
         norm, scores = mails.norm[numbers], np.zeros(len(numbers))
-        for term_list, part, present, places in self._occurrences(slots):
-            codes, mail = part.codes[places], of_chunk[present]
+        # A mail may have chunks in several parts.
+        for term_list, of_term in groupby(self._occurrences(slots), key=itemgetter(0)):
             body, title = np.zeros((2, len(numbers)))
-            np.add.at(body, mail, mails.body[codes])
-            np.maximum.at(title, mail, mails.title[codes])
+            for _, part, present, places in of_term:
+                codes, mail = part.codes[places], of_chunk[present]
+                np.add.at(body, mail, mails.body[codes])
+                np.maximum.at(title, mail, mails.title[codes])
             frequency = body + title
             weight = term_list.factor * idf(term_list.mails(mails), mails.count)
             scores += weight * frequency / (frequency + norm)

@@ -136,7 +136,7 @@ class WholeMails:
         self, lexical: bm25.TermScores, mails: bm25.WeighedMails, places: Places, found: np.ndarray
     ) -> None:
         self.places = places
-        chunks, _ = _with_threads(found[places.is_mail[found]], None, places)
+        chunks, _ = with_threads(found[places.is_mail[found]], None, places)
         self.mails, scores = lexical.of_mails(chunks, mails)
         self.scores = scores * lexical.of(chunks).max(initial=0.0) / (scores.max(initial=0.0) or 1.0)
 
@@ -220,7 +220,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         return pl.DataFrame(schema=FUSED)
     chosen = found
     if settings.thread_weight:
-        chosen, threads = _with_threads(found, allowed, places)
+        chosen, threads = with_threads(found, allowed, places)
         if settings.similarity_threshold is None:
             chosen = _within_reach(chosen, threads, places, fusion)
         chosen = np.sort(chosen)
@@ -245,7 +245,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     return pl.DataFrame(series)
 
 
-def _with_threads(
+def with_threads(
     found: np.ndarray, allowed: np.ndarray | None, places: Places
 ) -> tuple[np.ndarray, np.ndarray]:
     """All allowed chunks in the threads of the found ones, thread by thread, and the number of its thread from 0."""

@@ -11,12 +11,10 @@ from transforms.settings.search import SearchSettings
 def similar_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits whose cosine reaches `similarity_threshold` (the SecondBrain design §5).
 
-    What the lexical search found passes, unless `gate_lexical`: its words stand in the text, whatever
-    the model makes of them.
+    What the lexical search found passes: its words stand in the text, whatever the model makes of them.
     """
     threshold = settings.similarity_threshold
     assert threshold is not None
     similar = pl.col("vector_score") >= threshold
-    keep = similar if settings.gate_lexical else similar | pl.col("lexical_rank").is_not_null()
     reason = pl.format("cosine {} is below {}", pl.col("vector_score").round(3), pl.lit(threshold))
-    return parted(hits, keep, reason)
+    return parted(hits, similar | pl.col("lexical_rank").is_not_null(), reason)

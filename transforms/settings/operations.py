@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from transforms.settings.base import StageSettings, without_credentials
 
@@ -92,9 +93,22 @@ for a full rebuild of 1,000, 1.7 s of 10,000 and 5.3 s of 50,000, and with the i
 """
 
 
+_QDRANT = r"(?:https?://[^/]+|file:/.*)/[A-Za-z0-9_.-]+"
+"""A service, or for trials a folder that one process at a time opens, and the name of the alias."""
+
+
 class IndexSettings(StageSettings):
     """How the published file is made and kept."""
 
+    target: Literal["duckdb", "qdrant"] = Field(
+        "duckdb",
+        description="what ranks: the arrays beside the published file, or a collection of Qdrant that each publish updates",
+    )
+    url: str | None = Field(
+        None,
+        description="qdrant: address of the service and name of the alias, such as `http://host:6333/weft`; its key is in "
+        "QDRANT_API_KEY",
+    )
     ann_max_vectors: int = Field(
         _INDEXED_VECTORS,
         ge=0,
@@ -106,3 +120,23 @@ class IndexSettings(StageSettings):
         ge=0,
         description="size from which one more version stays, hidden, for the next publish to change",
     )
+
+    _checked_url = field_validator("url")(without_credentials)
+
+    @model_validator(mode="after")
+    def _names_a_collection(self) -> IndexSettings:
+        if self.target == "qdrant" and not (self.url and re.fullmatch(_QDRANT, self.url)):
+            raise ValueError(
+                "qdrant needs `url`, as http://host:6333/weft: the service, and the name of the alias"
+            )
+        return self
+
+    @property
+    def address(self) -> str:
+        """The address of the service of Qdrant; empty if there is none."""
+        return (self.url or "").rpartition("/")[0]
+
+    @property
+    def collection(self) -> str:
+        """The alias of the current collection, with which the names of all begin."""
+        return (self.url or "").rpartition("/")[2]

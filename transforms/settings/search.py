@@ -64,7 +64,6 @@ class SearchSettings(StageSettings):
     similarity_threshold: float | None = Field(
         None, ge=-1, le=1, description="cosine below which what the vector search found is no hit"
     )
-    gate_lexical: bool = Field(False, description="hold what the lexical search found to that threshold too")
     latest_first: Internal[bool] = Field(
         True, description="of the postings of one patch later ones stand above earlier ones"
     )
@@ -169,9 +168,7 @@ class RankingOptions(StageSettings):
         if self.weak:
             changes["weak"] = True
         if self.strict:
-            changes |= {
-                "elbow": True, "similarity_threshold": _STRICT_COSINE, "gate_lexical": False,
-            }  # fmt: skip
+            changes |= {"elbow": True, "similarity_threshold": _STRICT_COSINE}
         return changes
 
 

@@ -32,6 +32,7 @@ from dagster_project.resources.publish.version_inputs import (
     FOLLOWING,
     TABLES,
     WHOLE,
+    Mirror,
     Published,
     PublishSettings,
     VersionInputs,
@@ -68,13 +69,15 @@ class DuckDBPublisher:
         *,
         seen: SeenPartitions | None = None,
         guard: Callable[[Path, Path | None], None] | None = None,
+        mirror: Mirror | None = None,
     ):
         """`seen` knows when the partitions of the lake were first seen.
 
         `guard` gets each new file before it is published, and the current one; it may raise to refuse the new one.
+        `mirror` gets it after that.
         """
         self.lake, self.folder, self.settings = lake, folder, settings
-        self.seen, self.guard = seen, guard
+        self.seen, self.guard, self.mirror = seen, guard, mirror
         self.whole = (*WHOLE, *GRAPH_TABLES) if settings.has_graph else WHOLE
 
     @property
@@ -102,6 +105,8 @@ class DuckDBPublisher:
             previous = self._usable_previous()
             rewrites = self._rewrites()
             if previous and previous.name == place.name and not rewrites:
+                if self.mirror and not self.mirror.holds(previous):
+                    self.mirror.publish(previous, None)
                 return Published(version, place, False, len(partitions), 0, True)
             gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
@@ -171,6 +176,8 @@ class DuckDBPublisher:
                 result = replace(IndexBuild(inputs, building).run(), path=place)
             if self.guard:
                 self.guard(building, self.current())
+            if self.mirror:
+                result = replace(result, mirrored=self.mirror.publish(building, self.current()))
             _durable(building)
             _remove([folder_of(place)])
             folder_of(building).replace(folder_of(place))
@@ -183,7 +190,7 @@ class DuckDBPublisher:
     def is_current(self, partitions: Mapping[str, str]) -> bool:
         """True if the current version is readable and shows the lake as it is now."""
         previous = self._usable_previous()
-        if previous is None or self._rewrites():
+        if previous is None or self._rewrites() or (self.mirror and not self.mirror.holds(previous)):
             return False
         try:
             hashes = self._content_hashes(partitions)
@@ -377,6 +384,7 @@ class PartitionPublisher:
             "changed_in_place": done.in_place,
             **({"previous_version_unusable": done.unusable} if done.unusable else {}),
             "vector_search": search.vector_path(chunks, has_index=has_index),
+            **done.mirrored,
             **{f"rows_{name}": count for name, count in done.rows.items()},
         }
 

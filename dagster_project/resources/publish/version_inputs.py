@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from assets.partitions import DOCUMENTS, GRAPH, SOURCE_TYPES
 from dagster_project.resources.lake.lake import ParquetLake
@@ -51,6 +52,8 @@ class Published:
     rows: Mapping[str, int] = field(default_factory=dict)
     unusable: str | None = None
     """What of the previous version could not be reused, and why."""
+    mirrored: Mapping[str, Any] = field(default_factory=dict)
+    """What was sent to a collection of Qdrant, and how far its mean length is from that of the version."""
     in_place: bool = False
     """True if the build changed the spare version in place, which spares copying the previous version."""
 
@@ -71,6 +74,16 @@ class VersionInputs:
     settings: PublishSettings
     facts: Mapping[str, str]
     phases: Phases
+
+
+class Mirror(Protocol):
+    """What keeps the published index elsewhere, too."""
+
+    def holds(self, published: Path) -> bool:
+        """True if all of a published file is there."""
+
+    def publish(self, new: Path, before: Path | None) -> Mapping[str, Any]:
+        """Send what the file `new` has otherwise than the current one; what was done."""
 
 
 def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:

@@ -19,6 +19,7 @@ from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.lens_file import Lens, LensBuild, lens_file
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.filters import Filters, where_conditions
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.errors import QueryError, SettingsError, WeftError, shortened
@@ -42,6 +43,8 @@ def open_index(settings: Settings, for_assistant: bool = False, lens: str | None
     index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
     if lens is not None:
         index = _under_lens(settings, index, lens)
+    else:
+        index.points = points_of(index.path, settings.index)
     index.screen = Screen(settings.safety, for_assistant)
     return index
 

@@ -18,6 +18,7 @@ from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import LAYOUT, require_whole
+from dagster_project.resources.qdrant.points import Points
 from dagster_project.resources.search.filters import Conditions
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import Ask, asking
@@ -66,6 +67,8 @@ class OpenedVersion:
                 f"{path} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
                 f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
             )
+        self.points: Points | None = None
+        """The collection that ranks in place of the arrays."""
         self.screen = Screen(SafetySettings(outputs="send"))
         self.threads = ThreadPoolExecutor(os.cpu_count())
         self._uses_vector_index = False

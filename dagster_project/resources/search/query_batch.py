@@ -19,7 +19,6 @@ CODE_CANDIDATES = 15_000
 nearest, 10,000 hold .980."""
 CODE_RESCORED = 2_000
 """The best of these, whose cosines are computed."""
-_CELLS_AT_ONCE = 1 << 25
 
 Mask = np.ndarray | None
 
@@ -155,16 +154,3 @@ class QueryBatch:
         k = min(settings.candidates_vector, self.version.chunk_count - len(self.version.unembedded))
         near = [self.version.hnsw_scores(query, k) for query in self.vectors]
         return near if all(len(scores.nearest) == k for scores in near) else None
-
-
-def batches(
-    version: OpenedVersion,
-    queries: Sequence[str],
-    masks: Sequence[Mask],
-    factors: Sequence[Mapping[str, float]] = (),
-) -> Iterator[QueryBatch]:
-    """The queries in batches whose scores of all chunks fit into memory."""
-    step = max(1, _CELLS_AT_ONCE // max(1, version.chunk_count))
-    for first in range(0, len(queries), step):
-        rows = slice(first, first + step)
-        yield QueryBatch(version, queries[rows], first, masks[rows], factors[rows])

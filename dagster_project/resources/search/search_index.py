@@ -24,7 +24,8 @@ from dagster_project.resources.search.hit_table import (
 )
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.opened_version import OpenedVersion
-from dagster_project.resources.search.query_batch import QueryBatch, batches
+from dagster_project.resources.search.points_batch import batches
+from dagster_project.resources.search.query_batch import QueryBatch
 from dagster_project.resources.search.repeats import said_once
 from dagster_project.resources.search.second_look import SecondLook
 from transforms.retrieval import bm25, labels, pipeline

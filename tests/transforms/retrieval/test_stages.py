@@ -30,13 +30,10 @@ def into(step: Step) -> dict[int, int | None]:
     return dict(step.dropped.select("chunk_no", "into").iter_rows())
 
 
-@pytest.mark.parametrize(("gate_lexical", "kept"), [(False, [0, 2, 3]), (True, [0, 3])])
-def test_what_words_found_passes_the_gate_of_similarity_unless_it_is_held_to_it(
-    gate_lexical: bool, kept: list[int]
-):
+def test_what_words_found_passes_the_gate_of_similarity():
     hits = hits_of({0: [4, 3, 2, 1]}, vector_score=[0.5, 0.2, 0.2, 0.3], lexical_rank=[None, None, 1, 2])
-    step = gates.similar_enough(hits, SearchSettings(similarity_threshold=0.3, gate_lexical=gate_lexical))
-    assert chunks(step) == kept
+    step = gates.similar_enough(hits, SearchSettings(similarity_threshold=0.3))
+    assert chunks(step) == [0, 2, 3]
     assert step.dropped.get_column("reason")[0] == "cosine 0.2 is below 0.3"
 
 

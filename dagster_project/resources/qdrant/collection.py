@@ -1,0 +1,217 @@
+"""A collection of Qdrant as Weft uses it: points with versions, searched in batches.
+
+A point is a chunk as one publish had it. Its id is the first half of the chunk's id and the number of that publish; the
+payload says from which publish on (`since`) and up to which (`until`) it counts, so that a reader of one version sees
+all of it and nothing else while the next is written.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ApiException
+
+from dagster_project.resources.qdrant.searches import (
+    DENSE,
+    MAILS,
+    WORDS,
+    Allowed,
+    Found,
+    Point,
+    Search,
+    point_id,
+)
+from transforms.errors import IndexUnavailableError
+
+KEY_VARIABLE = "QDRANT_API_KEY"
+NEVER = 1 << 40
+"""What `until` is of a point that counts."""
+_KEPT_SECONDS = 600
+"""For how long points stay that the current version does not have, for readers of the version before."""
+_SUFFIX = "-[0-9a-f]{16}"
+_POINTS_AT_ONCE = 200
+_IDS_AT_ONCE = 5_000
+_EF = 256
+"""Neighbours that a search by HNSW keeps in view: recall@10 is .99 from there on."""
+_SECONDS = 60
+_INDEXED = {"since": "integer", "until": "integer", "gone_at": "integer", "source": "keyword", "kind": "keyword",
+            "lists": "keyword", "tags": "keyword", "at": "datetime"}  # fmt: skip
+"""The fields of the payload that conditions name, and their types."""
+
+
+@lru_cache(4)
+def connected(url: str) -> QdrantClient:
+    """The service at an address, with the key of the environment; a `file:` address is a folder, for trials."""
+    if url.startswith("file:"):
+        # It compares every vector, and says so at each request.
+        warnings.filterwarnings("ignore", "(Local mode|Payload indexes)", module="qdrant_client")
+        client = QdrantClient(path=url.removeprefix("file:").removeprefix("//"))
+        atexit.register(client.close)
+        return client
+    key = os.environ.get(KEY_VARIABLE, "").strip() or None
+    return QdrantClient(url=url, api_key=key, timeout=_SECONDS, check_compatibility=False)
+
+
+@contextmanager
+def faults_of(name: str) -> Iterator[None]:
+    """IndexUnavailableError for what Qdrant refuses, or if nobody answers."""
+    try:
+        yield
+    except (ApiException, ValueError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise IndexUnavailableError(
+            f"the collection {name} of Qdrant does not answer ({reason}): see that the service of `index.url` runs and that "
+            f'{KEY_VARIABLE} is its key, or search the file: `index.target = "duckdb"`'
+        ) from error
+
+
+def _filter(allowed: Allowed) -> models.Filter:
+    valid = [] if allowed.number is None else _of_version(allowed.number)
+    ids = [] if allowed.ids is None else [models.HasIdCondition(has_id=list(allowed.ids))]
+    others = [models.HasIdCondition(has_id=list(allowed.but))] if allowed.but else None
+    return models.Filter(must=[*valid, *ids], must_not=others)
+
+
+def _of_version(number: int) -> list[models.FieldCondition]:
+    """The conditions that the points of one publish meet."""
+    return [_range("since", lte=number), _range("until", gt=number)]
+
+
+def _range(field: str, **edges: int) -> models.FieldCondition:
+    return models.FieldCondition(key=field, range=models.Range(**edges))
+
+
+class Collection:
+    """One collection of a service, which a layout, a model and a fill have made."""
+
+    def __init__(self, client: QdrantClient, name: str):
+        self.client, self.name = client, name
+
+    def create(self, dimensions: int) -> None:
+        """Make the collection, empty; one that a killed publish left goes."""
+        with faults_of(self.name):
+            if self.client.collection_exists(self.name):
+                self.client.delete_collection(self.name)
+            sparse = models.SparseVectorParams(index=models.SparseIndexParams(full_scan_threshold=0))
+            # Vectors of unit length: their product is the cosine, and none is normalised a second time.
+            self.client.create_collection(
+                self.name,
+                vectors_config={DENSE: models.VectorParams(size=dimensions, distance=models.Distance.DOT)},
+                sparse_vectors_config={WORDS: sparse, MAILS: sparse},
+            )
+            for field, kind in _INDEXED.items():
+                self.client.create_payload_index(self.name, field, models.PayloadSchemaType(kind), wait=True)
+
+    def upsert(self, points: Sequence[Point], since: int) -> None:
+        """Send points that count from a publish on."""
+        facts = {"since": since, "until": NEVER}
+        structs = [
+            models.PointStruct(
+                id=point_id(p.key, since),
+                vector={name: _stored(vector) for name, vector in p.vectors.items()},
+                payload={**p.payload, **facts},
+            )
+            for p in points
+        ]
+        with faults_of(self.name):
+            for start in range(0, len(structs), _POINTS_AT_ONCE):
+                self.client.upsert(self.name, structs[start : start + _POINTS_AT_ONCE], wait=True)
+
+    def supersede(self, ids: Sequence[str], until: int) -> None:
+        """Say of points that they do not count from a publish on."""
+        facts = {"until": until, "gone_at": int(time.time())}
+        with faults_of(self.name):
+            for start in range(0, len(ids), _IDS_AT_ONCE):
+                part = models.PointIdsList(points=list(ids[start : start + _IDS_AT_ONCE]))
+                self.client.set_payload(self.name, facts, points=part, wait=True)
+
+    def undo(self, number: int) -> None:
+        """Take back what an unfinished publish with this number, or a later one, did."""
+        came = models.Filter(must=[_range("since", gte=number)])
+        went = models.Filter(must=[_range("until", gte=number, lt=NEVER)])
+        with faults_of(self.name):
+            self.client.delete(self.name, models.FilterSelector(filter=came), wait=True)
+            self.client.set_payload(self.name, {"until": NEVER}, points=went, wait=True)
+
+    def forget(self, number: int) -> None:
+        """Delete what counts neither in this publish nor in the one before, once readers had time to go on."""
+        before = int(time.time()) - _KEPT_SECONDS
+        gone = models.Filter(must=[_range("until", lt=number), _range("gone_at", lt=before)])
+        with faults_of(self.name):
+            self.client.delete(self.name, models.FilterSelector(filter=gone), wait=True)
+
+    def count(self, number: int) -> int:
+        """How many points count in a publish; 0 if there is no such collection."""
+        with faults_of(self.name):
+            if not self.client.collection_exists(self.name):
+                return 0
+            valid = _filter(Allowed(number))
+            return int(self.client.count(self.name, count_filter=valid, exact=True).count)
+
+    def search(self, searches: Sequence[Search]) -> list[Found]:
+        """What each of some searches finds, in one round trip; one without a number or a point to look at nothing."""
+        asked = [number for number, search in enumerate(searches) if len(search.vector) and search.limit]
+        requests = [
+            models.QueryRequest(
+                query=_query(search.vector),
+                using=search.using,
+                limit=search.limit,
+                filter=_filter(search.allowed),
+                params=models.SearchParams(exact=search.is_exact, hnsw_ef=_EF),
+                with_payload=False,
+            )
+            for search in (searches[number] for number in asked)
+        ]
+        with faults_of(self.name):
+            answers = self.client.query_batch_points(self.name, requests) if requests else []
+        found = [_found([])] * len(searches)
+        for number, answer in zip(asked, answers, strict=True):
+            found[number] = _found(answer.points)
+        return found
+
+    def put_first(self, alias: str) -> None:
+        """Let an alias mean this collection, and none other."""
+        create = models.CreateAliasOperation(
+            create_alias=models.CreateAlias(collection_name=self.name, alias_name=alias)
+        )
+        delete = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+        with faults_of(self.name):
+            self.client.update_collection_aliases([delete, create])
+
+    def drop_others(self, alias: str, keep: Sequence[str]) -> None:
+        """Delete the collections that were made for an alias, but this one and those to keep."""
+        with faults_of(self.name):
+            names = [collection.name for collection in self.client.get_collections().collections]
+            for name in names:
+                if re.fullmatch(re.escape(alias) + _SUFFIX, name) and name not in (self.name, *keep):
+                    self.client.delete_collection(name)
+
+
+def _query(vector: np.ndarray | Mapping[int, float]) -> Any:
+    if isinstance(vector, np.ndarray):
+        return vector.tolist()
+    numbers = sorted(vector)
+    return models.SparseVector(indices=numbers, values=[float(np.float32(vector[n])) for n in numbers])
+
+
+def _stored(vector: Any) -> Any:
+    """A dense vector as it is, numbers and values as a sparse one."""
+    if isinstance(vector, tuple):
+        numbers, values = vector
+        return models.SparseVector(indices=numbers.tolist(), values=values.tolist())
+    return vector
+
+
+def _found(points: Sequence[Any]) -> Found:
+    keys = np.fromiter((int(str(p.id).replace("-", "")[:16], 16) for p in points), np.uint64, len(points))
+    return Found(keys, np.fromiter((p.score for p in points), np.float32, len(points)))

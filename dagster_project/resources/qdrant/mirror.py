@@ -1,0 +1,207 @@
+"""What a publish does to keep a collection of Qdrant as the published file is: a new one, or what came and went."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+from qdrant_client import QdrantClient
+
+from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
+from dagster_project.resources.arrays.segments import read_terms, segments_of
+from dagster_project.resources.qdrant.changes import POINTS, changed_documents, chunks_of
+from dagster_project.resources.qdrant.collection import Collection
+from dagster_project.resources.qdrant.mirrored import Mirrored, PointIds, mirrored, write_mirrored
+from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Point
+from transforms.embedding import sparse_vectors
+from transforms.hashing import parts_hash
+from transforms.retrieval import bm25
+from transforms.settings.search import SearchSettings
+
+FORMAT = "1"
+MEAN_DRIFT = 0.01
+"""Share by which the mean length of chunks or mails may have moved since a collection was filled; beyond it, it is filled
+anew. No score of a term changes by a larger share than the mean length does."""
+_CHUNKS_AT_ONCE = 20_000
+
+
+class QdrantMirror:
+    """Sends what is published to collections of a service, which `alias` names; `search` has the weights of fields."""
+
+    def __init__(self, client: QdrantClient, alias: str, search: SearchSettings):
+        self.client, self.alias, self.search = client, alias, search
+
+    def holds(self, published: Path) -> bool:
+        """True if the points of a published file are all there."""
+        stored = mirrored(published)
+        if stored is None:
+            return False
+        facts, ids = stored
+        return Collection(self.client, facts.collection).count(facts.number) == len(ids.keys)
+
+    def publish(self, new: Path, before: Path | None) -> dict[str, Any]:
+        """Send what the file `new` has otherwise than `before`, the current one; all of it if that is not mirrored.
+
+        Returns the collection, the points sent and superseded, and the drift of the mean length. What is sent counts
+        for readers of `new` alone, and what is gone goes on counting for those of `before`.
+        """
+        with closing(duckdb.connect(str(new), read_only=True)) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            version = _Version(connection, new, self.search)
+            stored = None if before is None else mirrored(before)
+            if before is not None and stored is not None and self._can_follow(version, before, stored):
+                sent, gone, facts = self._update(version, before, *stored)
+            else:
+                facts = version.first(f"{self.alias}-{version.name}")
+                sent, gone = self._fill(version, facts), 0
+        collection = Collection(self.client, facts.collection)
+        collection.put_first(self.alias)
+        collection.forget(facts.number - 1)
+        collection.drop_others(self.alias, [stored[0].collection] if stored else [])
+        return {
+            "collection": facts.collection,
+            "points_sent": sent,
+            "points_superseded": gone,
+            "mean_length_drift": round(version.drift(facts), 6),
+        }
+
+    def _can_follow(self, version: _Version, before: Path, stored: tuple[Mirrored, PointIds]) -> bool:
+        """True if the collection of the version before can hold this one, too."""
+        fits = stored[0].layout == version.layout and version.drift(stored[0]) <= MEAN_DRIFT
+        return fits and self.holds(before)
+
+    def _fill(self, version: _Version, facts: Mirrored) -> int:
+        """Fill a new collection; how many points it has."""
+        collection = Collection(self.client, facts.collection)
+        collection.create(version.arrays.vectors.dimensions)
+        since = np.full(version.chunk_count, facts.number, dtype=np.int32)
+        sent = version.send(collection, facts, np.arange(version.chunk_count))
+        version.note(facts, since)
+        return sent
+
+    def _update(
+        self, version: _Version, before: Path, facts: Mirrored, ids: PointIds
+    ) -> tuple[int, int, Mirrored]:
+        """Send what came and say what went: how many points each, and where all are now."""
+        facts = version.next_of(facts, before)
+        collection = Collection(self.client, facts.collection)
+        collection.undo(facts.number)
+        documents = changed_documents(version.file, before)
+        came = chunks_of(version.connection, documents).get_column("chunk_no").to_numpy()
+        with closing(duckdb.connect(str(before), read_only=True)) as earlier:
+            went = chunks_of(earlier, documents).get_column("chunk_no").to_numpy()
+        since = np.full(version.chunk_count, facts.number, dtype=np.int32)
+        stays = np.setdiff1d(np.arange(version.chunk_count), came)
+        since[stays] = ids.since[np.searchsorted(ids.keys, version.keys[stays])]
+        sent = version.send(collection, facts, came)
+        collection.supersede(ids.of(went), facts.number)
+        version.note(facts, since)
+        return sent, len(went), facts
+
+
+class _Version:
+    """A version that is published, as its points are made of it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, file: Path, search: SearchSettings):
+        self.connection, self.file = connection, file
+        self.manifest = dict(connection.execute("FROM manifest").fetchall())
+        self.arrays: SearchArrays = open_arrays(connection, file, self.manifest)
+        self.keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()[
+            "chunk_key"
+        ]
+        self.name, self.chunk_count = self.manifest["version"], len(self.keys)
+        self.layout = parts_hash(
+            [FORMAT, bm25.lexical_key(search), *(self.manifest[k] for k in ("layout", "model", "dimensions"))]
+        )
+        places = self.arrays.places
+        self.weights = bm25.weighed(self.arrays.postings, search)
+        self.mails = bm25.weighed_mails(self.arrays.postings, search, places.document, places.is_mail)
+        self.terms = [read_terms(segment) for segment in segments_of(folder_of(file))]
+
+    def drift(self, facts: Mirrored) -> float:
+        """The share by which the mean length of chunks or mails is another than the collection's, the larger one."""
+        pairs = ((self.weights.mean, facts.chunks), (self.mails.mean, facts.mails))
+        return max(abs(now / then - 1) if then else float(now > 0) for now, then in pairs)
+
+    def first(self, collection: str) -> Mirrored:
+        """Where the version is in a collection of its own."""
+        moved = sparse_vectors.moved_terms(self._every_term(), {})
+        return Mirrored(collection, 1, self.layout, self.weights.mean, self.mails.mean, moved)
+
+    def next_of(self, facts: Mirrored, before: Path) -> Mirrored:
+        """Where the version is in the collection of the version before."""
+        with closing(duckdb.connect(str(before), read_only=True)) as connection:
+
+            def was_there(term: str) -> bool:
+                return bool(connection.execute("FROM terms WHERE term = ?", [term]).fetchone())
+
+            moved = sparse_vectors.moved_terms(self._every_term(), facts.moved, was_there)
+        return Mirrored(facts.collection, facts.number + 1, facts.layout, facts.chunks, facts.mails, moved)
+
+    def note(self, facts: Mirrored, since: np.ndarray) -> None:
+        """Write beside the version where its points are."""
+        write_mirrored(self.file, facts, PointIds(self.keys, since))
+
+    def send(self, collection: Collection, facts: Mirrored, chunks: np.ndarray) -> int:
+        """Send the points of some chunks, those of whole documents; how many they are."""
+        numbers = [
+            np.array([sparse_vectors.term_number(t, facts.moved) for t in terms], dtype=np.uint32)
+            for terms in self.terms
+        ]
+        weights = sparse_vectors.with_mean(self.weights, facts.chunks)
+        mails = sparse_vectors.mails_with_mean(self.mails, facts.mails)
+        document = self.arrays.places.document[chunks]
+        chunks = chunks[np.argsort(document, kind="stable")]
+        document = np.sort(document)
+        start = 0
+        while start < len(chunks):
+            # A mail is sent as a whole, as the vector of all of it is.
+            last = document[min(start + _CHUNKS_AT_ONCE, len(chunks)) - 1]
+            end = int(np.searchsorted(document, last, side="right"))
+            collection.upsert(self._points(np.sort(chunks[start:end]), numbers, weights, mails), facts.number)
+            start = end
+        return len(chunks)
+
+    def _points(
+        self,
+        chunks: np.ndarray,
+        numbers: list[np.ndarray],
+        weights: bm25.Weighed,
+        mails: bm25.WeighedMails,
+    ) -> list[Point]:
+        postings, places = self.arrays.postings, self.arrays.places
+        words = sparse_vectors.chunk_vectors(postings, weights, numbers, chunks)
+        of_mails = chunks[places.is_mail[chunks]]
+        documents, whole = sparse_vectors.mail_vectors(postings, mails, numbers, of_mails)
+        _, firsts = np.unique(places.document[of_mails], return_index=True)
+        mail_of = dict(zip(of_mails[firsts].tolist(), range(len(documents)), strict=True))
+        dense = self.arrays.vectors.of(chunks)
+        absent = set(np.intersect1d(chunks, self.arrays.vectors.absent).tolist())
+        points = []
+        for row, (chunk, payload) in enumerate(zip(chunks.tolist(), self._payloads(chunks), strict=True)):
+            vectors: dict[str, Any] = {WORDS: words.of(row)}
+            if chunk in mail_of:
+                vectors[MAILS] = whole.of(mail_of[chunk])
+            if chunk not in absent:
+                vectors[DENSE] = dense[row].tolist()
+            points.append(Point(int(self.keys[chunk]), vectors, payload))
+        return points
+
+    def _payloads(self, chunks: np.ndarray) -> list[dict[str, Any]]:
+        """What the points of some chunks, by number, say of them."""
+        self.connection.register("wanted", pl.DataFrame({"chunk_no": chunks.astype(np.int32)}).to_arrow())
+        table = self.connection.execute(POINTS).to_arrow_table().drop_columns(["chunk_no"])
+        self.connection.unregister("wanted")
+        rows = table.to_pylist()
+        for row in rows:
+            row["at"] = row["at"] and row["at"].isoformat()
+        return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+    def _every_term(self) -> list[str]:
+        """The terms of the index."""
+        rows = self.connection.execute("SELECT term FROM terms ORDER BY term").to_arrow_table()
+        return list(rows.column("term").to_pylist())

@@ -1,0 +1,116 @@
+"""The points of a published version: which chunks they are, and what the collection says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dagster_project.resources.qdrant.mirrored import Mirrored, PointIds
+from dagster_project.resources.qdrant.searches import Allowed, Found, Search
+from transforms.embedding import sparse_vectors
+from transforms.errors import IndexUnavailableError
+
+_SPARE = 30
+"""Points asked for beyond those that are taken, as ties are broken by number here and otherwise there."""
+_MORE = 8
+"""How many times as many are asked for where even these end in a tie."""
+
+
+class Searched(Protocol):
+    """A collection that is searched."""
+
+    def count(self, number: int) -> int:
+        """How many points count in a publish; 0 if there is no such collection."""
+
+    def search(self, searches: Sequence[Search]) -> list[Found]:
+        """What each of some searches finds, in one round trip."""
+
+
+class Listed(NamedTuple):
+    """Chunks and their scores, best first, ties by number."""
+
+    chunks: np.ndarray
+    scores: np.ndarray
+
+
+class Known:
+    """Scores of some chunks (or documents) of one query: their numbers ascend."""
+
+    def __init__(self, chunks: np.ndarray, scores: np.ndarray):
+        order = np.argsort(chunks)
+        self.chunks, self.scores = chunks[order], scores[order]
+
+    def of(self, chunks: np.ndarray, otherwise: float) -> np.ndarray:
+        """The scores of these chunks, float64; `otherwise` of those that have none."""
+        if not len(self.chunks):
+            return np.full(len(chunks), otherwise)
+        places = np.minimum(np.searchsorted(self.chunks, chunks), len(self.chunks) - 1)
+        return np.where(self.chunks[places] == chunks, self.scores[places], otherwise).astype(np.float64)
+
+
+NOTHING = Known(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
+
+
+class Points:
+    """The points of one published version; IndexUnavailableError if the collection does not have all of them."""
+
+    def __init__(self, collection: Searched, facts: Mirrored, ids: PointIds):
+        self.collection, self.facts, self.ids = collection, facts, ids
+        if (count := self.collection.count(facts.number)) != len(ids.keys):
+            raise IndexUnavailableError(
+                f"the collection {facts.collection} of Qdrant has {count:,} of the {len(ids.keys):,} points of this "
+                "version: `weft build` sends them again"
+            )
+
+    def allowed(self, mask: np.ndarray | None) -> Allowed:
+        """The points of this version that a mask of chunks lets through."""
+        number = self.facts.number
+        if mask is None:
+            return Allowed(number)
+        if 2 * np.count_nonzero(mask) <= len(mask):
+            return Allowed(ids=self.ids.of(np.flatnonzero(mask)))
+        return Allowed(number, but=self.ids.of(np.flatnonzero(~mask)))
+
+    def vector(self, weights: Mapping[str, float]) -> dict[int, float]:
+        """What each number counts, of what terms weigh."""
+        return sparse_vectors.query_vector(weights.items(), self.facts.moved)
+
+    def each(self, using: str, vector: np.ndarray | Mapping[int, float], chunks: np.ndarray) -> Search:
+        """The search for the scores of some chunks."""
+        return Search(using, vector, len(chunks), Allowed(ids=self.ids.of(chunks)))
+
+    def known(self, searches: Sequence[Search]) -> list[Known]:
+        """The scores that some searches find."""
+        return [Known(self._chunks(found), found.scores) for found in self.collection.search(searches)]
+
+    def best(self, searches: Sequence[Search]) -> list[Listed]:
+        """The first of each search; ties by number, for which more are asked for than are returned."""
+        found = self.collection.search([s._replace(limit=s.limit + _SPARE) for s in searches])
+        tied = [n for n, (s, f) in enumerate(zip(searches, found, strict=True)) if _ends_tied(f, s.limit)]
+        wider = [searches[n]._replace(limit=_MORE * (searches[n].limit + _SPARE)) for n in tied]
+        for number, more in zip(tied, self.collection.search(wider), strict=True):
+            found[number] = more
+        return [self._in_order(f, s.limit) for s, f in zip(searches, found, strict=True)]
+
+    def _in_order(self, found: Found, count: int) -> Listed:
+        chunks = self._chunks(found)
+        order = np.lexsort((chunks, -found.scores))[:count]
+        return Listed(chunks[order], found.scores[order])
+
+    def _chunks(self, found: Found) -> np.ndarray:
+        """The numbers of the chunks that were found."""
+        numbers = np.searchsorted(self.ids.keys, found.keys)
+        numbers[numbers == len(self.ids.keys)] = 0
+        if not (self.ids.keys[numbers] == found.keys).all():
+            raise IndexUnavailableError(
+                f"the collection {self.facts.collection} of Qdrant has points of another version: "
+                "`weft build` sends all again"
+            )
+        return numbers
+
+
+def _ends_tied(found: Found, count: int) -> bool:
+    """True if what was found ends amid chunks with the score of the last one that is taken."""
+    return len(found.scores) == count + _SPARE and bool(found.scores[count - 1] == found.scores[-1])

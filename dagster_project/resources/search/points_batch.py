@@ -1,0 +1,172 @@
+"""Queries whose scores come from a collection of Qdrant: the two lists in one round trip, all scores in the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from dagster_project.resources.qdrant.points import NOTHING, Known, Points
+from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Search
+from dagster_project.resources.search.opened_version import OpenedVersion
+from dagster_project.resources.search.query_batch import Mask, QueryBatch
+from transforms.retrieval import bm25, fusion
+from transforms.settings.search import SearchSettings
+
+_CELLS_AT_ONCE = 1 << 25
+
+
+class PointTermScores(bm25.TermScores):
+    """BM25 scores from the collection; what terms weigh, and which chunks hold them, is of the file's dictionary."""
+
+    nearest, top = np.zeros(0, dtype=np.int64), 0.0
+    """The best allowed chunks, best first, and the score of the first."""
+    known, known_mails = NOTHING, NOTHING
+    """The scores of the candidates and their threads, and of their whole mails by the number of the document."""
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
+        return self.nearest[:k]
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks, float64 of single-precision sums."""
+        return self.known.of(chunks, 0.0)
+
+    @property
+    def high(self) -> float:
+        """The highest score of an allowed chunk, 0 if there is none."""
+        return self.top
+
+    def of_mails(self, chunks: np.ndarray, mails: bm25.WeighedMails) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the mails of some chunks, ascending, and the BM25 score of each as a whole."""
+        numbers = np.unique(mails.document[self.slots.of(chunks)])
+        return numbers, self.known_mails.of(numbers, 0.0)
+
+    def weights_in_mails(self, mails: bm25.WeighedMails) -> dict[str, float]:
+        """What each term weighs in a whole mail."""
+        return {t.term: t.factor * bm25.idf(t.mails(mails), mails.count) for t in self.lists}
+
+
+class PointScores:
+    """The cosines of one query from the collection: the nearest chunks, best first, and the highest and lowest of all."""
+
+    def __init__(self, nearest: np.ndarray, high: float, low: float):
+        self.nearest, self.high, self.low = nearest, high, low
+        self.known = NOTHING
+
+    def best(self, k: int) -> np.ndarray:
+        """The `k` nearest chunks, best first, ties by number."""
+        return self.nearest[:k]
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks, float64; the lowest for a chunk without a vector."""
+        return self.known.of(chunks, self.low)
+
+
+class PointsBatch(QueryBatch):
+    """A batch that asks the collection of its version: two round trips, a third where a list ends in a tie."""
+
+    _near: Sequence[PointScores] = ()
+    _scores: tuple[str, list[PointTermScores]] | None = None
+
+    def candidates(self, settings: SearchSettings) -> pl.DataFrame:
+        """The candidates (`fusion.FUSED`) of each query that has terms, one query after the other."""
+        words = self._words(settings)
+        _ = self.vectors
+        start = time.perf_counter()
+        is_exact = settings.vector_path(self.version.chunk_count, has_index=True) == "exact"
+        self._near = self._lists(settings, words, is_exact)
+        self._learn(settings, words)
+        self.vector_path = "exact" if is_exact else "hnsw"
+        self.seconds["vector"] = time.perf_counter() - start
+        return super().candidates(settings)
+
+    def lexical(self, settings: SearchSettings) -> list[bm25.TermScores]:
+        """BM25 scores of each query, of which those of candidates are known once these were looked for."""
+        return [*self._words(settings)]
+
+    def _words(self, settings: SearchSettings) -> list[PointTermScores]:
+        key = bm25.lexical_key(settings)
+        if self._scores is None or self._scores[0] != key:
+            weights = self.version.weighed(settings)
+            scores = [
+                PointTermScores(words, self.version.postings, weights, mask)
+                for words, mask in zip(self._counted(settings), self.masks, strict=True)
+            ]
+            self._scores = key, scores
+        return self._scores[1]
+
+    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Scores]:
+        return iter(self._near)
+
+    def _lists(
+        self, settings: SearchSettings, words: Sequence[PointTermScores], is_exact: bool
+    ) -> list[PointScores]:
+        """Find the best of each query by its words, which get to know them, and by its vector."""
+        points, searches = self.points, []
+        for score, vector, mask in zip(words, self.vectors, self.masks, strict=True):
+            allowed = points.allowed(mask)
+            searches += [
+                Search(
+                    WORDS,
+                    points.vector({t.term: t.idf for t in score.lists}),
+                    settings.candidates_lexical,
+                    allowed,
+                ),
+                Search(DENSE, vector, settings.candidates_vector, allowed, is_exact),
+                Search(DENSE, -vector, 1, allowed, is_exact),
+            ]
+        found = points.best(searches)
+        near = []
+        for score, by_words, nearest, farthest in zip(
+            words, found[::3], found[1::3], found[2::3], strict=True
+        ):
+            score.nearest, score.top = by_words.chunks, float(by_words.scores.max(initial=0.0))
+            low = -float(farthest.scores.max(initial=-np.inf))
+            low = low if np.isfinite(low) else 0.0
+            near.append(PointScores(nearest.chunks, float(nearest.scores.max(initial=low)), low))
+        return near
+
+    def _learn(self, settings: SearchSettings, words: Sequence[PointTermScores]) -> None:
+        """Ask for the scores of what was found and of the threads around it, and of whole mails where they count."""
+        points, places = self.points, self.version.arrays.places
+        mails = self.version.weighed_mails(settings)
+        searches = []
+        for score, near, vector, mask in zip(words, self._near, self.vectors, self.masks, strict=True):
+            found = np.union1d(score.best(settings.candidates_lexical), near.best(settings.candidates_vector))
+            around = np.sort(fusion.with_threads(found, None, places)[0])
+            compared = around if mask is None else around[mask[around]]
+            of_mails = around[places.is_mail[around]]
+            firsts = of_mails[np.unique(places.document[of_mails], return_index=True)[1]]
+            whole = self._whole_mails(score, settings) is not None
+            searches += [
+                points.each(WORDS, points.vector({t.term: t.idf for t in score.lists}), around),
+                points.each(DENSE, vector, compared),
+                points.each(MAILS, points.vector(score.weights_in_mails(mails) if whole else {}), firsts),
+            ]
+        known = points.known(searches)
+        for score, near, *parts in zip(words, self._near, known[::3], known[1::3], known[2::3], strict=True):
+            score.known, near.known, by_first = parts
+            score.known_mails = Known(places.document[by_first.chunks], by_first.scores)
+
+    @property
+    def points(self) -> Points:
+        """The points of the version that is searched."""
+        assert self.version.points is not None
+        return self.version.points
+
+
+def batches(
+    version: OpenedVersion,
+    queries: Sequence[str],
+    masks: Sequence[Mask],
+    factors: Sequence[Mapping[str, float]] = (),
+) -> Iterator[QueryBatch]:
+    """The queries in batches whose scores of all chunks fit into memory."""
+    kind = QueryBatch if version.points is None else PointsBatch
+    step = max(1, _CELLS_AT_ONCE // max(1, version.chunk_count))
+    for first in range(0, len(queries), step):
+        rows = slice(first, first + step)
+        yield kind(version, queries[rows], first, masks[rows], factors[rows])

@@ -1,0 +1,174 @@
+"""An index that a collection of Qdrant ranks gives the hits that its file gives, also while it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagster_project.resources.publish.publisher import version_of
+from dagster_project.resources.search.filters import Filters
+from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.search_index import SearchIndex
+from tests.archives import Mail, Workspace, discussion
+from transforms.errors import IndexUnavailableError
+from transforms.settings.search import SearchSettings
+
+pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
+pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
+
+from dagster_project.resources.qdrant.collection import Collection  # noqa: E402
+from dagster_project.resources.qdrant.mirror import QdrantMirror  # noqa: E402
+from dagster_project.resources.qdrant.mirrored import mirrored  # noqa: E402
+from dagster_project.resources.qdrant.points import Points  # noqa: E402
+from tests.qdrant_edge_client import EdgeClient  # noqa: E402
+
+QUERIES = (
+    "compactor load doubles", "write-ahead log measured in run 104", "shell", "keeps its pace", "yes", "garbage",
+    "how does the log behave", "collector run", "nothing of this stands anywhere", "-shell compactor", "l:dev pace",
+)  # fmt: skip
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> EdgeClient:
+    (folder := tmp_path / "collections").mkdir()
+    return EdgeClient(folder)
+
+
+@pytest.fixture
+def mirror(client: EdgeClient) -> QdrantMirror:
+    return QdrantMirror(client, "weft", SearchSettings())
+
+
+def current(work: Workspace) -> Path:
+    return (work.index / "CURRENT").resolve()
+
+
+@contextmanager
+def ranked_by(client: EdgeClient, work: Workspace) -> Iterator[SearchIndex]:
+    """The current version, ranked by its collection."""
+    with closing(open_index(work.settings)) as index:
+        stored = mirrored(index.path)
+        assert stored
+        index.points = Points(Collection(client, stored[0].collection), *stored)
+        yield index
+
+
+def searched(index: SearchIndex, **options: Any) -> list[dict[str, Any]]:
+    """What a search says of each hit, but for the parts of its score."""
+    found = [row for query in QUERIES for row in index.search([query], **options).hits.to_pylist()]
+    return [{name: v for name, v in row.items() if name != "rerank_parts"} for row in found]
+
+
+def about(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same with scores that may be a little off: they are sums of single precision in another order."""
+    return [
+        {name: pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for name, v in row.items()}
+        for row in rows
+    ]
+
+
+def of_file(work: Workspace, **options: Any) -> list[dict[str, Any]]:
+    with closing(open_index(work.settings)) as index:
+        return searched(index, **options)
+
+
+def chunks(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["chunk_id"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"filters": Filters(source="users")},
+        {"filters": Filters(list_id="dev")},
+        {"settings": SearchSettings(fusion="rrf", thread_weight=0)},
+        {"settings": SearchSettings(lexical_weight=0, thread_weight=0, mail_weight=0)},
+        {"settings": SearchSettings(vector_search="ann")},
+    ],
+    ids=["default", "source", "list", "ranks", "vectors", "graph"],
+)
+def test_a_collection_finds_what_the_file_finds_in_two_round_trips(
+    built_once: Workspace, client: EdgeClient, mirror: QdrantMirror, options: dict[str, Any]
+):
+    mirror.publish(current(built_once), None)
+    with ranked_by(client, built_once) as index:
+        found = searched(index, **options)
+        assert found == about(of_file(built_once, **options))
+        client.trips = 0
+        index.search(["compactor load"])
+        assert client.trips == 2
+    assert found
+
+
+@pytest.mark.exhaustive
+def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
+    built: Workspace, client: EdgeClient, mirror: QdrantMirror
+):
+    mirror.publish(current(built), None)
+    with ranked_by(client, built) as older:
+        before, first = chunks(searched(older)), current(built)
+        built.write(
+            "dev/dev.2004-03.mbox", [Mail(900, "The compactor of the shell is new.", "Compactor news")]
+        )
+        built.write("users/users.2004-01.mbox", discussion(200, 5, "shell"))
+        built.build()
+        done = mirror.publish(current(built), first)
+        assert 0 < done["points_sent"] < 12 and 0 < done["points_superseded"] < 12
+        assert chunks(searched(older)) == before
+    with ranked_by(client, built) as newer:
+        assert chunks(searched(newer)) == chunks(of_file(built))
+        assert newer.points and newer.points.facts.number == 2
+
+
+@pytest.mark.exhaustive
+def test_a_publish_that_was_killed_is_undone_by_the_next(
+    built: Workspace, client: EdgeClient, mirror: QdrantMirror
+):
+    first = current(built)
+    mirror.publish(first, None)
+    built.write("dev/dev.2004-03.mbox", [Mail(900, "This is sent twice.", "Twice")])
+    built.build()
+    mirror.publish(current(built), first)  # and is never switched to
+    built.write("dev/dev.2004-03.mbox", [Mail(901, "This is sent once.", "Once")])
+    built.build()
+    mirror.publish(current(built), first)
+    with ranked_by(client, built) as index:
+        assert searched(index) == about(of_file(built))
+
+
+@pytest.mark.exhaustive
+def test_another_layout_is_a_new_collection_and_the_alias_means_it(
+    built: Workspace, client: EdgeClient, mirror: QdrantMirror
+):
+    first = current(built)
+    mirror.publish(first, None)
+    assert client.aliases == {"weft": f"weft-{version_of(first)}"}
+    built.write("dev/dev.2004-03.mbox", [Mail(900 + n, "Long. " * 500, "Long") for n in range(3)])
+    built.build()
+    done = mirror.publish(current(built), first)  # the mean length is another
+    assert done["points_superseded"] == 0
+    assert client.aliases == {"weft": f"weft-{version_of(current(built))}"}
+    assert set(client.shards) == {f"weft-{version_of(v)}" for v in (first, current(built))}
+    with ranked_by(client, built) as index:
+        assert searched(index) == about(of_file(built))
+
+
+def test_a_collection_that_lost_points_is_told_and_sent_again(
+    built: Workspace, client: EdgeClient, mirror: QdrantMirror
+):
+    mirror.publish(current(built), None)
+    assert mirror.holds(current(built))
+    Collection(client, client.aliases["weft"]).supersede(
+        mirrored(current(built))[1].of(range(3)),
+        1,  # type: ignore[index]
+    )
+    assert not mirror.holds(current(built))
+    with pytest.raises(IndexUnavailableError, match="has .* of the .* points"), ranked_by(client, built):
+        pass
+    mirror.publish(current(built), None)
+    assert mirror.holds(current(built))
