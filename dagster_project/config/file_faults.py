@@ -33,7 +33,6 @@ REPLACED = {
     "search.gate_lexical": "is gone: what the words of a query found passes `search.similarity_threshold`",
     "conversations.query_tokens": "is always 1,800 now, a ceiling: each part of a text is asked",
     "conversations.max_chat_bytes": "is gone: of an export at most 256 MiB are read",
-    "sources.exclude_defaults": "is gone: `!node_modules/` in `sources.exclude` takes back what is usually left out",
     "queries.name": "is `sentences.name` now",
     "context.ask_with": "is part of `context.profile` now (recommended: said; seed: markdown)",
     "context.mode": "is part of `context.profile` now (recommended: auto; seed: ann)",
