@@ -32,8 +32,9 @@ from dagster_project.resources.models.openai.service import KEY_VARIABLE
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
+from dagster_project.resources.publish.partition_publisher import PartitionPublisher
 from dagster_project.resources.publish.published_tables import PublishedFile
-from dagster_project.resources.publish.publisher import DuckDBPublisher, PartitionPublisher
+from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.qdrant.service import make_mirror
 from dagster_project.resources.remotes.source_remotes import SourceRemotes

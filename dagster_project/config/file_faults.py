@@ -52,6 +52,9 @@ REPLACED = {
     "operations.fresh_hours": "is three times `operations.max_lag_minutes` now",
     "operations.max_slow_lag_minutes": "is twelve times `operations.max_lag_minutes` now",
     "index.ann_min_vectors": "is `index.ann_max_vectors` now: vectors up to which an HNSW index is built",
+    "search.label_rerank": "is always 5, half of a model's scale",
+    "storage.sources": "is always `sources/` below storage.root, which may be a link",
+    "sources.fetch.region": "is AWS_REGION in the environment",
     "rerank.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
 }
 """Keys that a file may no longer have, each with what took its place; those of [profiles.NAME] are those of [search]."""

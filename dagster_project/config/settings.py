@@ -217,10 +217,6 @@ class StorageSettings(StageSettings):
 
     root: str = Field("data", description="folder of lake, index, cache and dagster")
     lake: str | None = Field(None, description="URI of the lake; none: lake/ below root")
-    sources: str | None = Field(
-        None,
-        description="folder of what is fetched; none: sources/ below root",
-    )
     pseudonym_key: str = Field(
         "pseudonym.key",
         description="file with the key of pseudonyms; WEFT_PSEUDONYM_KEY, if set, is the key itself",
@@ -319,8 +315,7 @@ class Settings(StageSettings):
     @property
     def fetched(self) -> Path:
         """Folder of what is fetched, one folder per source."""
-        folder = self.storage.sources
-        return (self.base / Path(folder).expanduser()).resolve() if folder else self.root / "sources"
+        return self.root / "sources"
 
     @property
     def graph_folder(self) -> Path:

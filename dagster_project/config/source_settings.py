@@ -204,7 +204,6 @@ class ObjectRemote(RemoteSettings):
     url: str = Field(description="`s3://bucket/prefix` (extra `s3`) or `file:///folder`")
     requests_per_minute: int = Field(1200, gt=0, description="files that are copied in any minute")
     endpoint: str | None = Field(None, description="address of an S3 service other than Amazon's")
-    region: str | None = Field(None, description="none: as the environment says")
     anonymous: bool = Field(False, description="send no credentials")
 
     @field_validator("url")

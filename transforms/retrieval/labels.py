@@ -9,6 +9,8 @@ import polars as pl
 from transforms.settings.search import SearchSettings
 
 NOTHING = "NO_RESULTS"
+_RERANKED = 5.0
+"""Score of a model, of 10, from which a hit answers."""
 LABELS = ("PASS", "WEAK", NOTHING)
 
 
@@ -19,13 +21,13 @@ def runtime_label(
 
     Evidence is the share of the query's words that a hit holds plus its cosine: each alone is what something else has by
     chance. PASS if the best reaches `label_pass`, or with a model (`reranks` is not None) if one of its scores reaches
-    `label_rerank`; else NO_RESULTS if none reaches `label_weak`, else WEAK.
+    half of the scale; else NO_RESULTS if none reaches `label_weak`, else WEAK.
 
     >>> runtime_label([0.4, 0.9], None, SearchSettings())
     'PASS'
     """
     best = max(evidence, default=0.0)
-    passes = best >= settings.label_pass if reranks is None else max(reranks) >= settings.label_rerank
+    passes = best >= settings.label_pass if reranks is None else max(reranks) >= _RERANKED
     if passes:
         return "PASS"
     return "WEAK" if best >= settings.label_weak else NOTHING

@@ -95,9 +95,6 @@ class SearchSettings(StageSettings):
     label_weak: float = Field(
         0.5, ge=0, le=2, description="the same below which there is no result (static model)"
     )
-    label_rerank: float = Field(
-        5.0, description="a model's score from which a hit is relevant (gemini: of 10)"
-    )
     title_weight: Internal[float] = Field(4.0, ge=0)
     """Weight of terms of the subject or heading."""
     quote_weight: Internal[float] = Field(0.3, ge=0)

@@ -19,11 +19,18 @@ _PASSAGE_CHARS = 4000
 """Far more than the models read; they cut by tokens."""
 
 
+def _probability() -> Any:
+    """What makes a probability of a model's logit."""
+    from torch.nn import Sigmoid
+
+    return Sigmoid()
+
+
 class CrossEncoderScorer:
     """Reads query and passage together; any model with one score, by folder or name on the Hugging Face hub.
 
-    Passages are scored in their order until `seconds` are over, the first few always. The model is
-    opened when it is first asked; that time does not count.
+    Passages are scored in their order until `seconds` are over, the first few always; a score is ten times the
+    model's probability. The model is opened when it is first asked; that time does not count.
     """
 
     def __init__(self, settings: RerankSettings, clock: Callable[[], float] = time.monotonic):
@@ -40,7 +47,10 @@ class CrossEncoderScorer:
         scores: list[float] = []
         while len(scores) < len(pairs) and (not scores or self._clock() < end):
             batch = pairs[len(scores) : len(scores) + _BATCH]
-            scores += model.predict(batch, batch_size=_BATCH, show_progress_bar=False).astype(float).tolist()
+            found = model.predict(
+                batch, batch_size=_BATCH, show_progress_bar=False, activation_fn=_probability()
+            )
+            scores += (10 * found.astype(float)).tolist()
         return RerankScores(np.nan_to_num(np.array(scores, dtype=np.float64), nan=-np.inf))
 
     def _load(self) -> Any:

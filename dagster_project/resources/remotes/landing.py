@@ -49,7 +49,7 @@ class Landing:
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FetchError(
-                f"source {self.source}: {error.filename} cannot be made ({error.strerror}); mend storage.sources"
+                f"source {self.source}: {error.filename} cannot be made ({error.strerror}); mend storage.root"
             ) from error
 
     def partial(self, name: str) -> Path:

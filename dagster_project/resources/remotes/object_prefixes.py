@@ -107,7 +107,7 @@ class ObjectPrefix:
             return fsspec.filesystem("file"), fsspec.core.url_to_fs(self.remote.url)[1].rstrip("/")
         from dagster_project.resources.remotes.store_session import StoreSession
 
-        client = {"endpoint_url": self.remote.endpoint, "region_name": self.remote.region}
+        client = {"endpoint_url": self.remote.endpoint}
         limits = {
             "connect_timeout": self.remote.timeout_seconds,
             "read_timeout": self.remote.timeout_seconds,

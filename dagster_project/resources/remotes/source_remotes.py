@@ -51,7 +51,7 @@ class SourceRemotes:
             # The fetchers raise faults of the network as FetchError.
             fault = FetchError(
                 f"source {source}: {error.filename or self.settings.fetched} cannot be read or written "
-                f"({error.strerror or type(error).__name__}); mend the disk or storage.sources"
+                f"({error.strerror or type(error).__name__}); mend the disk or storage.root"
             )
         else:
             return self._fetched(landing, credentials)

@@ -278,8 +278,7 @@ class FileSources:
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""
-        known = self._seen.get(str(file.path))
-        if known and known[:4] != _state(file.path):
+        if (known := self._seen.get(str(file.path))) and known[:4] != _state(file.path):
             self._note_difference(partition, file.name)
 
     def _note_difference(self, partition: SourcePartition, what: str) -> None:

@@ -42,12 +42,12 @@ def test_what_is_fetched_lies_below_the_root(tmp_path: Path, kind: str, fetch: d
     )
 
 
-def test_the_folder_can_be_chosen_and_a_path_below_it(tmp_path: Path):
+def test_a_path_is_below_what_is_fetched(tmp_path: Path):
     work = Workspace(tmp_path).configure(
         {"name": "docs", "kind": "tree", "path": "guide", "fetch": OBJECTS},
-        storage={"root": "state", "sources": "in"},
+        storage={"root": "state"},
     )
-    assert work.settings.place(work.settings.sources[0]) == tmp_path / "in/docs/guide"
+    assert work.settings.place(work.settings.sources[0]) == tmp_path / "state/sources/docs/guide"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from transforms.retrieval.labels import runtime_label, runtime_labels
 from transforms.retrieval.pipeline import RANKED
 from transforms.settings.search import SearchSettings
 
-SETTINGS = SearchSettings(label_pass=0.7, label_weak=0.5, label_rerank=5)
+SETTINGS = SearchSettings(label_pass=0.7, label_weak=0.5)
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_an_object_store_follows_no_redirect_and_shows_no_key(tmp_path: Path):
 def fetch_store(folder: Path, store: Archives) -> str:
     """The fault of a fetch from a store."""
     remote = {
-        "kind": "objects", "url": "s3://lists", "endpoint": store.address, "region": "us-east-1", **PASSWORD,
+        "kind": "objects", "url": "s3://lists", "endpoint": store.address, **PASSWORD,
         "timeout_seconds": 1, "time_limit_seconds": 8,
     }  # fmt: skip
     work = Workspace(folder).configure({"name": "dev", "kind": "mbox", "fetch": remote})

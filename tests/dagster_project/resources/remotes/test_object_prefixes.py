@@ -51,7 +51,7 @@ def work(tmp_path: Path) -> Workspace:
 def fetch(work: Workspace, service: str) -> Fetch:
     def run(kind: str = "mbox", **changes: Any) -> Fetched:
         remote = {
-            "kind": "objects", "url": f"s3://{BUCKET}/mail", "endpoint": service, "region": "us-east-1",
+            "kind": "objects", "url": f"s3://{BUCKET}/mail", "endpoint": service,
             "user_variable": "STORE_KEY", "password_variable": "STORE_SECRET", **changes,
         }  # fmt: skip
         work.configure(
