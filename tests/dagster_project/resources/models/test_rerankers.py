@@ -199,11 +199,12 @@ def test_a_cross_encoder_orders_by_its_scores_within_its_time(built: Workspace, 
 
     times = iter(range(100))
     hurried = CrossEncoderScorer(settings.model_copy(update={"seconds": 1.5}), clock=lambda: next(times))
-    texts = [h["snippet"] for h in found[0]]
+    texts = [f"{QUERIES[number % 2]} {number}" for number in range(10)]
     part = hurried.scores("compactor", texts, texts).scores
     whole = CrossEncoderScorer(settings).scores("compactor", texts, texts).scores
     assert len(part) == 8 < len(whole) == len(texts)
     assert part == pytest.approx(whole[:8], abs=1e-6)
+    assert 0 <= whole.min() <= whole.max() <= 10
 
 
 @needs_torch
