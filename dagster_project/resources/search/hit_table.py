@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -77,23 +77,37 @@ class SearchResult:
 
 
 def without_hits(
-    version: OpenedVersion, ranked: RankedHits, understood: Mapping[int, Understood]
+    version: OpenedVersion,
+    ranked: RankedHits,
+    understood: Mapping[int, Understood],
+    is_near: Callable[[str], bool],
 ) -> tuple[RankedHits, dict[int, Understood]]:
-    """The hits without those of the queries in `understood`, and what is said of each of these in their place."""
+    """The hits without those of the queries in `understood`, and what is said of each of these in their place.
+
+    Words of the index are named only if with them the query `is_near` to a text.
+    """
     is_hidden = pl.col("query").is_in(list(understood))
     first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
     facts = version.arrays.rows.of(first.get_column("chunk_no"))
-    screen, meant = version.screen, version.conditions.texts.meant
+    screen = version.screen
     nearest = {
         query: f"{screen.text(facts[chunk]['subject'] or '(no subject)')} ({facts[chunk]['doc_id']})"
         for query, chunk in first.iter_rows()
     }
-    told = {
-        n: q._replace(nearest=nearest.get(n), meant=screen.words(meant(q.text)))
-        for n, q in understood.items()
-    }
+    told = {}
+    for n, query in understood.items():
+        meant = version.conditions.texts.meant(query.text)
+        words = (
+            list(dict.fromkeys(meant.values())) if meant and is_near(_corrected(query.text, meant)) else []
+        )
+        told[n] = query._replace(nearest=nearest.get(n), meant=screen.words(words))
     hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
     return RankedHits(hits, constituents, ranked.labels, ranked.vector_path), told
+
+
+def _corrected(text: str, meant: Mapping[str, str]) -> str:
+    """A text with other words in place of some, which `meant` names in small letters."""
+    return re.sub(r"\w+", lambda word: meant.get(word.group().lower(), word.group()), text)
 
 
 def described(
@@ -105,7 +119,8 @@ def described(
 ) -> list[dict[str, Any]]:
     """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
     rows, screen = version.arrays.rows, version.screen
-    chosen = chosen_chunks(version, ranked.hits, terms, masks)
+    telling = [_telling(version, of_query) for of_query in terms]
+    chosen = chosen_chunks(version, ranked.hits, telling, masks)
     hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
@@ -114,7 +129,7 @@ def described(
         [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
     )
     by_term = snippets.words_by_term(compared, version.term_settings)
-    matching = [snippets.matching_words(_telling(version, of_query), by_term) for of_query in terms]
+    matching = [snippets.matching_words(set(of_query), by_term) for of_query in telling]
     count = version.postings.ranked_count
     weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in chain.from_iterable(terms)}
     constituents = _by_hit(rows, ranked.constituents)
@@ -145,9 +160,10 @@ def described(
     return described_rows
 
 
-def _telling(version: OpenedVersion, terms: Sequence[str]) -> set[str]:
+def _telling(version: OpenedVersion, terms: Sequence[str]) -> list[str]:
     """The terms of a query without those of words that questions are asked with, unless it has no others."""
-    return set(terms) - set(stems(list(snippets.QUESTION_WORDS), version.term_settings)) or set(terms)
+    asking = stems(list(snippets.QUESTION_WORDS), version.term_settings)
+    return [term for term in terms if term not in asking] or list(terms)
 
 
 def _snippet(

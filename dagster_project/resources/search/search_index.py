@@ -105,7 +105,12 @@ class SearchIndex(OpenedVersion):
         understood = {number: query.understood for number, query in enumerate(resolved)}
         hidden = {n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not settings.weak}
         if far := {n: understood[n] for n in hidden - complete}:
-            ranked, told = without_hits(self, ranked, far)
+            ranked, told = without_hits(
+                self,
+                ranked,
+                far,
+                lambda text: labels.NOTHING not in self.ranked([text], settings=settings).labels,
+            )
             understood |= told
         terms = self.query_terms([query.text for query in resolved], settings.stopwords)
         rows = described(self, ranked, terms, settings, [query.mask for query in resolved])

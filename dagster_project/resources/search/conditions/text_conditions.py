@@ -144,17 +144,18 @@ class TextConditions:
         ).fetchall()
         return sorted({word, stem, *(form for (form,) in rows)})
 
-    def meant(self, query: str) -> list[str]:
-        """For each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
+    def meant(self, query: str) -> dict[str, str]:
+        """By each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
 
         Near are words with the same first letter that are one slip of the keyboard away, two for long ones.
         """
-        found: list[str] = []
+        found: dict[str, str] = {}
         for word in (word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST):
             if self.postings.df(terms.stems([word], self.term_settings)[0]):
                 continue
             row = self.connection.execute(_NEAREST, {"word": word, "slips": slips(word)}).fetchone()
-            found += [row[0]] if row and row[0] not in found else []
+            if row:
+                found[word] = row[0]
         return found
 
     def forms(self, leaf: Leaf) -> list[str]:

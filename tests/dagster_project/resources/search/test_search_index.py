@@ -170,6 +170,8 @@ def test_a_query_of_nothing_near_has_no_hits_and_says_what_was_meant(copied: Sea
     result = copied.search(["compactr florbex"])
     assert (result.labels, result.hits.num_rows) == (("NO_RESULTS",), 0)
     assert result.understood[0].nearest and result.understood[0].meant == ["compactor"]
+    far = copied.search(["compactr zyzzq quuxly plorbix vorpalin brillig"])
+    assert (far.labels, far.understood[0].meant) == (("NO_RESULTS",), [])
     copied.settings = copied.settings.model_copy(update={"weak": True})
     shown = copied.search(["compactr florbex"])
     assert (shown.labels, shown.understood[0].nearest) == (("NO_RESULTS",), None)
