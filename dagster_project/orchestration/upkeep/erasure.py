@@ -26,8 +26,10 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
+from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.resources.publish.lens_file import FOLDER as LENSES
+from dagster_project.resources.system.globs import write_atomically
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY
 
 _BUSY_SECONDS = 60.0
@@ -73,6 +75,7 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
         "vectors": make_embedding_cache(settings).prune(used_hashes(settings)),
         "answers": prune_answers(settings),
         "previews": _erase_previews(instance),
+        "reports": _erase_reports(settings.root / "eval"),
     }
     # What was read from documents, copies of remote files and narrowed versions are made again when they are needed.
     for folder in (
@@ -101,6 +104,21 @@ def left_out(settings: Settings) -> dict[str, int]:
 _LEFT_OUT = """
 SELECT source, count(*) FROM quarantine WHERE starts_with(reason, $reason || ':') GROUP BY source ORDER BY source
 """
+
+
+def _erase_reports(folder: Path) -> int:
+    """Take titles and words of hits out of the reports of evaluations and their pages; how many were changed."""
+    count = 0
+    for place in sorted(folder.glob("*.json")):
+        report = json.loads(place.read_text(encoding="utf-8"))
+        if not any((texts := report.get("texts") or {}).values()):
+            continue
+        report["texts"] = {kind: {} for kind in texts}
+        write_atomically(place, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))
+        if (html := place.with_suffix(".html")).exists():
+            write_atomically(html, page(report))
+        count += 1
+    return count
 
 
 def _erase_previews(instance: dg.DagsterInstance) -> int:

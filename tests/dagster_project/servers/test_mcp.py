@@ -286,6 +286,22 @@ def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(offic
     assert "sql" not in anyio.run(tools)
 
 
+@pytest.mark.exhaustive
+def test_what_a_client_gives_up_frees_the_index(office: Workspace):
+    """More calls than the index answers at once, each given up long before the server would."""
+    endless = "SELECT sum(hash(a.range, b.range) % 7) FROM range(10_000_000) a, range(10_000_000) b"
+
+    async def run() -> Any:
+        async with Client(mcp_server(office.settings, has_sql=True)) as client:
+            for _ in range(10):
+                with anyio.move_on_after(0.3):
+                    await client.call_tool("sql", {"statement": endless})
+            with anyio.fail_after(office.settings.mcp.max_seconds / 2):
+                return await client.call_tool("get", {"id": "m2@example.org"})
+
+    assert not anyio.run(run).is_error
+
+
 def test_documents_and_threads_are_resources(office: Workspace):
     async def run() -> tuple[list[str], str, str, str]:
         async with Client(mcp_server(office.settings)) as client:

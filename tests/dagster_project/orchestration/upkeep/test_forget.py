@@ -66,6 +66,13 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     said = f"12/31/23, 10:00 - Ann: What of {SECRET}?\n12/31/23, 10:05 - Bob: Ask about {NOTE}.\n"
     work.put("chat/WhatsApp Chat with Bob.txt", said)
     work.build()
+    work.put(
+        "queries.yaml", 'queries:\n- {id: a, query: cormorants, relevant: [{message: "m800@example.org"}]}\n'
+    )
+    evaluated = weft(
+        work.folder, "eval", "run", "--queries", work.folder / "queries.yaml", "--config", work.config
+    )
+    assert evaluated.code == 0, evaluated.err
     question = work.put("question.txt", f"Where are {SECRET}?")
     assert weft(work.folder, "context", question, "--lens", "all", "--config", work.config).code == 0
     return work
@@ -157,6 +164,7 @@ def test_fetched_archives_are_written_without_what_is_forgotten(tmp_path: Path, 
 def test_no_piece_is_left_and_nothing_comes_back(made: Workspace):
     assert {file.partition("/")[0] for file in holding(made, SECRET)} == {
         "dagster",
+        "eval",
         "index",
         "lake",
         "lenses",
