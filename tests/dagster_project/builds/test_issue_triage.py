@@ -82,9 +82,7 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert (
         row["created_at"] == "2025-01-03T10:00:00+00:00" and row["duplicates"][0]["doc_id"] == "bugs:o/r/1.md"
     )
-    work.config.write_text(work.config.read_text() + '[sources.needs]
-wind = "(?i)storm"
-')
+    work.config.write_text(work.config.read_text() + '[sources.needs]\nwind = "(?i)storm"\n')
     work.build()
     assert {n: row["missing"] for n, row in rows(work).items()} == {1: [], 2: ["wind"], 3: []}
     assert printed(work, "9")[0] == 3 and printed(work, "--since", "2025-01-03")[1].count("#3 ") == 1
