@@ -82,7 +82,13 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert (
         row["created_at"] == "2025-01-03T10:00:00+00:00" and row["duplicates"][0]["doc_id"] == "bugs:o/r/1.md"
     )
+    work.config.write_text(work.config.read_text() + '[sources.needs]\nwind = "(?i)storm"\n')
+    work.build()
+    assert {n: row["missing"] for n, row in rows(work).items()} == {1: [], 2: ["wind"], 3: []}
     assert printed(work, "9")[0] == 3 and printed(work, "--since", "2025-01-03")[1].count("#3 ") == 1
+    work.put("notes/a.md", "# A note\n\nIt is short.\n")
+    work.configure({"name": "notes", "kind": "tree", "path": "notes"}).build()
+    assert not work.lake.is_stored("issue_triage")
 
 
 def test_the_asset_is_described_and_checked_and_only_there_with_issues(work: Workspace):
