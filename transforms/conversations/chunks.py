@@ -19,7 +19,7 @@ from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.conversations import ConversationSettings
 from transforms.text.offsets import Offsets
 
-VERSION = "1"
+VERSION = "2"
 _NEIGHBOUR_TURNS = 2
 """Turns before and behind a turn that the lexical index reads with it: alone it has few words."""
 _WORD = re.compile(r"[^\W_]")
@@ -31,7 +31,8 @@ def conversation_chunks(
     """Chunks of the table `conversations`, and the messages without a chunk.
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
-    lexical index reads `neighbour_turns` turns around it as well. A chunk of the kind
+    lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers
+    or whose thread it stands in. A chunk of the kind
     `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
     indexed. Spans are bytes of the window's Markdown.
     """
@@ -44,12 +45,13 @@ def conversation_chunks(
         offsets = Offsets(window_text.markdown)
         starts, ends = (offsets.bytes([r[side] for r in window_text.ranges]) for side in (0, 1))
         window_rows: list[dict[str, Any]] = []
+        numbers = {turn["message_key"]: n for n, turn in enumerate(spoken_turns) if turn["message_key"]}
         for number, turn in enumerate(spoken_turns):
             span = (starts[number], ends[number])
             if not _WORD.search(turn["text"]):
                 excluded.append(_exclusion(turn, span))
             elif settings.index in ("both", "turns"):
-                window_rows.append(_turn(spoken_turns, number, span))
+                window_rows.append(_turn(spoken_turns, number, numbers.get(turn["answers_key"]), span))
         if settings.index in ("both", "windows"):
             segments = token_segments(window_text.markdown, settings.query_tokens, OVERLAP_TOKENS, count)
             begins = [r[0] for r in window_text.ranges]
@@ -79,13 +81,21 @@ def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _turn(turns: Sequence[Mapping[str, Any]], number: int, span: tuple[int, int]) -> dict[str, Any]:
+def _turn(
+    turns: Sequence[Mapping[str, Any]], number: int, answered: int | None, span: tuple[int, int]
+) -> dict[str, Any]:
     turn = turns[number]
-    reach = _NEIGHBOUR_TURNS
-    around = [*turns[max(0, number - reach) : number], *turns[number + 1 : number + 1 + reach]]
+    near = range(max(0, number - _NEIGHBOUR_TURNS), min(len(turns), number + _NEIGHBOUR_TURNS + 1))
+    context = [n for n in near if n != number]
+    if answered is not None and answered not in near:
+        context.insert(0, answered)
     when = f"{turn['sent_at']:%A %d %B %Y}"
     speaker = _speaker(turn)
-    lex_texts = [f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}", turn["text"], *(t["text"] for t in around)]
+    lex_texts = [
+        f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}",
+        turn["text"],
+        *(turns[n]["text"] for n in context),
+    ]
     return {
         **_common(turn),
         "chunk_kind": "turn",

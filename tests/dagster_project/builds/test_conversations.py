@@ -39,17 +39,20 @@ TOPICS = {
     "Bread": "The recipe wants rye flour, sourdough and salt, the dough rests overnight and the oven is hot when it goes in",
 }
 PEOPLE = ("Maud Fenwick", "Jo\u00e3o Pires", "Oskar Wendt")
+PHONE = "+44 7700 900123"
+MENTIONED = "@\u2068Eve Lamb\u2069 @447700900123"
 
 
 def export(count: int, extra: str = "") -> str:
     """A WhatsApp export of `count` messages, 20 on each topic in turn."""
-    lines = ["27.03.25, 09:00 - Maud Fenwick added Jo\u00e3o Pires"]
+    lines = [f"27.03.25, 09:00 - Maud Fenwick added Jo\u00e3o Pires and {PHONE}"]
     for n in range(count):
         topic = list(TOPICS)[n // 20 % 3]
         words = TOPICS[topic].lower().split()
         said = " ".join(words[n % 7 : n % 7 + 12])
+        mentioned = f" {MENTIONED}" if n == 5 else ""
         lines.append(
-            f"27.03.25, {10 + n // 60}:{n % 60:02d} - {PEOPLE[n % 3]}: {said}, says Maud Fenwick number {n}"
+            f"27.03.25, {10 + n // 60}:{n % 60:02d} - {PEOPLE[n % 3]}: {said}, says Maud Fenwick number {n}{mentioned}"
         )
     return "\n".join(lines) + "\n" + extra
 
@@ -123,11 +126,20 @@ def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
 
 
 def test_no_name_of_a_person_is_stored_anywhere(made_once: Workspace):
-    for path in (made_once.folder / "state" / "lake").rglob("*.parquet"):
+    people = (*PEOPLE, "Maud", "Wendt", "Eve", "Lamb", PHONE, "447700900123")
+    state = made_once.folder / "state"
+    for path in (state / "lake").rglob("*.parquet"):
         if "notes" not in path.parts:
             stored = repr(pq.read_table(path).to_pylist()) + str(path)
-            assert not [p for p in (*PEOPLE, "Maud", "Wendt") if p in stored], path
-    assert made_once.column("SELECT count(*) FROM messages") == [0]
+            assert not [p for p in people if p in stored], path
+    tables = made_once.column("SELECT table_name FROM duckdb_tables()")
+    for table in tables:
+        stored = repr(made_once.sql(f'SELECT * FROM "{table}"'))
+        assert not [p for p in people if p in stored], table
+    for path in (p for p in made_once.index.rglob("*") if p.is_file()):
+        stored_bytes = path.read_bytes()
+        assert not [p for p in people if p.encode() in stored_bytes], path
+    assert len(tables) > 20 and made_once.column("SELECT count(*) FROM messages") == [0]
 
 
 def test_the_key_is_outside_the_data_and_of_its_owner_alone(made_once: Workspace):

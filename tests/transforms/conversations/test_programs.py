@@ -6,12 +6,13 @@ import json
 
 import pytest
 
+from transforms.conversations.chunks import conversation_chunks
 from transforms.conversations.discord import read_discord
 from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.slack import read_slack
 from transforms.conversations.telegram import looks_like_telegram, read_telegram
 from transforms.conversations.windows import conversation_messages, masked_chat, windows
-from transforms.settings.conversations import WindowSettings
+from transforms.settings.conversations import ConversationSettings, WindowSettings
 
 USERS = [{"id": "U1", "name": "maud.e", "real_name": "Maud Eaves", "profile": {"display_name": "maudie"}}]
 
@@ -214,3 +215,16 @@ def test_a_reaction_or_an_edit_makes_another_window():
         table = conversation_messages(chat, window, "chats", "chats/doors")
         assert table.column("message_key").to_pylist() == ["1.5"]
     assert len(prints) == 3
+
+
+def test_a_reply_is_found_with_what_it_answers_however_far_above_it_stands():
+    rows = [{"ts": f"{n}.5", "user": "U1", "text": f"words {n}"} for n in range(1, 9)]
+    rows[0]["text"], rows[-1]["thread_ts"] = "who has the key?", "1.5"
+    chat = read_slack([("a.json", json.dumps(rows).encode())], USERS, "doors")
+    (window,) = windows(chat, WindowSettings(), "UTC")
+    table = conversation_messages(chat, window, "chats", "chats/doors")
+    settings = ConversationSettings.model_validate({"index": "turns"})
+    texts = (
+        conversation_chunks(table, settings, lambda texts: [1 for _ in texts]).chunks["text_lex"].to_pylist()
+    )
+    assert [n for n, text in enumerate(texts) if "key" in text] == [0, 1, 2, 7]

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.conversations.chunks import conversation_chunks
 from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
-from transforms.conversations.windows import masked_chat
+from transforms.conversations.windows import (
+    conversation_markdown,
+    conversation_messages,
+    masked_chat,
+    windows,
+)
 from transforms.errors import ChatFormatError
+from transforms.settings.conversations import ConversationSettings, WindowSettings
 
 ANDROID_US = "3/27/25, 6:02 PM - Maud: "
 FORMS = {
@@ -171,6 +179,29 @@ def test_no_name_of_a_member_is_left_in_lines_of_the_program(said: str, form: st
     shown = line.text + reply.text
     assert not [name for name in ("Jo", "Pires", "1234567") if name in shown], shown
     assert "Maud" not in line.text and not chat.faults
+
+
+def test_the_bytes_of_all_tables_have_no_name_of_a_member():
+    said = "".join(f"27.03.25, 18:{n:02d} - {line}\n" for n, line in enumerate(SAID_BY_THE_PROGRAM))
+    spoken = (
+        "27.03.25, 19:00 - Maud: @\u2068Eve Lamb\u2069 and @491701234567 know JO PIRES, +49 170 1234567 too\n"
+    )
+    chat = masked_chat(
+        read_whatsapp(said + spoken, "WhatsApp Chat with Jo Pires", "UTC"), keyed_pseudonym(b"key")
+    )
+    (window,) = windows(chat, WindowSettings(by="day"), "UTC")
+    messages = conversation_messages(chat, window, "s", "p")
+    chunks = conversation_chunks(
+        messages, ConversationSettings(), lambda texts: [len(t.split()) for t in texts]
+    )
+    for table in (messages, conversation_markdown(messages), chunks.chunks, chunks.exclusions):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as file:
+            file.write_table(table)
+        stored = sink.getvalue().to_pybytes().decode(errors="replace").casefold()
+        names = ("jo pires", "pires", "maud", "eve lamb", "+49 170", "1234567")
+        assert not [name for name in names if name in stored], table.column_names
+    assert len(chunks.chunks) == 2
 
 
 @pytest.mark.parametrize(

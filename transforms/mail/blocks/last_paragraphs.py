@@ -102,6 +102,8 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     contact = found.count(found.matching(rules.CONTACT, words.symbols[found.rows] > 0)) > 0
     selected = final & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
     selected &= found.count(found.matching(rules.FOOTER_WORDS, found.rows_of(selected))) > 0
+    several = selected & (found.size > 2)
+    selected[several] = ~_spoken(lines, found.starts[several])
     others = ~selected & (found.size <= NAME_LINES)
     selected |= found.count(found.matching(rules.LEGAL, found.rows_of(others))) > 0
     selected |= final & (
@@ -112,6 +114,15 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     named = Paragraphs(lines, found.starts + greeting, found.stops)
     selected |= (named.size <= NAME_LINES) & _names_writer(lines, words, contact, named)
     return named.starts[selected], named.stops[selected]
+
+
+def _spoken(lines: Lines, starts: Rows) -> Mask:
+    """Whether each of these paragraphs, though it names a list, is text: right below a salutation, or a list of patches."""
+    filled = np.append(-1, np.flatnonzero(~lines.blank))
+    above = _at_most(filled, starts - 1)
+    below_hello = above >= lines.message_start[starts]
+    below_hello[below_hello] = lines.matching(rules.HELLO, above[below_hello])
+    return below_hello | lines.matching(rules.NUMBERED, starts)
 
 
 def _forum_links(found: Paragraphs, among: Mask) -> Mask:

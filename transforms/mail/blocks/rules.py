@@ -222,6 +222,9 @@ HELLO = Rule(
     r"olá|bom dia|prezad[oa]s?|beste|geachte|hei|cześć|witam|dobrý den|ahoj|здравствуйте|привет)\b[^.?!]*[,.!:]?$)"
 )
 
+NUMBERED = Rule(r"\[\d+/\d+\] ", "[")
+"""A patch of a series."""
+
 # Signatures and footers
 DASHES = Rule(r"-- ?$", "--")
 GIT_VERSION = Rule(r"\d+\.\d+[\w.+-]*(?: \([^)]*\))?$")

@@ -146,6 +146,12 @@ def test_prose_and_trailers_are_no_code(text: str) -> None:
     assert "c" not in kinds(f"{TEXT}\n{text}")
 
 
+def test_a_list_may_be_what_a_mail_is_about() -> None:
+    news = "This mailing list is now managed by another\nprogram: to subscribe, mail to\ndoors-subscribe@example.org.\n"
+    assert kinds(f"Hi all,\n\n{news}") == "a.aaa"
+    assert kinds(f"{TEXT}\n{news}") == "a.sss"
+
+
 def test_quoted_statements_of_r_stay_quotes() -> None:
     assert kinds("Ann wrote:\n> x <- c(1, 2)\n> mean(x)\n\nThat is 1.5 here.\n")[1:3] == "11"
 
