@@ -21,6 +21,11 @@ from dagster_project.orchestration.build import build as run_build
 from dagster_project.orchestration.dry_run import outlook
 from dagster_project.orchestration.instance import open_history, open_instance
 from dagster_project.orchestration.outcomes import fetch_faults
+from dagster_project.orchestration.triggers.watching import (
+    builds_after_edits,
+    coalesced_edits,
+    watched_folders,
+)
 from dagster_project.orchestration.upkeep.caches import run_estimate
 from dagster_project.resources.system.disk_space import may_be_written
 from transforms.errors import FetchError, SourceError, WeftError
@@ -49,6 +54,23 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
     elif not quiet:
         view.summary(result)
     _exit_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
+
+
+@click.command(name="watch")
+@CONFIG
+@explained
+def watch_(config: Path | None) -> None:
+    """Build whenever notes or documents are edited, until interrupted; one line for each build.
+
+    Edits that follow each other within a second are one build, and remotes are not asked. What is read of mail and
+    chats is looked at with every build, but their folders are not watched.
+    """
+    settings = load_settings(config)
+    folders = watched_folders(settings)
+    click.echo(f"Watches {', '.join(map(str, folders))} until Ctrl-C", err=True)
+    with open_instance(settings) as instance:
+        for line in builds_after_edits(settings, instance, coalesced_edits(folders)):
+            click.echo(line)
 
 
 @click.command()

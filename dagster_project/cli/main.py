@@ -127,13 +127,18 @@ COMMANDS = {
         "ui",
         "Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon.",
     ),
+    "watch": LazyCommand(
+        f"{_ROOM}.build",
+        "watch_",
+        "Build whenever notes or documents are edited, until interrupted; one line for each build.",
+    ),
 }
 
 
 SECTIONS = {
     "Start": ("init", "build", "search", "serve", "help"),
     "Search and read": ("get", "similar", "context", "ask", "triage", "stripe", "explain", "sql"),
-    "Keep an index": ("plan", "cost", "fetch", "backfill", "ui", "cache", "forget", "doctor"),
+    "Keep an index": ("plan", "cost", "fetch", "watch", "backfill", "ui", "cache", "forget", "doctor"),
     "Serve": ("mcp", "receipts", "serve-graph"),
     "Measure": ("eval",),
 }

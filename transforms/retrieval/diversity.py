@@ -1,12 +1,19 @@
-"""Lists whose hits are unlike each other: maximal marginal relevance with one dial."""
+"""Hits that are unlike each other: maximal marginal relevance with one dial, and the evidence of a thread."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import polars as pl
 
 from transforms.retrieval.hits import Step, unchanged
 from transforms.settings.search import SearchSettings
+
+MOST_EVIDENCE = 3
+_NEAR = 0.5
+"""Share of the best score below which a further passage is no evidence, whatever words it adds."""
 
 
 def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float) -> list[int]:
@@ -43,3 +50,23 @@ def diversified(hits: pl.DataFrame, settings: SearchSettings) -> Step:
         vectors = np.vstack(group.get_column("vector").to_list())
         parts.append(group[marginal_order(relevance, vectors, settings.diversity)])
     return unchanged(pl.concat(parts))
+
+
+def evidence(scores: Sequence[float], words: Sequence[AbstractSet[str]]) -> list[int]:
+    """Which hits of a thread answer together, at most `MOST_EVIDENCE`: the best, then those that show more of the query.
+
+    `scores` descend; `words` are the words of the query that each passage shows. Each further hit adds most words that
+    none before shows; of equal ones the higher scored comes first (a greedy cover).
+
+    >>> evidence([2.0, 1.9, 1.6, 1.2, 0.4], [{"wal", "torn"}, {"wal"}, {"power"}, {"power", "cut"}, {"record"}])
+    [0, 3]
+    """
+    chosen = [0] if scores else []
+    shown = set(words[0]) if scores else set()
+    while chosen and len(chosen) < MOST_EVIDENCE:
+        further = [n for n, score in enumerate(scores) if score >= _NEAR * scores[0] and words[n] - shown]
+        if not further:
+            break
+        chosen.append(max(further, key=lambda n: (len(words[n] - shown), -n)))
+        shown |= words[chosen[-1]]
+    return chosen

@@ -15,6 +15,7 @@ from dagster_project.resources.search.lookup import resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from dagster_project.servers.web.asked import FILTERS, asked
+from dagster_project.servers.web.evidence_card import card
 from dagster_project.servers.web.site import Site
 from transforms.errors import QueryError, UnknownIdError, shortened
 
@@ -55,6 +56,9 @@ class Thread(BaseModel):
     participant_count: int
     first_at: datetime | None
     last_at: datetime | None
+    evidence: list[str] = Field(
+        description="citations of one to three passages for `q`, in the order of the thread"
+    )
     messages: list[ThreadMessage]
 
 
@@ -126,7 +130,11 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     ]
     shown = [Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]]
     site.note("/api/thread", id_, index, shown)
-    return _json(Thread(**row | {"subject": index.screen.optional(row["subject"])}, messages=mails))
+    question = asked(request.query_params)
+    there = next((mail["message_id"] for mail in mails if not mail["is_ghost"]), id_)
+    evidence = [row["citation"] for row in card(index, question.query, there, plain=question.plain)]
+    subject = index.screen.optional(row["subject"])
+    return _json(Thread(**row | {"subject": subject}, evidence=evidence, messages=mails))
 
 
 def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
@@ -186,7 +194,10 @@ def description() -> dict[str, Any]:
                 "post": _operation("postContext", "Cited passages for a long text", "Block")
                 | {"requestBody": {"required": True, "content": _content("ContextRequest")}},
             },
-            "/api/thread": _get("thread", "A thread with its mails, by its id or a Message-ID", "Thread", [one]),
+            "/api/thread": _get(
+                "thread", "A thread with its mails, by its id or a Message-ID", "Thread",
+                [one, _parameter("q", "string", "query whose evidence is asked for")],
+            ),
             "/api/sources": _get("sources", "What the index holds of every source", "Sources", []),
         },
         "components": {"schemas": schemas["$defs"]},

@@ -105,6 +105,11 @@ def results(index: SearchIndex, asked: Asked) -> Results:
     )
 
 
+def passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str, Markup]]:
+    """Rows of `schemas.SEARCH_HITS` with their addresses, and their snippets with the words marked."""
+    return [(row, page_of_hit(row), highlighted(row["snippet"], row["highlights"])) for row in rows]
+
+
 def hit_groups(index: SearchIndex, asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
     """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together where the best of them stands."""
     classes = {
@@ -125,13 +130,14 @@ def hit_groups(index: SearchIndex, asked: Asked, rows: Sequence[Mapping[str, Any
             with_parameters("/why", {"q": asked.query, **asked.values, "id": row["chunk_id"]}),
         )
         groups.setdefault(row["thread_id"] or row["chunk_id"], []).append(hit)
-    return [_group(hits) for hits in groups.values()]
+    return [_group(hits, asked) for hits in groups.values()]
 
 
-def _group(hits: list[Hit]) -> Group:
+def _group(hits: list[Hit], asked: Asked) -> Group:
     row = hits[0].row
     is_thread = row["thread_id"] and (row["thread_size"] or 0) > 1
-    address = page_of("thread", row["thread_id"]) if is_thread else None
+    question = {"q": asked.query, "plain": "1" if asked.plain else ""}
+    address = with_parameters(page_of("thread", row["thread_id"]), question) if is_thread else None
     return Group(hits[:SHOWN_OF_THREAD], hits[SHOWN_OF_THREAD:], address)
 
 

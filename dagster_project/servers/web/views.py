@@ -14,6 +14,7 @@ from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers.web import corpus, documents, explained, mails, patches, results
 from dagster_project.servers.web.addresses import page_of
 from dagster_project.servers.web.asked import asked
+from dagster_project.servers.web.evidence_card import card
 from dagster_project.servers.web.mail_parts import plain_parts
 from dagster_project.servers.web.marks import Marked
 from dagster_project.servers.web.site import Site, cited, named
@@ -90,11 +91,18 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 0
     shown = mails.thread_page(index.ask, named(request), first)
     is_tree = request.query_params.get("view") == "tree"
+    question = asked(request.query_params)
+    found = (
+        card(index, question.query, shown.mails[0].row["message_id"], plain=question.plain)
+        if not first and shown.mails
+        else []
+    )
     return site.page(
         "tree.html" if is_tree else "thread.html",
         request,
         index,
         thread=shown,
+        card=results.passages(found),
         start=first,
         next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(shown.tree) else None,
     )

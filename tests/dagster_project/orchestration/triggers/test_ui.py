@@ -24,7 +24,7 @@ from tests.dagster_project.servers.test_own_pages import status
 from tests.dagster_ui import ENDED_WITHIN, Server, waited, weft_ui
 from tests.processes import weft
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("running")]
 
 SHOWN_WITHIN = 90
 """Seconds until a page shows what is waited for."""

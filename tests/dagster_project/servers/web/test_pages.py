@@ -209,6 +209,20 @@ def test_a_thread_is_read_flat_and_as_a_tree(web: TestClient, built_once: Worksp
     assert web.get("/raw/m3@example.org").text == "The compactor was measured in run 3; it keeps its pace.\n"
 
 
+def test_a_thread_that_a_search_leads_to_shows_the_passages_for_it(web: TestClient):
+    page = web.get("/", params={"q": "compactor pace"}).text
+    address = next(a for a in links(page, "^/t/") if "q=compactor" in a)
+    thread = web.get(address).text
+    (card,) = re.findall(r'<section class="card".*?</section>', thread, re.DOTALL)
+    assert 1 <= card.count("<li>") <= 3 and "<mark>compactor</mark>" in card
+    shown = [web.get(a.partition("#")[0]) for a in links(card, "bytes=")]
+    assert shown and all('id="cited"' in mail.text for mail in shown)
+    answer = web.get("/api/thread", params={"id": "m0@example.org", "q": "compactor pace"}).json()
+    assert len(answer["evidence"]) == card.count("<li>")
+    for question in ("", "d:2004", '"unfinished', "no such word anywhere"):
+        assert 'class="card"' not in web.get(address.partition("?")[0], params={"q": question}).text, question
+
+
 def test_a_citation_opens_its_page(web: TestClient):
     citation = web.get("/api/search", params={"q": "compactor"}).json()["hits"][0]["citation"]
     answer = web.get("/open", params={"id": citation}, follow_redirects=False)
@@ -287,7 +301,7 @@ def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace)
         "/api/search": {"q": "compactor", "limit": "3", "source": "dev"},
         "/api/get": {"id": "m0@example.org", "byte_start": "4", "max_characters": "10"},
         "/api/context": {"text": "How fast is the compactor?"},
-        "/api/thread": {"id": "<m2@example.org>"},
+        "/api/thread": {"id": "<m2@example.org>", "q": "compactor"},
         "/api/sources": {},
     }
     assert set(description["paths"]) == set(questions)

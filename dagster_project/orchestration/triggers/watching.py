@@ -1,0 +1,93 @@
+"""Builds after edits of vaults and document trees, for `weft watch`, which needs no daemon of Dagster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import dagster as dg
+from watchfiles import Change, watch
+
+from dagster_project.config.settings import DocumentSourceSettings, Settings
+from dagster_project.orchestration.build import BuildOptions, build
+from dagster_project.orchestration.triggers.vault_sensor import documents_fingerprint
+from transforms.errors import SettingsError, WeftError
+
+Changes = Iterable[tuple[Change, str]]
+"""What happened to which paths, as watchfiles says it."""
+
+_QUIET_MILLISECONDS = 1_000
+"""Time without another edit after which a build begins."""
+_LONGEST_WAIT_MILLISECONDS = 20_000
+"""Time after the first edit at which a build begins though edits continue."""
+_NAMED = 3
+
+
+def watched_folders(settings: Settings) -> list[Path]:
+    """The folders of the document sources, of a pattern the one above it; SettingsError if there is no such source."""
+    folders = []
+    for source in settings.sources:
+        if isinstance(source, DocumentSourceSettings):
+            folder = settings.place(source)
+            while not folder.is_dir():
+                folder = folder.parent
+            folders.append(folder)
+    if not folders:
+        raise SettingsError(
+            "weft watch looks at vaults and document trees, and the settings have no such source"
+        )
+    return folders
+
+
+def coalesced_edits(folders: Iterable[Path]) -> Iterator[Changes]:
+    """Edits below some folders, those that follow each other closely at once; never ends."""
+    return watch(
+        *folders,
+        watch_filter=None,
+        step=_QUIET_MILLISECONDS,
+        debounce=_LONGEST_WAIT_MILLISECONDS,
+        raise_interrupt=False,
+    )
+
+
+def builds_after_edits(
+    settings: Settings, instance: dg.DagsterInstance, edits: Iterable[Changes]
+) -> Iterator[str]:
+    """Build at first and after each of `edits` that changes a document; yields a line for each build.
+
+    A build that fails is a line, too; its edits are built with the next.
+    """
+    before = documents_fingerprint(settings)
+    yield _built(settings, instance, "the sources as they are")
+    for changes in edits:
+        now = documents_fingerprint(settings)
+        if now == before:
+            continue
+        line = _built(settings, instance, _named(settings, changes))
+        if ": error: " not in line:
+            before = now
+        yield line
+
+
+def _built(settings: Settings, instance: dg.DagsterInstance, what: str) -> str:
+    start = time.monotonic()
+    try:
+        result = build(settings, instance, BuildOptions(fetch=False))
+    except WeftError as fault:
+        return f"{datetime.now():%H:%M:%S} {what}: error: {' '.join(str(fault).split())}"
+    if faults := result.faults():
+        return f"{datetime.now():%H:%M:%S} {what}: error: {' '.join(faults.split())}"
+    outcome = "searchable" if result.published else "nothing changed"
+    return f"{datetime.now():%H:%M:%S} {what}: {outcome} after {time.monotonic() - start:.1f} s"
+
+
+def _named(settings: Settings, changes: Changes) -> str:
+    """The edited files by name, the first few of many; what Weft itself writes is none."""
+    paths = {Path(path) for _, path in changes}
+    names = sorted(
+        {path.name for path in paths if not path.is_relative_to(settings.root) and not path.is_dir()}
+    )
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}" if names else "the folders"
