@@ -152,7 +152,11 @@ class SearchIndex(OpenedVersion):
         parts = [
             self._ranked(batch, settings, report, spare)
             for batch in batches(
-                self, [q.text for q in resolved], [q.mask for q in resolved], [q.factors for q in resolved]
+                self,
+                [q.text for q in resolved],
+                [q.mask for q in resolved],
+                [q.factors for q in resolved],
+                [q.asked for q in resolved],
             )
         ]
         listed = self.conditions.listed(resolved, settings.limit, settings.per_document)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from dagster_project.resources.publish.publisher import version_of
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
-from tests.archives import Mail, Workspace, discussion
+from tests.archives import START, Mail, Workspace, discussion
 from transforms.errors import IndexUnavailableError
 from transforms.settings.search import SearchSettings
 
@@ -86,11 +87,17 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
         {},
         {"filters": Filters(source="users")},
         {"filters": Filters(list_id="dev")},
+        {
+            "filters": Filters(
+                since=START + timedelta(days=3), until=START + timedelta(days=9), kind="message"
+            )
+        },
+        {"filters": Filters(author="p1@example.org")},
         {"settings": SearchSettings(fusion="rrf", thread_weight=0)},
         {"settings": SearchSettings(lexical_weight=0, thread_weight=0, mail_weight=0)},
         {"settings": SearchSettings(vector_search="ann")},
     ],
-    ids=["default", "source", "list", "ranks", "vectors", "graph"],
+    ids=["default", "source", "list", "times", "ids", "ranks", "vectors", "graph"],
 )
 def test_a_collection_finds_what_the_file_finds_in_two_round_trips(
     built_once: Workspace, client: EdgeClient, mirror: QdrantMirror, options: dict[str, Any]
