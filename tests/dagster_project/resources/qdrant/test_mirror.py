@@ -89,7 +89,7 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
         {"filters": Filters(list_id="dev")},
         {
             "filters": Filters(
-                since=START + timedelta(days=3), until=START + timedelta(days=9), kind="message"
+                since=START + timedelta(hours=1), until=START + timedelta(hours=4), kind="message"
             )
         },
         {"filters": Filters(author="p1@example.org")},
