@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -130,6 +132,43 @@ def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
     with ranked_by(client, built) as newer:
         assert chunks(searched(newer)) == chunks(of_file(built))
         assert newer.points and newer.points.facts.number == 2
+
+
+@pytest.mark.exhaustive
+def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
+    built: Workspace, client: EdgeClient, mirror: QdrantMirror
+):
+    first = current(built)
+    mirror.publish(first, None)
+    begun, over = threading.Barrier(33), threading.Event()
+
+    def read() -> list[list[str]]:
+        with ranked_by(client, older) as index:
+            seen = [chunks(searched(index))]
+            begun.wait(120)
+            while not over.is_set():
+                seen.append(chunks(searched(index)))
+        return seen
+
+    older = built.copied(built.folder.with_name("older"))
+    with ranked_by(client, older) as index:
+        expected = chunks(searched(index))
+    for round_ in range(2):
+        built.write(
+            f"dev/dev.2004-0{round_ + 3}.mbox", [Mail(900 + round_, "A new shell compactor.", "News")]
+        )
+    built.build()
+    with ThreadPoolExecutor(32) as readers:
+        reading = [readers.submit(read) for _ in range(32)]
+        try:
+            begun.wait(120)
+            mirror.publish(current(built), first)
+            with ranked_by(client, built) as index:
+                assert chunks(searched(index)) == chunks(of_file(built))
+        finally:
+            over.set()
+        answers = [one.result() for one in reading]
+    assert all(seen == expected for one in answers for seen in one)
 
 
 @pytest.mark.exhaustive
