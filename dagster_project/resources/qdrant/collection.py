@@ -55,7 +55,7 @@ def connected(url: str) -> QdrantClient:
     """The service at an address, with the key of the environment; a `file:` address is a folder, for trials."""
     if url.startswith("file:"):
         # It compares every vector, and says so at each request.
-        warnings.filterwarnings("ignore", "(Local mode|Payload indexes)", module="qdrant_client")
+        warnings.filterwarnings("ignore", "(Local mode performs|Payload indexes have no effect)")
         client = QdrantClient(path=url.removeprefix("file:").removeprefix("//"))
         atexit.register(client.close)
         return client
