@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.evaluation.evaluator import contents, run_profiles
+from dagster_project.resources.evaluation.evaluator import contents, read_ground_truth, run_profiles
 from dagster_project.resources.qdrant.collection import Collection
 from dagster_project.resources.qdrant.mirror import QdrantMirror
 from dagster_project.resources.qdrant.mirrored import mirrored
@@ -40,7 +40,6 @@ from dagster_project.resources.search.search_index import SearchIndex
 from tests.qdrant_edge_client import EdgeClient
 from transforms.embedding.vectors import stacked
 from transforms.evaluation import quality
-from transforms.evaluation.ground_truth import read_ground_truth
 from transforms.evaluation.judgements import judgements
 
 M = 16
