@@ -133,5 +133,6 @@ def _condition(given: Any) -> Any:
         return edge.FieldCondition(given.key, match=edge.MatchAny(given.match.any))
     edges = given.range.model_dump(exclude_none=True)
     if isinstance(given.range, models.DatetimeRange):
-        return edge.FieldCondition(given.key, range=edge.RangeDateTime(**edges))
+        times = {name: at.isoformat() for name, at in edges.items()}
+        return edge.FieldCondition(given.key, range=edge.RangeDateTime(**times))
     return edge.FieldCondition(given.key, range=edge.RangeFloat(**{n: float(v) for n, v in edges.items()}))

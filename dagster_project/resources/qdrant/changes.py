@@ -27,7 +27,8 @@ _PRINTS = "SELECT {key} AS doc_id, hash({columns})::HUGEINT AS print FROM {versi
 
 POINTS = """
 SELECT c.chunk_no, c.chunk_id, c.doc_id, c.source, c.source_kind AS kind, l.lists, d.tags,
-  coalesce(m.effective_at, d.modified_at, d.created_at, w.first_at) AS at
+  coalesce(m.effective_at, d.modified_at, d.created_at, w.first_at) AS at,
+  coalesce(m.effective_at, d.modified_at, d.created_at, w.last_at) AS ended_at
 FROM chunks c SEMI JOIN wanted USING (chunk_no)
 LEFT JOIN messages m ON m.message_id = c.doc_id
 LEFT JOIN documents d USING (doc_id)

@@ -26,6 +26,7 @@ from dagster_project.resources.qdrant.searches import (
     MAILS,
     WORDS,
     Allowed,
+    Asked,
     Found,
     Point,
     Search,
@@ -45,7 +46,7 @@ _EF = 256
 """Neighbours that a search by HNSW keeps in view: recall@10 is .99 from there on."""
 _SECONDS = 60
 _INDEXED = {"since": "integer", "until": "integer", "gone_at": "integer", "source": "keyword", "kind": "keyword",
-            "lists": "keyword", "tags": "keyword", "at": "datetime"}  # fmt: skip
+            "lists": "keyword", "tags": "keyword", "at": "datetime", "ended_at": "datetime"}  # fmt: skip
 """The fields of the payload that conditions name, and their types."""
 
 
@@ -54,7 +55,7 @@ def connected(url: str) -> QdrantClient:
     """The service at an address, with the key of the environment; a `file:` address is a folder, for trials."""
     if url.startswith("file:"):
         # It compares every vector, and says so at each request.
-        warnings.filterwarnings("ignore", "(Local mode|Payload indexes)", module="qdrant_client")
+        warnings.filterwarnings("ignore", "(Local mode performs|Payload indexes have no effect)")
         client = QdrantClient(path=url.removeprefix("file:").removeprefix("//"))
         atexit.register(client.close)
         return client
@@ -79,7 +80,21 @@ def _filter(allowed: Allowed) -> models.Filter:
     valid = [] if allowed.number is None else _of_version(allowed.number)
     ids = [] if allowed.ids is None else [models.HasIdCondition(has_id=list(allowed.ids))]
     others = [models.HasIdCondition(has_id=list(allowed.but))] if allowed.but else None
-    return models.Filter(must=[*valid, *ids], must_not=others)
+    fields = [] if allowed.asked is None else _fields(allowed.asked)
+    return models.Filter(must=[*valid, *ids, *fields], must_not=others)
+
+
+def _fields(asked: Asked) -> list[models.FieldCondition]:
+    named = [
+        models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+        for field, values in asked.values.items()
+    ]
+    dated = [
+        models.FieldCondition(key=field, range=models.DatetimeRange(**{edge: at}))
+        for field, edge, at in (("ended_at", "gte", asked.since), ("at", "lt", asked.until))
+        if at is not None
+    ]
+    return [*named, *dated]
 
 
 def _of_version(number: int) -> list[models.FieldCondition]:

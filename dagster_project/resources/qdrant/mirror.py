@@ -198,7 +198,7 @@ class _Version:
         self.connection.unregister("wanted")
         rows = table.to_pylist()
         for row in rows:
-            row["at"] = row["at"] and row["at"].isoformat()
+            row |= {name: row[name] and row[name].isoformat() for name in ("at", "ended_at")}
         return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
     def _every_term(self) -> list[str]:

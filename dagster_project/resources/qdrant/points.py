@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dagster_project.resources.qdrant.mirrored import Mirrored, PointIds
-from dagster_project.resources.qdrant.searches import Allowed, Found, Search
+from dagster_project.resources.qdrant.searches import Allowed, Asked, Found, Search
 from transforms.embedding import sparse_vectors
 from transforms.errors import IndexUnavailableError
 
@@ -64,9 +64,11 @@ class Points:
                 "version: `weft build` sends them again"
             )
 
-    def allowed(self, mask: np.ndarray | None) -> Allowed:
-        """The points of this version that a mask of chunks lets through."""
+    def allowed(self, mask: np.ndarray | None, asked: Asked | None = None) -> Allowed:
+        """The points of this version that a mask of chunks lets through, by what is `asked` if that says the same."""
         number = self.facts.number
+        if asked is not None:
+            return Allowed(number, asked=asked)
         if mask is None:
             return Allowed(number)
         if 2 * np.count_nonzero(mask) <= len(mask):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,6 +21,14 @@ class Point(NamedTuple):
     payload: Mapping[str, Any]
 
 
+class Asked(NamedTuple):
+    """What points must have: one of the values of each field, and a time within a span."""
+
+    values: Mapping[str, Sequence[str]]
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 class Allowed(NamedTuple):
     """The points that a search may find: those of a publish, unless `number` is None, or those with some ids.
 
@@ -29,6 +38,7 @@ class Allowed(NamedTuple):
     number: int | None = None
     ids: Sequence[str] | None = None
     but: Sequence[str] = ()
+    asked: Asked | None = None
 
 
 class Search(NamedTuple):

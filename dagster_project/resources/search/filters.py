@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
+from dagster_project.resources.qdrant.searches import Asked
 from dagster_project.resources.search.conditions.field_values import DATED, FieldValues, refused
 from dagster_project.resources.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
@@ -110,7 +111,8 @@ class Resolved(NamedTuple):
     """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
 
     Without a text the hits are the chunks of `listed`: none if that is null. With one they stand behind those that rank.
-    `factors` say what some words of the text count, beside 1.
+    `factors` say what some words of the text count, beside 1. `asked` says the same as the mask, where the points of a
+    collection have all that is asked.
     """
 
     text: str
@@ -118,6 +120,7 @@ class Resolved(NamedTuple):
     understood: Understood
     listed: np.ndarray | None = None
     factors: Mapping[str, float] = {}
+    asked: Asked | None = None
 
 
 class Conditions:
@@ -178,9 +181,19 @@ class Conditions:
             return Resolved(
                 "", mask, Understood("", counts, "newest", note), self._by_time[mask[self._by_time]]
             )
-        return Resolved(
-            text, mask, Understood(text, counts, "score", note), self._unranked(mask, known), factors
-        )
+        asked = self._asked(filters, [*filters.conditions, *query.conditions])
+        listed = self._unranked(mask, known)
+        return Resolved(text, mask, Understood(text, counts, "score", note), listed, factors, asked)
+
+    def _asked(self, filters: Filters, conditions: Sequence[Condition]) -> Asked | None:
+        """What filters and conditions ask of points; None if these do not have all of it."""
+        values: dict[str, Sequence[str]] = {}
+        for condition in conditions:
+            named = self.values.named(condition) if isinstance(condition, Leaf) else None
+            if named is None or named[0] in values:
+                return None
+            values[named[0]] = named[1]
+        return Asked(values, filters.since, filters.until)
 
     def _unranked(self, mask: np.ndarray | None, known: Mapping[Leaf, np.ndarray]) -> np.ndarray | None:
         """The allowed chunks in no ranking that hold a text that is looked for, newest first; None if there are none."""

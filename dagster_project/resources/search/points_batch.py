@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.qdrant.points import NOTHING, Known, Points
-from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Search
+from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Asked, Search
 from dagster_project.resources.search.opened_version import OpenedVersion
 from dagster_project.resources.search.query_batch import Mask, QueryBatch
 from transforms.retrieval import bm25, fusion
@@ -71,6 +71,18 @@ class PointsBatch(QueryBatch):
     _near: Sequence[PointScores] = ()
     _scores: tuple[str, list[PointTermScores]] | None = None
 
+    def __init__(
+        self,
+        version: OpenedVersion,
+        queries: Sequence[str],
+        first: int,
+        masks: Sequence[Mask],
+        factors: Sequence[Mapping[str, float]] = (),
+        asked: Sequence[Asked | None] = (),
+    ):
+        super().__init__(version, queries, first, masks, factors)
+        self.asked = asked or [None] * len(self.queries)
+
     def candidates(self, settings: SearchSettings) -> pl.DataFrame:
         """The candidates (`fusion.FUSED`) of each query that has terms, one query after the other."""
         words = self._words(settings)
@@ -106,8 +118,8 @@ class PointsBatch(QueryBatch):
     ) -> list[PointScores]:
         """Find the best of each query by its words, which get to know them, and by its vector."""
         points, searches = self.points, []
-        for score, vector, mask in zip(words, self.vectors, self.masks, strict=True):
-            allowed = points.allowed(mask)
+        for score, vector, mask, asked in zip(words, self.vectors, self.masks, self.asked, strict=True):
+            allowed = points.allowed(mask, asked)
             searches += [
                 Search(
                     WORDS,
@@ -163,10 +175,14 @@ def batches(
     queries: Sequence[str],
     masks: Sequence[Mask],
     factors: Sequence[Mapping[str, float]] = (),
+    asked: Sequence[Asked | None] = (),
 ) -> Iterator[QueryBatch]:
-    """The queries in batches whose scores of all chunks fit into memory."""
-    kind = QueryBatch if version.points is None else PointsBatch
+    """The queries in batches whose scores of all chunks fit into memory.
+
+    `asked` is what of the masks the points of a collection know themselves.
+    """
     step = max(1, _CELLS_AT_ONCE // max(1, version.chunk_count))
     for first in range(0, len(queries), step):
         rows = slice(first, first + step)
-        yield kind(version, queries[rows], first, masks[rows], factors[rows])
+        batch = version, queries[rows], first, masks[rows], factors[rows]
+        yield QueryBatch(*batch) if version.points is None else PointsBatch(*batch, asked[rows])

@@ -157,7 +157,11 @@ class SearchIndex(OpenedVersion):
         parts = [
             self._ranked(batch, settings, report, spare)
             for batch in batches(
-                self, [q.text for q in resolved], [q.mask for q in resolved], [q.factors for q in resolved]
+                self,
+                [q.text for q in resolved],
+                [q.mask for q in resolved],
+                [q.factors for q in resolved],
+                [q.asked for q in resolved],
             )
         ]
         hits = [pl.DataFrame(schema=pipeline.RANKED), *(p.hits for p in parts)]

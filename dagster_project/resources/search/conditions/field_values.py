@@ -28,6 +28,9 @@ UNION ALL SELECT doc_id, first_at, last_at FROM conversation_windows
 # GLOB, takes no longer for more wildcards.
 _AT_PATH = "regexp_matches(path, $path)"
 
+POINT_FIELDS = {"source": "source", "kind": "kind", "l": "lists", "tag": "tags"}
+"""The fields that the points of a collection have, and how they are called there."""
+
 # Statements that give the numbers of the chunks of documents whose field has the value.
 _CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
 _STATEMENTS = {
@@ -132,6 +135,12 @@ class FieldValues:
             return self._numbers(_STATEMENTS["larger"], size=size(leaf.value))
         bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
         return self._numbers(_STATEMENTS[leaf.field], value=bare)
+
+    def named(self, leaf: Leaf) -> tuple[str, list[str]] | None:
+        """A field of `POINT_FIELDS` and its values, one of which a chunk must have for this leaf; None for other leaves."""
+        if leaf.field == "kind":
+            return POINT_FIELDS["kind"], [leaf.value]
+        return (POINT_FIELDS[leaf.field], self._names(leaf)) if leaf.field in POINT_FIELDS else None
 
     def dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from dagster_project.resources.publish.publisher import version_of
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
-from tests.archives import Mail, Workspace, discussion
+from tests.archives import START, Mail, Workspace, discussion
 from transforms.errors import IndexUnavailableError
 from transforms.settings.search import SearchSettings
 
@@ -86,11 +89,17 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
         {},
         {"filters": Filters(source="users")},
         {"filters": Filters(list_id="dev")},
+        {
+            "filters": Filters(
+                since=START + timedelta(hours=1), until=START + timedelta(hours=4), kind="message"
+            )
+        },
+        {"filters": Filters(author="p1@example.org")},
         {"settings": SearchSettings(fusion="rrf", thread_weight=0)},
         {"settings": SearchSettings(lexical_weight=0, thread_weight=0, mail_weight=0)},
         {"settings": SearchSettings(vector_search="ann")},
     ],
-    ids=["default", "source", "list", "ranks", "vectors", "graph"],
+    ids=["default", "source", "list", "times", "ids", "ranks", "vectors", "graph"],
 )
 def test_a_collection_finds_what_the_file_finds_in_two_round_trips(
     built_once: Workspace, client: EdgeClient, mirror: QdrantMirror, options: dict[str, Any]
@@ -123,6 +132,43 @@ def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
     with ranked_by(client, built) as newer:
         assert chunks(searched(newer)) == chunks(of_file(built))
         assert newer.points and newer.points.facts.number == 2
+
+
+@pytest.mark.exhaustive
+def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
+    built: Workspace, client: EdgeClient, mirror: QdrantMirror
+):
+    first = current(built)
+    mirror.publish(first, None)
+    begun, over = threading.Barrier(33), threading.Event()
+
+    def read() -> list[list[str]]:
+        with ranked_by(client, older) as index:
+            seen = [chunks(searched(index))]
+            begun.wait(120)
+            while not over.is_set():
+                seen.append(chunks(searched(index)))
+        return seen
+
+    older = built.copied(built.folder.with_name("older"))
+    with ranked_by(client, older) as index:
+        expected = chunks(searched(index))
+    for round_ in range(2):
+        built.write(
+            f"dev/dev.2004-0{round_ + 3}.mbox", [Mail(900 + round_, "A new shell compactor.", "News")]
+        )
+    built.build()
+    with ThreadPoolExecutor(32) as readers:
+        reading = [readers.submit(read) for _ in range(32)]
+        try:
+            begun.wait(120)
+            mirror.publish(current(built), first)
+            with ranked_by(client, built) as index:
+                assert chunks(searched(index)) == chunks(of_file(built))
+        finally:
+            over.set()
+        answers = [one.result() for one in reading]
+    assert all(seen == expected for one in answers for seen in one)
 
 
 @pytest.mark.exhaustive

@@ -1,0 +1,60 @@
+"""A workspace whose settings name Qdrant, played by its client in a folder."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli.main import main
+from dagster_project.config.settings import load_settings
+from dagster_project.resources.search.opened_index import open_index
+from tests.archives import Mail, two_lists
+from transforms.errors import IndexUnavailableError, SettingsError
+
+pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
+
+
+@pytest.mark.exhaustive
+def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: Path):
+    url = f"file:{tmp_path}/qdrant/weft"
+    work = two_lists(tmp_path / "work", index={"target": "qdrant", "url": url})
+    work.build()
+    with closing(open_index(work.settings)) as index:
+        assert index.points and index.points.facts.number == 1
+        before = index.search(["compactor"]).hits.to_pylist()
+    assert before
+    plain = work.config.read_text().replace('target = "qdrant"', 'target = "duckdb"')
+    (other := work.folder / "plain.toml").write_text(plain)
+    with closing(open_index(load_settings(other))) as index:
+        assert index.points is None
+        assert [h["chunk_id"] for h in index.search(["compactor"]).hits.to_pylist()] == [
+            h["chunk_id"] for h in before
+        ]
+    work.write("dev/dev.2004-03.mbox", [Mail(900, "The compactor of the shell is new.", "Compactor news")])
+    work.build()
+    assert work.plan().is_empty
+    for command in ("search", "explain"):
+        said = CliRunner().invoke(
+            main, [command, "--config", str(work.config), "compactor of the shell is new"]
+        )
+        assert said.exit_code == 0 and "Compactor news" in said.output, said.output
+    with closing(open_index(work.settings)) as index:
+        assert index.points and index.points.facts.number == 2
+
+
+def test_a_service_that_does_not_answer_is_told_with_the_remedy(tmp_path: Path):
+    from dagster_project.resources.qdrant.collection import Collection, connected
+
+    with pytest.raises(IndexUnavailableError, match=r'does not answer .*`index.target = "duckdb"`'):
+        Collection(connected("http://127.0.0.1:9"), "weft-1").count(1)
+
+
+@pytest.mark.parametrize("url", ["http://host:6333", "host/weft", "http://user:s3cret@host:6333/weft", ""])
+def test_an_address_names_a_service_without_credentials_and_an_alias(tmp_path: Path, url: str):
+    work = two_lists(tmp_path, index={"target": "qdrant", "url": url})
+    with pytest.raises(SettingsError) as fault:
+        load_settings(work.config)
+    assert "s3cret" not in str(fault.value)
