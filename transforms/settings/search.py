@@ -28,6 +28,7 @@ class TermSettings(StageSettings):
 _STOPWORDS = (
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
     "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
+    "how", "what", "why", "who", "do", "does", "did", "i", "me", "my", "we", "our", "you", "your", "he", "she",
 )
 # fmt: on
 

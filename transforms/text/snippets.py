@@ -19,12 +19,6 @@ _LINE_CHARS = 160
 """Characters of a line of a snippet that keeps lines."""
 _NEAR, _FARTHEST = 50, 500
 """Words before and after those of a snippet that are aligned with them, and how far these may have moved."""
-QUESTION_WORDS = (
-    "i", "me", "my", "we", "our", "us", "you", "your", "he", "she", "do", "does", "did", "done", "how", "what", "why",
-    "when", "where", "who", "which", "can", "could", "should", "would", "may", "might", "must", "have", "has", "had",
-    "am", "been", "too", "so", "from", "about", "any", "some", "there", "than",
-)  # fmt: skip
-"""Words that a question is asked with; they say nothing of where it is answered, unless it has no others."""
 LENGTH = 240
 """Characters of a snippet, about three lines of a terminal."""
 

@@ -24,7 +24,6 @@ from transforms.retrieval.query_rewriting import Standalone
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings
 from transforms.text import passages, snippets
-from transforms.text.terms import stems
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,7 @@ def described(
 ) -> list[dict[str, Any]]:
     """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
     rows, screen = version.arrays.rows, version.screen
-    telling = [_telling(version, of_query) for of_query in terms]
-    chosen = chosen_chunks(version, ranked.hits, telling, masks)
+    chosen = chosen_chunks(version, ranked.hits, terms, masks)
     hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
     texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
@@ -129,7 +127,7 @@ def described(
         [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
     )
     by_term = snippets.words_by_term(compared, version.term_settings)
-    matching = [snippets.matching_words(set(of_query), by_term) for of_query in telling]
+    matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     count = version.postings.ranked_count
     weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in chain.from_iterable(terms)}
     constituents = _by_hit(rows, ranked.constituents)
@@ -158,12 +156,6 @@ def described(
         }
         described_rows.append({name: row[name] for name in SEARCH_HITS.names})
     return described_rows
-
-
-def _telling(version: OpenedVersion, terms: Sequence[str]) -> list[str]:
-    """The terms of a query without those of words that questions are asked with, unless it has no others."""
-    asking = stems(list(snippets.QUESTION_WORDS), version.term_settings)
-    return [term for term in terms if term not in asking] or list(terms)
 
 
 def _snippet(
