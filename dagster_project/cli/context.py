@@ -19,7 +19,7 @@ from dagster_project.resources.context import conversation_context as work
 from dagster_project.resources.context.sessions import Session, opened_session
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.outgoing.limits import Disclosures, Entry
-from dagster_project.resources.outgoing.receipts import Disclosed, Receipts, Seen
+from dagster_project.resources.outgoing.receipts import Receipts, Seen
 from dagster_project.resources.search.lookup import document_bytes
 from dagster_project.resources.search.opened_index import open_index
 from transforms.context.block import difference
@@ -162,7 +162,7 @@ def _made(
     with closing(open_index(settings, lens=lens)) as index:
         earlier = session.manifests if session and not again else ()
         result = work.context_of(settings, conversation, index, earlier)
-        shown = [Disclosed(p.place, p.shown[0], p.doc_id) for p in result.passages]
+        shown = result.disclosed()
         entries: Sequence[Entry] = ()
         if lens:
             disclosures = Disclosures(lens, settings.lenses[lens], session.entries if session else ())

@@ -252,7 +252,7 @@ def block(settings: Settings, index: SearchIndex, given: str, budget: int, where
         tokens=int(context.manifest["block_tokens"]),
         block=context.block,
     )
-    return Shown(answer, [Disclosed(p.place, p.shown[0], p.doc_id) for p in context.passages])
+    return Shown(answer, context.disclosed())
 
 
 def thread(index: SearchIndex, name: str, limit: int) -> Shown[Thread]:

@@ -18,6 +18,7 @@ from dagster_project.config.settings import ConversationSourceSettings, Document
 from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.context.rules import Rules, rules_of
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.sql import query_current
@@ -42,6 +43,7 @@ from transforms.errors import (
     UnknownIdError,
     shortened,
 )
+from transforms.retrieval.citations import cited
 
 _GIVEN = "given"
 _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
@@ -72,6 +74,11 @@ class ContextResult:
     passages: Sequence[context_block.Passage] = ()
     stages: Sequence[Mapping[str, Any]] = ()
     texts: Sequence[str] = ()
+
+    def disclosed(self) -> list[Disclosed]:
+        """The passages of the block, with the bytes that it shows of each."""
+        shown = ((passage, *passage.shown) for passage in self.passages)
+        return [Disclosed(cited(p.place, start, end), text, p.doc_id) for p, text, start, end in shown]
 
     def explained(self) -> dict[str, Any]:
         """What `weft context --explain` shows: stages with counts and milliseconds, queries with passages, omissions."""

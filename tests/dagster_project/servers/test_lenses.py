@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client
+from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
@@ -109,12 +110,19 @@ def told(work: Workspace, lens: str, query: str) -> Iterator[str]:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("search", {"query": query}), ("context", {"text": f"What of {query}? And the quorum?"}), ("list_sources", {}),
             *((name, {"id": query}) for name in ("get", "similar", "thread")),
+            ("search", {"query": query, "options": {"expand": ["parent", "section", "links"], "weak": True}}),
+            *(("sql", {"statement": f"FROM {table}"}) for table in ("messages", "chunks", "terms", "threads", "links",
+                "memberships", "manifest", "duckdb_tables()")),
         ]  # fmt: skip
-        async with Client(mcp_server(work.settings, lens)) as client:
+        async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
             answers = [await client.call_tool(*call) for call in calls]
-        return [
-            str(answer.content) + json.dumps(answer.structured_content, default=str) for answer in answers
-        ]
+            said = [str(a.content) + json.dumps(a.structured_content, default=str) for a in answers]
+            for kind in ("document", "thread"):
+                try:
+                    said.append(str((await client.read_resource(f"weft://{kind}/{query}")).contents))
+                except MCPError as fault:
+                    said.append(str(fault))
+        return said
 
     yield from anyio.run(tools)
     with TestClient(web_app(work.settings, lens=lens), "http://127.0.0.1:8320") as client:

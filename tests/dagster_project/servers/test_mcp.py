@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,8 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
     kept = list(Receipts(office.settings.root).read())[before:]
     assert [receipt["tool"] for receipt in kept] == [name for name, _ in CALLS]
     assert all(receipt["passages"] for receipt in kept[:-1])
+    for receipt in (kept[0], kept[4]):  # a search and a context
+        assert all(re.search(r" bytes \d+-\d+$", passage["place"]) for passage in receipt["passages"])
     assert kept[2]["masked"].keys() >= {
         "cloud_key",
         "access_token",
