@@ -24,7 +24,7 @@ _ADDRESS = re.compile(
     r"(?:issues|pull|merge_requests|work_items)/(?P<number>\d+)\b"
 )
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r"^((?: {0,3}(?:>|[-*+]|\d{1,9}[.)]) ?)* {0,3})(#{1,6})(?=\s|$)")
+_HEADING = re.compile(r"^((?: {0,4}(?:>|[-*+]|\d{1,9}[.)]))* {0,4})(#{1,6})(?=\s|$)")
 _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
 _STATES = re.compile(rb"""^state:\s*["']?(?:open|opened|closed|OPEN|CLOSED)\b""", re.M)
 _BETWEEN = frozenset("[], \t\r\n\ufeff")
