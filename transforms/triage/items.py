@@ -74,7 +74,7 @@ _LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")
 _ROOM = re.compile(r"\]\*+")
 """A mark of the screen with what fills the room of what it stands for."""
-_WORDS = re.compile(r"(?:[^\W\d_]+\W+){3}[^\W\d_]")
+_WORDS = re.compile(r"(?:[^\W\d_]+\W+){2}[^\W\d_]")
 _SHORT = 4
 """Words that are added to those of a sentence: of one or two words it says little, however rare they are."""
 
