@@ -62,15 +62,18 @@ class TriageSettings:
 def triage_stage(settings: TriageSettings) -> Stage:
     """The stage of `issue_triage`."""
 
-    def make(*read: ibis.Table, language_model: LanguageModel, answer_cache: AnswerCache) -> Made:
+    def make(*read: ibis.Table, lake: Lake, language_model: LanguageModel, answer_cache: AnswerCache) -> Made:
         documents, *chunked = read
-        rows = documents.filter(documents.source.isin(list(settings.needs))).select(items.DOCUMENT_COLUMNS)
-        issues = items.issue_items(rows.to_pyarrow())
+        rows = documents.filter(documents.source.isin(list(settings.needs)))
+        inputs, before = _inputs(rows, lake), lake.footer(NAME)
+        is_same = before and (before.code_version, before.inputs) == (settings.version(), inputs)
+        if is_same and (stored := lake.stored(NAME, ISSUE_TRIAGE.names)) is not None:
+            return Made((stored,), {"issues_looked_at": 0}, inputs)
+        issues = items.issue_items(rows.select(items.DOCUMENT_COLUMNS).to_pyarrow())
         report = SentenceReport()
         written = written_summaries(issues, settings, language_model, answer_cache, report)
         table = issue_triage(issues, _vectors(issues, *chunked), settings, written)
-        lacking = sum(bool(names) for names in table.column("missing").to_pylist())
-        return Made((table,), {**report.metadata(), "issues_that_lack_something": lacking})
+        return Made((table,), {"issues_looked_at": len(issues), **report.metadata()}, inputs)
 
     return Stage(
         NAME,
@@ -80,10 +83,19 @@ def triage_stage(settings: TriageSettings) -> Stage:
         "Sums up each issue, counts what in it must not go round, names what it lacks and which earlier ones it may repeat.",
         inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
         group="triage",
-        resources=("language_model", "answer_cache"),
+        resources=("lake", "language_model", "answer_cache"),
         code=duplicates.repeats,
         lineage={"title": ("documents.title",), "duplicates": ("documents.text", "embeddings.vector")},
     )
+
+
+def _inputs(rows: ibis.Table, lake: Lake) -> dict[str, str]:
+    """What the table is made of: the texts of the issues, and the code that made the vectors of their chunks."""
+    texts = rows.select("doc_id", "content_hash").order_by("doc_id").to_pyarrow()
+    vectors = lake.footer("embeddings")
+    codes = [*lake.code_versions("document_chunks"), vectors.code_version if vectors else ""]
+    columns = (texts.column(name).to_pylist() for name in texts.column_names)
+    return {"issues": parts_hash([*codes, *(part for column in columns for part in column)])}
 
 
 def triage_check() -> dg.AssetChecksDefinition:

@@ -221,6 +221,8 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
         f'{weft} search{ending} "some words"': "asks it",
         f"{weft} serve{ending}": "opens a page to search and read in",
     }
+    if any(s.found.kind == "issues" for s in new):
+        commands[f"{weft} triage{ending}"] = "says what came in, and what of it is known"
     width = max(map(len, commands))
     click.echo("Next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items()))
 

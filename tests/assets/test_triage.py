@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import ibis
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from assets.sentences import SentenceReport
-from assets.triage import TriageSettings, issue_triage, written_summaries
+from assets.triage import NAME, TriageSettings, issue_triage, triage_stage, written_summaries
+from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.language_models import make_language_model
 from tests.documents import read
 from tests.gemini_loopback import KEY, loopback
+from transforms.documents.chunks.table import document_chunks
+from transforms.documents.nodes import document_nodes
+from transforms.schemas.chunks import CHUNK_CONTEXT, embeddings_table
+from transforms.schemas.registry import lake_tables
+from transforms.settings.documents import DocumentChunkSettings
 from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import TermSettings
 from transforms.triage.items import issue_items
@@ -71,6 +80,40 @@ def test_the_text_of_an_issue_is_data_and_what_a_model_says_is_screened(monkeypa
     assert (first["summary"], first["summary_kind"]) == ("Its key is [cloud_key], see [link]", "gemini")
     assert second["summary_kind"] == "extractive" and "APPROVED" not in second["summary"]
     assert [one["kind"] for one in second["found"]] == ["instruction"]
+
+
+def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_after_a_change(tmp_path: Path):
+    texts = {
+        "1.md": "# Wind\n\nIt blows.\n",
+        "2.md": "# Storm\n\nA gale.\n",
+        "3.md": "# Rain\n\nWet.\n\n## Comment by ann\n\nIt blows.\n",
+    }
+    documents = read(dict(texts)).documents
+    chunks, _ = document_chunks(documents, document_nodes(documents), DocumentChunkSettings(chunker="tree"))
+    rows = chunks.to_pylist()
+    vectors = [
+        [1.0, 0.0] if "It blows." in r["text_display"] or "gale" in r["text_display"] else [0.0, 1.0]
+        for r in rows
+    ]
+    schema = embeddings_table(2).arrow
+    embeddings = pa.table(
+        {"text_hash": chunks["checksum"], "vector": pa.array(vectors, schema.field("vector").type)}
+    )
+    read_tables = [ibis.memtable(t) for t in (documents, chunks, CHUNK_CONTEXT.empty(), embeddings)]
+    stage = triage_stage(TriageSettings({"s": {}}, {}, TermSettings(), SafetySettings()))
+    lake = ParquetLake(str(tmp_path), lake_tables(2))
+    model = make_language_model(None, 1, GeminiSettings(), SafetySettings())
+
+    def made() -> tuple[int, list[list[str]]]:
+        result = stage.make(*read_tables, lake=lake, language_model=model, answer_cache=Answers())
+        lake.stage(NAME, None, result.tables[0], code_version=stage.version, inputs=result.inputs).commit()
+        rows = result.tables[0].to_pylist()
+        return result.metadata["issues_looked_at"], [
+            [one["doc_id"] for one in row["duplicates"]] for row in rows
+        ]
+
+    assert made() == (3, [[], ["s:1.md"], []])
+    assert made() == (0, [[], ["s:1.md"], []])
 
 
 def test_a_source_that_wants_no_model_is_not_asked_about():

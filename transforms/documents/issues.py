@@ -20,11 +20,11 @@ COMMENT = re.compile(r"^#{2,3} Comments?\b", re.M)
 """The heading of the first turn behind what the author of an issue wrote."""
 _REQUESTS = ("pull_request", "merge_request")
 _ADDRESS = re.compile(
-    r"https?://[^/\s]+/(?:api/v\d+/)?(?:repos/)?(?P<project>\S+?)/(?:-/)?"
+    r"https?://[^/\s]+/(?:api/v\d+/)?(?:repos/)?(?P<project>\w[\w.-]*(?:/\w[\w.-]*)*?)/(?:-/)?"
     r"(?:issues|pull|merge_requests|work_items)/(?P<number>\d+)\b"
 )
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r"^((?: {0,3}(?:>|[-*+]|\d{1,9}[.)]) ?)* {0,3})(#{1,6})(?=\s|$)")
+_HEADING = re.compile(r"^((?: {0,4}(?:>|[-*+]|\d{1,9}[.)]))* {0,4})(#{1,6})(?=\s|$)")
 _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
 _STATES = re.compile(rb"""^state:\s*["']?(?:open|opened|closed|OPEN|CLOSED)\b""", re.M)
 _BETWEEN = frozenset("[], \t\r\n\ufeff")
@@ -135,7 +135,7 @@ def _fault(record: Any) -> str | None:
     if not isinstance(record.get("title"), str) or not record["title"].strip():
         return "no_title: the record has no title, and is no comment on an issue"
     number = _number(record)
-    if not isinstance(number, int) or not 0 < number < 2**63:
+    if type(number) is not int or not 0 < number < 2**63:
         return "no_number: the issue has no `number` or `iid`"
     if not isinstance(record.get("body", record.get("description")), str | None):
         return "no_text: what should be its text is none"
@@ -171,6 +171,7 @@ def _with_comments(
     for place, comment in comments:
         address = _ADDRESS.match(str(comment.get("issue_url")))
         number: Any = int(address["number"]) if address else comment.get("noteable_iid")
+        number = number if isinstance(number, int) else 0
         of = issues.get((address["project"], number)) if address else None
         of = of or by_id.get((str(comment.get("project_id")), number))
         if of is None and len(only := numbers.get(number, [])) == 1 and not _project(only[0].record):
@@ -224,7 +225,8 @@ def _markdown(key: tuple[str, int], issue: _Issue) -> RawFile:
     """An issue as a file of Markdown, with what its record says in the frontmatter."""
     record, (project, number) = issue.record, key
     labels = record.get("labels")
-    names = [one.get("name") if isinstance(one, Mapping) else one for one in labels or ()]
+    labels = labels if isinstance(labels, list) else []
+    names = [one.get("name") if isinstance(one, Mapping) else one for one in labels]
     is_request = any(record.get(name) for name in _REQUESTS) or "/pull/" in str(record.get("url"))
     title = " ".join(record["title"].split())
     front = {

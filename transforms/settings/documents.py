@@ -22,7 +22,8 @@ PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "b
 ISSUE_FORMATS = ("json", "jsonl", "ndjson")
 """Endings of exports of issues, beside Markdown."""
 ISSUE_NEEDS = {
-    "steps": r"(?i)\bsteps\b|\breproduc|\bhow to (?:repeat|trigger)|(?m:^\s*1[.)] [^\n]+\n(?:[^\n]+\n)*?\s*2[.)] )",
+    "steps": r"(?i)\bsteps\b|\breproduc|\bhow to (?:repeat|trigger)|"
+    r"(?m:^[ \t]*1[.)] [^\n]+\n(?:[^\n]+\n){0,20}?[ \t]*2[.)] )",
     "version": r"(?i)\bv?\d+\.\d+(?:\.\d+|[-.]?rc\d+)?\b|\bversions?\W{1,3}\w*\d|\b[0-9a-f]{7,40}\b",
     "log": r"(?m)^ {0,3}(?:```|~~~)|(?i:traceback|stack ?trace|\berror:|\bpanic(?:ked)?\b)|^(?: {4}|\t)\S|`[^`\n]{20,}`",
 }

@@ -24,7 +24,11 @@ _WORDS, _TITLE, _VECTORS = 0.5, 0.2, 0.3
 """What the cosines count in a score."""
 _USUAL, _USUAL_ITEMS = 0.2, 5
 """Score of the third nearest where there is none yet, and how many items that counts for."""
-CALIBRATION = (-4.15, 5.66)
+_COMMON = (50, 0.1)
+"""A term that more texts have than this, and than this share of them, takes long to compare and says little."""
+_PIECES = 60
+"""Passages of a text that are compared, those with the rarest words."""
+CALIBRATION = (-4.13, 5.57)
 """Constant, and the weight of the excess."""
 
 
@@ -63,9 +67,10 @@ def repeats(titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: 
     names = _Cosines(weights(titles, settings), len(titles))
     found = []
     for row in range(1, len(texts)):
-        near = np.maximum(vectors[:row] @ vectors[row], 0)
-        scores = np.round(_WORDS * words.of(row) + _TITLE * names.of(row) + _VECTORS * near, 6)
-        best = np.argsort(-scores, kind="stable")[:MOST]
+        alike = np.maximum(vectors[:row] @ vectors[row], 0)
+        scores = np.round(_WORDS * words.of(row) + _TITLE * names.of(row) + _VECTORS * alike, 6)
+        near = np.flatnonzero(scores >= np.partition(scores, -MOST)[-MOST]) if row > MOST else np.arange(row)
+        best = near[np.argsort(-scores[near], kind="stable")][:MOST]
         found += [Repeat(row, int(e), n, float(scores[e])) for n, e in enumerate(best, 1) if scores[e] > 0]
     third = [repeat.score for repeat in found if repeat.rank == MOST]
     middle = math.log(float(np.median(third))) if third else 0.0
@@ -78,7 +83,10 @@ class _Cosines:
 
     def __init__(self, weighed: pl.DataFrame, count: int):
         """`weighed` is what `weights` returns of `count` texts."""
-        coded = weighed.with_columns(code=pl.col("term").rank("dense") - 1)
+        most = max(_COMMON[0], int(_COMMON[1] * count))
+        coded = weighed.filter(pl.len().over("term") <= most).with_columns(
+            code=pl.col("term").rank("dense") - 1
+        )
         by_row, by_term = coded.sort("row", "code"), coded.sort("code", "row")
         self._terms = by_row["code"].to_numpy(), by_row["weight"].to_numpy()
         self._of_row = np.searchsorted(by_row["row"].to_numpy(), np.arange(count + 1))
@@ -111,6 +119,8 @@ class Agreements:
         self._pieces: dict[int, list[tuple[str, int, set[str], float]]] = {}
         for (row, piece, start), terms in zip(cut.iter_rows(), words, strict=True):
             self._pieces.setdefault(row, []).append((piece, start, terms, self._sum(terms)))
+        for row, own in self._pieces.items():
+            self._pieces[row] = sorted(own, key=lambda one: -one[3])[:_PIECES]
 
     def _sum(self, terms: set[str]) -> float:
         return sum(self._idf.get(term, 0.0) for term in terms)

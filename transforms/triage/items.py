@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,7 +74,7 @@ _LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")
 _ROOM = re.compile(r"\]\*+")
 """A mark of the screen with what fills the room of what it stands for."""
-_WORDS = re.compile(r"(?:[^\W\d_]+\W+){3}[^\W\d_]")
+_WORDS = re.compile(r"(?:[^\W\d_]+\W+){2}[^\W\d_]")
 _SHORT = 4
 """Words that are added to those of a sentence: of one or two words it says little, however rare they are."""
 
@@ -90,32 +91,44 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
         for row in documents.select(list(DOCUMENT_COLUMNS)).to_pylist()
         if row["doc_type"] in (None, "issue")
     ]
+    bodies = [_body(row["text"], row["body_start"]) for row in rows]
+    screened = zip(_screened(bodies), _screened([row["title"] for row in rows]), strict=True)
     items = []
-    for row in rows:
-        data = row["text"].encode()
-        body = data[row["body_start"] :].decode(errors="replace")
-        title = _TITLE.match(body)
-        body = body[title.end() :] if title else body
-        (thread,), finds = masked_in_place([body], SCREEN)
-        (name,), of_name = masked_in_place([row["title"]], SCREEN)
-        counts = finds + of_name
-        counts["instruction"] = len(_ORDER.findall(f"{name}\n{thread}"))
+    for row, body, ((thread, finds), (title, of_title)) in zip(rows, bodies, screened, strict=True):
+        counts = finds + of_title
+        counts["instruction"] = len(_ORDER.findall(f"{title}\n{thread}"))
         facts = json.loads(row["frontmatter"] or "{}")
         items.append(
             {name: row[name] for name in ("doc_id", "source", "tags", "created_at")}
             | {name: str(facts.get(name) or "") for name in ("state", "url")}
             | {
                 "number": _number(facts.get("number"), row["path"]),
-                "title": name,
+                "title": title,
                 "text": COMMENT.split(thread, maxsplit=1)[0],
                 "thread": thread,
-                "start": len(data) - len(body.encode()),
+                "start": len(row["text"].encode()) - len(body.encode()),
                 "found": [{"kind": kind, "count": count} for kind, count in sorted((+counts).items())],
             }
         )
     return pl.DataFrame(items, schema=_ITEMS).sort(
         "created_at", "source", "number", "doc_id", nulls_last=True
     )
+
+
+def _body(text: str, body_start: int) -> str:
+    """What stands behind the frontmatter and the title of a document."""
+    body = text.encode()[body_start:].decode(errors="replace")
+    title = _TITLE.match(body)
+    return body[title.end() :] if title else body
+
+
+def _screened(texts: list[str]) -> list[tuple[str, Counter[str]]]:
+    """Each text masked, with its finds by kind; few have any."""
+    masked, _ = masked_in_place(texts, SCREEN)
+    return [
+        (new, masked_in_place([old], SCREEN)[1] if new != old else Counter[str]())
+        for old, new in zip(texts, masked, strict=True)
+    ]
 
 
 _ITEMS: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
 from tests.archives import Workspace
 from transforms.schemas.documents import ISSUE_TRIAGE
 
@@ -91,7 +91,8 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert not work.lake.is_stored("issue_triage")
 
 
-def test_the_asset_is_described_and_checked_and_only_there_with_issues(work: Workspace):
+@pytest.mark.exhaustive
+def test_the_asset_is_described_checked_and_asked_for_by_dagster_and_only_there_with_issues(work: Workspace):
     work.build()
     definitions = asset_definitions(work.settings)
     spec = definitions.resolve_asset_graph().get(dg.AssetKey("issue_triage"))
@@ -100,6 +101,15 @@ def test_the_asset_is_described_and_checked_and_only_there_with_issues(work: Wor
         check = dg.AssetCheckKey(dg.AssetKey("issue_triage"), "what_is_shown_is_screened")
         (record,) = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
         assert record.status.value == "SUCCEEDED"
+        whole = dg.AssetSelection.assets(*whole_tables(work.settings))
+        asked = dg.evaluate_automation_conditions(definitions, instance, whole)
+        for event in (
+            dg.AssetMaterialization("documents", partition="bugs/all"),
+            dg.AssetMaterialization("embeddings"),
+        ):
+            instance.report_runless_asset_event(event)
+        asked = dg.evaluate_automation_conditions(definitions, instance, whole, cursor=asked.cursor)
+        assert asked.get_num_requested(dg.AssetKey("issue_triage")) == 1
     notes = Workspace(work.folder / "notes").configure({"name": "n", "kind": "tree", "path": "."})
     assert not asset_definitions(notes.settings).resolve_asset_graph().has(dg.AssetKey("issue_triage"))
     assert printed(notes)[0] == 2

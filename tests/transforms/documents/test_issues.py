@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.issues import issue_files, looks_like_issues
@@ -139,3 +141,34 @@ def test_no_text_forges_a_turn_or_hides_the_next(body: str):
 ])  # fmt: skip
 def test_exports_are_known_by_how_they_begin(head: bytes, suffix: str, is_one: bool):
     assert looks_like_issues(head, suffix) == is_one
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=30)
+    | st.sampled_from(["../../../x", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+RECORDS = st.sampled_from([GITHUB, COMMENT, GH, GITLAB, NOTE]).flatmap(
+    lambda record: st.fixed_dictionaries({}, optional=dict.fromkeys(record, VALUES)).map(
+        lambda new: record | new
+    )
+)
+
+
+@given(st.lists(RECORDS | VALUES, max_size=4))
+def test_whatever_a_record_holds_the_export_is_read(records: list[Any]):
+    files = read(a_json=records)
+    documents = [file for file in files if not file.fault]
+    tables = read_documents(files, source="s", partition="s/all", settings=DocumentSettings())
+    assert len(tables.documents) + len(tables.quarantine) == len(files)
+    assert not any(".." in file.path.split("/") for file in documents)
+
+
+def test_an_address_leads_no_path_out_of_the_source():
+    (file,) = read(a_json=[GH | {"url": "https://host/../../etc/issues/12"}])
+    assert file.path == "a/12.md"
