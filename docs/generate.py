@@ -1,4 +1,4 @@
-"""Writes docs/tables.md, docs/settings.md, docs/commands.md and two pictures from the declarations in the code.
+"""Writes docs/tables.md, docs/settings.md, docs/commands.md and pictures from the declarations in the code.
 
     python docs/generate.py
 
@@ -15,6 +15,7 @@ import dagster as dg
 import pyarrow as pa
 from commands import commands_page
 from pictures import layered_svg, without_shortcuts
+from plots import stages_plot, topics_plot
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -454,6 +455,8 @@ PAGES = {
     "settings.md": settings_page,
     "images/tables.svg": tables_picture,
     "images/assets.svg": assets_picture,
+    "images/stages.svg": stages_plot,
+    "images/topics.svg": topics_plot,
 }
 
 

@@ -215,7 +215,16 @@ def test_all_pages_are_reached_from_the_readme():
 
 
 @pytest.mark.parametrize(
-    "name", ["tables.md", "settings.md", "commands.md", "images/tables.svg", "images/assets.svg"]
+    "name",
+    [
+        "tables.md",
+        "settings.md",
+        "commands.md",
+        "images/tables.svg",
+        "images/assets.svg",
+        "images/stages.svg",
+        "images/topics.svg",
+    ],
 )
 def test_generated_pages_are_current(generator: ModuleType, name: str):
     assert page(f"docs/{name}") == generator.PAGES[name](), "run `python docs/generate.py`"

@@ -20,6 +20,7 @@ from dagster_project.resources.models.bounded_answers import bounded_connections
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import EmbeddingError, ServiceError, SettingsError, UnansweredError
+from transforms.settings.model_names import EMBEDDING_NAME, LANGUAGE_NAME
 from transforms.settings.models import GeminiSettings
 
 if TYPE_CHECKING:
@@ -231,7 +232,10 @@ class GeminiService:
                 "environment; what was embedded before is kept"
             )
         if error.code == 404:
-            return NotFoundError(f"the Gemini service does not know the model or address ({said})")
+            return NotFoundError(
+                f"the Gemini service does not know the model or address ({said}). Of a model that Google retired the "
+                f"successors are {EMBEDDING_NAME} for vectors and {LANGUAGE_NAME} for language"
+            )
         if error.code not in _OF_CONTENT or error.status == "FAILED_PRECONDITION":
             return ServiceError(f"the Gemini service will not serve this account or place ({said})")
         return RefusedError(f"the Gemini service refuses a request ({said})")
