@@ -34,6 +34,7 @@ from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.index_faults import damage_of
 from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.resources.system.duckdb_extensions import load_vss
@@ -253,6 +254,7 @@ def _index(settings: Settings) -> Iterator[Finding]:
         with duckdb.connect(str(current), read_only=True) as connection:
             yield from _index_facts(connection, current, publisher.layout, remedy)
             yield from without_headings(connection)
+        yield from _collection(settings, current)
     except ValueError as error:
         yield Finding(
             "index", "fault", f"the manifest of {current} cannot be read: {_first_line(error)}", remedy
@@ -298,6 +300,25 @@ def _index_facts(
         yield Finding(
             "index", "ok", f"{current.name}: {counts.get('chunks', 0):,} chunks, rows as its manifest says"
         )
+
+
+def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
+    """Whether the collection that ranks has all of the published file."""
+    if settings.index.target != "qdrant":
+        return
+    try:
+        points = points_of(current, settings.index)
+    except WeftError as fault:
+        yield Finding("index", "fault", str(fault), "weft build, which sends what is missing")
+        return
+    if points is None:
+        yield Finding(
+            "index", "warning", f"{current.name} was not sent to Qdrant: its file ranks", "weft build"
+        )
+    else:
+        facts = points.facts
+        text = f"{facts.collection} has all points; the mean length moved by {facts.drift:.2%} since it was filled"
+        yield Finding("index", "ok", text)
 
 
 def without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:

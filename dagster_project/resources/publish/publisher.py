@@ -185,9 +185,11 @@ class DuckDBPublisher:
     def is_current(self, partitions: Mapping[str, str]) -> bool:
         """True if the current version is readable and shows the lake as it is now."""
         previous = self._usable_previous()
-        if previous is None or self._rewrites() or (self.mirror and not self.mirror.holds(previous)):
+        if previous is None or self._rewrites():
             return False
         try:
+            if self.mirror and not self.mirror.holds(previous):
+                return False
             hashes = self._content_hashes(partitions)
         except WeftError:
             return False

@@ -56,7 +56,13 @@ def connected(url: str) -> QdrantClient:
     if url.startswith("file:"):
         # It compares every vector, and says so at each request.
         warnings.filterwarnings("ignore", "(Local mode performs|Payload indexes have no effect)")
-        client = QdrantClient(path=url.removeprefix("file:").removeprefix("//"))
+        folder = url.removeprefix("file:").removeprefix("//")
+        try:
+            client = QdrantClient(path=folder)
+        except RuntimeError as error:
+            raise IndexUnavailableError(
+                f"{folder}: another process has this folder of Qdrant open"
+            ) from error
         atexit.register(client.close)
         return client
     key = os.environ.get(KEY_VARIABLE, "").strip() or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class QdrantMirror:
             "collection": facts.collection,
             "points_sent": sent,
             "points_superseded": gone,
-            "mean_length_drift": round(version.drift(facts), 6),
+            "mean_length_drift": round(facts.drift, 6),
         }
 
     def _can_follow(self, version: _Version, before: Path, stored: tuple[Mirrored, PointIds]) -> bool:
@@ -140,7 +141,7 @@ class _Version:
                 return bool(connection.execute("FROM terms WHERE term = ?", [term]).fetchone())
 
             moved = sparse_vectors.moved_terms(self._every_term(), facts.moved, was_there)
-        return Mirrored(facts.collection, facts.number + 1, facts.layout, facts.chunks, facts.mails, moved)
+        return replace(facts, number=facts.number + 1, moved=moved, drift=self.drift(facts))
 
     def note(self, facts: Mirrored, since: np.ndarray) -> None:
         """Write beside the version where its points are."""

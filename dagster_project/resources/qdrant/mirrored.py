@@ -21,7 +21,8 @@ class Mirrored:
     """The collection of a version, and the number of the publish that it is there.
 
     `layout` is equal for versions that one collection can hold. `chunks` and `mails` are the mean lengths that its
-    vectors were made with, `moved` the terms with numbers of their own (`sparse_vectors.moved_terms`).
+    vectors were made with, `drift` the share by which those of this version are others, `moved` the terms with numbers of
+    their own (`sparse_vectors.moved_terms`).
     """
 
     collection: str
@@ -30,6 +31,7 @@ class Mirrored:
     chunks: float
     mails: float
     moved: Mapping[str, int]
+    drift: float = 0.0
 
 
 class PointIds(NamedTuple):

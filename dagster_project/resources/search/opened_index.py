@@ -44,7 +44,11 @@ def open_index(settings: Settings, for_assistant: bool = False, lens: str | None
     if lens is not None:
         index = _under_lens(settings, index, lens)
     else:
-        index.points = points_of(index.path, settings.index)
+        try:
+            index.points = points_of(index.path, settings.index)
+        except WeftError:
+            index.close()
+            raise
     index.screen = Screen(settings.safety, for_assistant)
     return index
 

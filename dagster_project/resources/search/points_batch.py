@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -86,13 +85,10 @@ class PointsBatch(QueryBatch):
     def candidates(self, settings: SearchSettings) -> pl.DataFrame:
         """The candidates (`fusion.FUSED`) of each query that has terms, one query after the other."""
         words = self._words(settings)
-        _ = self.vectors
-        start = time.perf_counter()
         is_exact = settings.vector_path(self.version.chunk_count, has_index=True) == "exact"
         self._near = self._lists(settings, words, is_exact)
         self._learn(settings, words)
         self.vector_path = "exact" if is_exact else "hnsw"
-        self.seconds["vector"] = time.perf_counter() - start
         return super().candidates(settings)
 
     def lexical(self, settings: SearchSettings) -> list[bm25.TermScores]:

@@ -43,6 +43,8 @@ def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: 
         assert said.exit_code == 0 and "Compactor news" in said.output, said.output
     with closing(open_index(work.settings)) as index:
         assert index.points and index.points.facts.number == 2
+    said = CliRunner().invoke(main, ["doctor", "--json", "--config", str(work.config)])
+    assert "has all points; the mean length moved by 0." in said.output
 
 
 def test_a_service_that_does_not_answer_is_told_with_the_remedy(tmp_path: Path):
