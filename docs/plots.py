@@ -31,12 +31,8 @@ def stages_plot() -> str:
 
 def topics_plot() -> str:
     """docs/images/topics.svg: topics of a window that a context finds, by how many there are."""
-    found = {
-        row[0]: row
-        for row in rows_below(
-            "| strategy | 2 topics | 3 topics | 5 topics | recall, 2 | recall, 3 | recall, 5 |"
-        )
-    }
+    head = "| strategy | 2 topics | 3 topics | 5 topics | recall, 2 | recall, 3 | recall, 5 | right tokens, 2 | 3 | 5 |"
+    found = {row[0]: row for row in rows_below(head)}
     lines = {
         name: [(n, float(v)) for n, v in zip((2, 3, 5), found[name][1:4], strict=True)] for name in _SHOWN
     }
