@@ -31,7 +31,7 @@ VERSION = "9"
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
 # processor's cache. The threads that read batches at the same time; more than cores do no harm.
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 16 << 20
 THREADS = 2
 
 
