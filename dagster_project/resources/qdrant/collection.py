@@ -43,7 +43,7 @@ _SUFFIX = "-[0-9a-f]{16}"
 _POINTS_AT_ONCE = 200
 _IDS_AT_ONCE = 5_000
 _EF = 256
-"""Neighbours that a search by HNSW keeps in view: recall@10 is .99 from there on."""
+"""Neighbours that a search by HNSW keeps in view: recall@10 of 300,000 vectors is .98."""
 _SECONDS = 60
 _INDEXED = {"since": "integer", "until": "integer", "gone_at": "integer", "source": "keyword", "kind": "keyword",
             "lists": "keyword", "tags": "keyword", "at": "datetime", "ended_at": "datetime"}  # fmt: skip
