@@ -120,7 +120,7 @@ COMMANDS = {
     "triage": LazyCommand(
         f"{_ROOM}.documents",
         "triage",
-        "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat.",
+        "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat; the newest first.",
     ),
     "ui": LazyCommand(
         f"{_ROOM}.ui",

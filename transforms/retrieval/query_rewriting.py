@@ -47,7 +47,7 @@ _FILLER = frozenset((
     "mich", "muss", "müssen", "nach", "nachdem", "nicht", "nichts", "noch", "oder", "ohne", "schon", "sehr",
     "seine", "seit", "seitdem", "selbst", "sich", "sind", "soll", "sollen", "sondern", "sonst", "unser", "unsere",
     "unter", "viel", "viele", "vielleicht", "wann", "waren", "warum", "weil", "welche", "wenn", "werden", "wieder",
-    "will", "wird", "wirklich", "wollen", "worden", "wurde", "wurden", "würde", "zwischen", "über",
+    "will", "wird", "wirklich", "wollen", "worden", "wrote", "wurde", "wurden", "würde", "zwischen", "über",
 ))
 # fmt: on
 """Words of a turn that are never added."""
@@ -65,6 +65,7 @@ _NAMES = re.compile(
     r"\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}\w*|"  # camel case and capitals
     r"(?<=[^.!?:\s] )[A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*"  # names inside a sentence
 )
+_ADDRESS = re.compile(r"\S+@\S+")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
@@ -101,7 +102,7 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
     named = _new(names, query)[:_ENTITIES]
-    rest = [_NAMES.sub(" ", turn) for turn in recent[:_WORD_TURNS]]
+    rest = [_NAMES.sub(" ", _ADDRESS.sub(" ", turn)) for turn in recent[:_WORD_TURNS]]
     words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLER]
     return _with(query, query, [*named, *_new(words, " ".join([query, *named]))[:_WORDS]], "rules")
 

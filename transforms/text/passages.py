@@ -63,7 +63,7 @@ def has_lines(text: str, content_class: str) -> bool:
 
 
 def above_diff(text: str) -> str:
-    """What stands above the first diff or the list of its files: the words that explain a patch.
+    r"""What stands above the first diff or the list of its files: the words that explain a patch.
 
     >>> above_diff("Fix it.\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
     'Fix it.\n'
@@ -73,7 +73,7 @@ def above_diff(text: str) -> str:
 
 
 def without_trailers(text: str) -> str:
-    """A text without the trailers of a commit at its end, and without blanks around it.
+    r"""A text without the trailers of a commit at its end, and without blanks around it.
 
     >>> without_trailers("Fix it.\n\nFixes: 1ab4 (\"Add it\")\nSigned-off-by: Ann\n")
     'Fix it.'

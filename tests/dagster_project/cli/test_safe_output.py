@@ -161,6 +161,9 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*HERE, "--timezone", NAMED, "WORK/given.txt"),
     ],
     "receipts": [HERE, (*HERE, "--last", "1")],
+    "forget": [(*HERE, "--dry-run", "m1@example.org"), (*HERE, "--dry-run", f"none{NAMED}")],
+    "triage": [HERE, (*HERE, "--source", NAMED)],
+    "watch": [(*HERE, f"--none{NAMED}")],
     "sql": [
         (*HERE, "FROM messages"),
         (*HERE, "FROM chunks"),
@@ -189,6 +192,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "cache verify": [HERE],
     "cache prune": [HERE],
     "cache import": [(*HERE, f"WORK/none{NAMED}")],
+    "eval context": [HERE, (*HERE, "--queries", "WORK/hostile.yaml")],
     "eval run": [
         HERE,
         (*HERE, "--queries", "WORK/hostile.yaml"),

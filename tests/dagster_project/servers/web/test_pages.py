@@ -265,6 +265,8 @@ def test_the_corpus_shows_the_last_evaluation_but_under_no_lens(built: Workspace
         assert "last evaluation" not in opened.get("/corpus").text
     assert re.search(r"MRR@10</th><td>.*0\.875</td>", page)
     assert "3 queries" in page and "of version an-old-one" in page
+    lens = built.config.read_text() + '\n[lenses.some]\nwhere = "source:dev"\n'
+    built.config.write_text(lens)
     assert Site(built.settings, lens="some").reports is None
 
 
