@@ -70,6 +70,7 @@ def test_sentences_of_what_is_known_are_the_same_however_they_are_built(built: W
     ) == [(0,)]
 
 
+@pytest.mark.exhaustive
 def test_each_chunk_is_asked_about_once(built: Workspace, gemini: Loopback):
     telling(built, "gemini", gemini.url)
     gemini.rule = lambda texts: server.status(403, "PERMISSION_DENIED") if len(gemini.requests) > 2 else None

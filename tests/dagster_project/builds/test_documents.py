@@ -230,6 +230,7 @@ def test_an_unknown_source_is_an_error_that_names_the_known_ones(made_once: Work
     assert "the index holds dev, docs, journal, notes" in found.output
 
 
+@pytest.mark.exhaustive
 def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_they_are_renamed(
     tmp_path: Path,
 ):

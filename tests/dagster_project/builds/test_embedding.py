@@ -98,6 +98,7 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
     assert all(KEY not in r.output + r.stderr for r in (failed, mismatch))
 
 
+@pytest.mark.exhaustive
 def test_a_mail_with_an_address_is_masked_sent_and_published(workspace: Workspace, gemini: Loopback):
     with_gemini(workspace, gemini.url)
     mails = [Mail(1, "Write to ann@example.org."), Mail(2, "Write to bob@example.org."), Mail(3, "Write.")]
@@ -150,6 +151,7 @@ def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini
     assert not gemini.requests
 
 
+@pytest.mark.exhaustive
 def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, gemini: Loopback):
     with_gemini(built, gemini.url)
     built.write(

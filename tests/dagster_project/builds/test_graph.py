@@ -156,6 +156,7 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     assert differences(made.index, anew.index) == {}
 
 
+@pytest.mark.exhaustive
 def test_new_mail_touches_no_file_of_the_graph_and_a_lost_export_is_missed(made: Workspace):
     folder = made.settings.root / "graph"
     before, orders = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")}, stripes(made)

@@ -33,6 +33,7 @@ def with_daemon(instance: dg.DagsterInstance) -> dg.DagsterInstance:
     return instance
 
 
+@pytest.mark.exhaustive
 def test_what_is_stale_is_asked_for_and_its_runs_come_to_what_a_build_does(
     archives: Workspace, tmp_path_factory: pytest.TempPathFactory
 ):

@@ -90,6 +90,7 @@ def _a_parent_comes_late_and_a_quote_loses_its_own(work: Workspace) -> None:
     work.write("dev/dev.2004-09.mbox", [Mail(901, "The plans are to release in May.", "plans"), Mail(902)])
 
 
+@pytest.mark.exhaustive
 def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(built: Workspace, tmp_path: Path):
     for change in (_mails_links_and_quotes_turn_up, _a_parent_comes_late_and_a_quote_loses_its_own):
         change(built)

@@ -168,6 +168,7 @@ def test_dagster_keeps_its_state_in_postgres(
     assert list(home.rglob("*.db")) == []
 
 
+@pytest.mark.exhaustive
 def test_a_backup_of_sources_vectors_and_one_version_is_searched_at_once_and_built_without_embedding(
     built_once: Workspace, tmp_path: Path
 ):

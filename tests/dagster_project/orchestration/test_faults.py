@@ -116,6 +116,7 @@ def test_what_is_damaged_inside_is_told_by_the_doctor_and_made_again_by_one_comm
     assert_undisturbed(built, built_once)
 
 
+@pytest.mark.exhaustive
 def test_a_build_that_reads_what_is_damaged_inside_makes_it_again(built: Workspace, built_once: Workspace):
     """The publisher does, as it has no version to copy from; `test_lake.py` shows that whoever reads the file would."""
     (built.index / CURRENT).resolve().unlink()

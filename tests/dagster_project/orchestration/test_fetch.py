@@ -130,6 +130,7 @@ def test_a_build_fetches_first_a_second_one_finds_nothing_new_and_lost_files_do_
     assert work.build().published is None
 
 
+@pytest.mark.exhaustive
 def test_a_remote_that_fails_stops_nothing_and_is_reported(work: Workspace, server: Archives):
     """Before anything was fetched, and after: what is there is built, what was there stays."""
     server.plan[MONTH] = [status(500)] * 3

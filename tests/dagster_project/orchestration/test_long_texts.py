@@ -87,6 +87,7 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     assert not made.lake.partitions("slow_chunks")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("bytes_more", "made_before"), [(-9, ()), (9, (PARTITION,))])
 def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_published_file(
     made: Workspace, bytes_more: int, made_before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -153,6 +154,7 @@ def test_very_long_texts_that_dagster_made_are_published_next(made: Workspace):
     assert made.column(WAITING) == [] and made.plan().is_empty
 
 
+@pytest.mark.exhaustive
 def test_a_kill_in_very_long_texts_is_told_by_the_next_build_which_ends_its_work(made: Workspace):
     command = Command(made.folder, "build", "--json", "--config", made.config)
     assert command.killed_at(made.settings.root / RUNS), "it was done before it was killed"

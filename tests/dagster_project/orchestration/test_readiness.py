@@ -7,6 +7,7 @@ import shutil
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
+import pytest
 from dagster import AssetCheckEvaluation
 
 from dagster_project.composition import make_lake, make_seen_partitions, make_sources
@@ -35,6 +36,7 @@ def last_lag_check(work: Workspace) -> AssetCheckEvaluation:
     return record.event.dagster_event.asset_check_evaluation_data
 
 
+@pytest.mark.exhaustive
 def test_texts_that_come_and_change_begin_anew_and_all_times_outlive_the_index(built: Workspace):
     assert last_lag_check(built).passed
     before = {row[0]: row[1:] for row in built.sql(ALL)}

@@ -76,6 +76,7 @@ def spare(work: Workspace) -> Path:
     return work.index / ".spare.duckdb"
 
 
+@pytest.mark.exhaustive
 def test_versions_are_changed_in_place_and_equal_one_that_is_made_from_nothing(
     work: Workspace, tmp_path: Path
 ):

@@ -50,6 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return work
 
 
+@pytest.mark.exhaustive
 def test_the_index_of_an_update_is_of_the_vectors_of_its_version(made: Workspace, tmp_path: Path):
     assert shown(made, "search_index")["built_on_previous"]
     assert nearest_of(made, "m90@example.org")[0] == "m90@example.org"
@@ -76,6 +77,7 @@ def test_statements_that_ask_for_it_use_it_without_the_network(made: Workspace):
     assert "HNSW_INDEX_SCAN" in str(plan.to_pylist())
 
 
+@pytest.mark.exhaustive
 def test_above_the_limit_there_is_none_and_the_setting_brings_it_back(made: Workspace, tmp_path: Path):
     work = made.copied(tmp_path / "work")
     for most, kind, way in ((3, "none", "exact"), (9999, "hnsw", "hnsw")):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dagster_project.resources.publish.publisher import version_of
+from dagster_project.resources.publish.versions import version_of
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex

@@ -252,6 +252,7 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
         assert refused.is_error and why in refused.content[0].text
 
 
+@pytest.mark.exhaustive
 def test_an_assistant_sees_a_new_version_in_its_session(library: Workspace, tmp_path: Path):
     work = library.copied(tmp_path / "work")
 
