@@ -216,7 +216,7 @@ SHOWING = {
     "search", "context", "sql", "get", "similar", "stripe", "ask", "explain", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "serve-graph", "mcp",
     "ui",
-    "backfill", "fetch", "init",
+    "backfill", "fetch", "init", "watch",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
