@@ -65,7 +65,6 @@ _NAMES = re.compile(
     r"\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}\w*|"  # camel case and capitals
     r"(?<=[^.!?:\s] )[A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*"  # names inside a sentence
 )
-_ADDRESS = re.compile(r"\S+@\S+")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
@@ -102,7 +101,8 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
     named = _new(names, query)[:_ENTITIES]
-    rest = [_NAMES.sub(" ", _ADDRESS.sub(" ", turn)) for turn in recent[:_WORD_TURNS]]
+    without_addresses = (" ".join(w for w in turn.split() if "@" not in w) for turn in recent[:_WORD_TURNS])
+    rest = [_NAMES.sub(" ", turn) for turn in without_addresses]
     words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLER]
     return _with(query, query, [*named, *_new(words, " ".join([query, *named]))[:_WORDS]], "rules")
 
