@@ -22,7 +22,8 @@ _TICK = 2.0
 def is_left_over(file: Path, pid: str) -> bool:
     """True if the process that wrote a file has ended, or is this one, which has no files in flight yet.
 
-    A process of that number which began after the file was last written is another: numbers come again.
+    A process of that number which began after the file was last written is another: numbers come again. One that ended
+    keeps its number until its parent asks how, which the first process of a container may never do.
     """
     if not pid.isdigit() or int(pid) == os.getpid():
         return True
@@ -35,15 +36,11 @@ def is_left_over(file: Path, pid: str) -> bool:
     with contextlib.suppress(
         OSError
     ):  # the process or the file has gone meanwhile, or the system does not say
-        return _seconds_since_start(int(pid)) + _TICK < time.time() - file.stat().st_mtime
+        state, *fields = (_PROCESSES / pid / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        up = float((_PROCESSES / "uptime").read_text().split()[0])
+        age = up - int(fields[18]) / os.sysconf("SC_CLK_TCK")
+        return state in "ZX" or age + _TICK < time.time() - file.stat().st_mtime
     return False
-
-
-def _seconds_since_start(pid: int) -> float:
-    """How long a process has been there."""
-    up = float((_PROCESSES / "uptime").read_text().split()[0])
-    fields = (_PROCESSES / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    return up - int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def output_of(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[bytes, bytes]:
