@@ -11,8 +11,8 @@ from transforms.text.visible import visible
 
 _SHOWN_CHARS = 100
 """Characters of a passage that are shown beside another."""
-_LIKELY = 0.1
-"""Confidence from which the passages that agree are shown to people."""
+_NAMED, _LIKELY = 0.05, 0.1
+"""Confidence from which an earlier issue is named to people, and from which the passages that agree are shown."""
 
 
 def print_issues(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -30,7 +30,7 @@ def _lines(row: Mapping[str, Any]) -> Iterator[str]:
         yield "  holds: " + ", ".join(f"{one['count']} {one['kind']}" for one in row["found"])
     if row["missing"]:
         yield f"  lacks: {', '.join(row['missing'])}"
-    for one in row["duplicates"]:
+    for one in (d for d in row["duplicates"] if d["confidence"] >= _NAMED):
         yield f"  {one['confidence']:4.0%} like #{one['number']} {one['title']}"
         if one["passage"] and one["confidence"] >= _LIKELY:
             yield f"       “{_cut(one['passage'])}” – “{_cut(one['earlier_passage'])}”"
