@@ -126,3 +126,8 @@ def test_a_module_imports_at_its_top(file: Path):
         name for name in lazy_imports(file) if name.partition(".")[0] not in LAZY and name not in LAZY_MODULES
     }
     assert late == set()
+
+
+def test_one_file_uses_what_dagster_does_not_export():
+    private = {name_of(file) for file in modules() if "from dagster._" in file.read_text()}
+    assert private == {"dagster_project/resources/system/dagster_internals.py"}

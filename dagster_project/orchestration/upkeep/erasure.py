@@ -15,7 +15,6 @@ from typing import Any
 
 import dagster as dg
 import duckdb
-from dagster._core.storage.event_log.schema import AssetKeyTable, SqlEventLogStorageTable
 from sqlalchemy import Column, Connection, Table, or_, select, update
 
 from dagster_project.composition import (
@@ -29,6 +28,7 @@ from dagster_project.orchestration.upkeep.caches import prune_answers, used_hash
 from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.resources.publish.lens_file import FOLDER as LENSES
+from dagster_project.resources.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
 from dagster_project.resources.system.globs import write_atomically
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY
 

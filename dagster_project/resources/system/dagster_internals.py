@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import yaml
 from dagster._check import CheckError
+from dagster._config import UserConfigSchema
 from dagster._core.definitions.partitions.context import partition_loading_context
 from dagster._core.definitions.selector import (
     PartitionRangeSelector,
@@ -29,7 +30,26 @@ from dagster._core.remote_origin import (
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
 )
+from dagster._core.storage.event_log.schema import AssetKeyTable, SqlEventLogStorageTable
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._serdes import ConfigurableClassData
+
+__all__ = [  # what has no public name and is used elsewhere: to keep engines of the event log, and to erase its texts
+    "SQLITE_BUSY_TIMEOUT_SECONDS",
+    "AssetKeyTable",
+    "ConfigurableClassData",
+    "SqlEventLogStorageTable",
+    "SqliteEventLogStorage",
+    "UserConfigSchema",
+    "failed_by_itself",
+    "listed",
+    "partitions_of_backfills",
+    "request_backfill",
+    "run_dev",
+    "settings_fault",
+]
 
 MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
 """Where Dagster finds Weft, and what it calls that place; the shipped workspace.yaml says the same."""
