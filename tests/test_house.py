@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("transforms", "assets", "dagster_project")
@@ -28,8 +27,13 @@ def name_of(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def functions(file: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -52,30 +56,21 @@ def test_a_room_has_few_files():
     assert crowded == {}
 
 
-@pytest.mark.parametrize("file", modules(), ids=name_of)
-def test_a_file_and_its_functions_are_short(file: Path):
-    path = name_of(file)
-    found = (
-        {path: len(file.read_text().splitlines())} if len(file.read_text().splitlines()) > MOST_LINES else {}
-    )
-    for function in functions(file):
-        assert function.end_lineno is not None
-        lines, count = function.end_lineno - function.lineno + 1, parameters(function)
-        if lines > MOST_FUNCTION_LINES or count > MOST_PARAMETERS:
-            found[f"{path}:{function.name}"] = max(lines, count)
-    assert set(found) <= set(LARGER), found
+def test_files_and_functions_are_short():
+    larger = {}
+    for file in modules():
+        if (length := len(file.read_text().splitlines())) > MOST_LINES:
+            larger[name_of(file)] = length
+        for function in functions(file):
+            assert function.end_lineno is not None
+            lines, count = function.end_lineno - function.lineno + 1, parameters(function)
+            if lines > MOST_FUNCTION_LINES or count > MOST_PARAMETERS:
+                larger[f"{name_of(file)}:{function.name}"] = max(lines, count)
+    assert set(larger) == set(LARGER), larger
 
 
-def test_what_may_be_larger_is_still_there():
-    names = {name_of(f) for f in modules()} | {
-        f"{name_of(f)}:{function.name}" for f in modules() for function in functions(f)
-    }
-    assert set(LARGER) <= names
-
-
-@pytest.mark.parametrize("file", modules(), ids=name_of)
-def test_a_module_says_what_belongs_in_it(file: Path):
-    assert ast.get_docstring(ast.parse(file.read_text()))
+def test_each_module_says_what_belongs_in_it():
+    assert [name_of(file) for file in modules() if not ast.get_docstring(parsed(file))] == []
 
 
 # Packages that an extra brings, or that cost a second to load and that few commands need.
@@ -120,10 +115,12 @@ def lazy_imports(file: Path) -> Iterator[str]:
                 yield node.module or ""
 
 
-@pytest.mark.parametrize("file", modules(), ids=name_of)
-def test_a_module_imports_at_its_top(file: Path):
+def test_modules_import_at_their_top():
     late = {
-        name for name in lazy_imports(file) if name.partition(".")[0] not in LAZY and name not in LAZY_MODULES
+        (name_of(file), name)
+        for file in modules()
+        for name in lazy_imports(file)
+        if name.partition(".")[0] not in LAZY and name not in LAZY_MODULES
     }
     assert late == set()
 
