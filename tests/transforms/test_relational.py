@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
@@ -13,6 +15,7 @@ import ibis
 import polars as pl
 import pyarrow as pa
 import pytest
+from ibis.backends import BaseBackend
 
 import transforms
 from assets.partitions import SOURCE_TYPES
@@ -171,6 +174,7 @@ WINDOWED = {
     "embedding.embedded_text.parent_texts",
     "mail.threads.threads.memberships",
 }
+"""Ibis translates no window to Polars."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -187,17 +191,51 @@ def test_a_relational_transform_does_not_depend_on_what_its_tables_are(
         assert of(FORMS[form]) == expected, form
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_relational_transform_runs_on_another_engine(lake_tables: dict[str, ibis.Table], name: str):
-    if name in WINDOWED:
-        pytest.skip("Ibis translates no window to Polars")
-    other = ibis.polars.connect()
-    copies = {table: other.create_table(table, stored.to_pyarrow()) for table, stored in lake_tables.items()}
-    on_duckdb, on_polars = (
-        rows(CASES[name](SimpleNamespace(**tables, form=lambda table: table)))
-        for tables in (lake_tables, copies)
+@pytest.mark.parametrize("name", sorted(set(CASES) - WINDOWED))
+def test_a_relational_transform_runs_on_polars(lake_tables: dict[str, ibis.Table], name: str):
+    assert on_engine(ibis.polars.connect(), lake_tables, name) == on_engine(None, lake_tables, name)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseBackend]:
+    pyspark = pytest.importorskip("pyspark.sql", reason="the extra `spark` is not installed")
+    if not shutil.which("java"):
+        pytest.skip("Spark needs Java")
+    builder = pyspark.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    session = (
+        builder.config("spark.sql.warehouse.dir", warehouse)
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
     )
-    assert on_polars == on_duckdb
+    yield ibis.pyspark.connect(session)
+    session.stop()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore")  # PySpark calls what pandas 3 deprecates
+@pytest.mark.parametrize("name", CASES)
+def test_a_relational_transform_runs_on_spark(
+    lake_tables: dict[str, ibis.Table], name: str, spark: BaseBackend
+):
+    assert [in_utc(row) for row in on_engine(spark, lake_tables, name)] == on_engine(None, lake_tables, name)
+
+
+def in_utc(row: Any) -> Any:
+    """A row of Spark, which leaves out that its moments are in UTC."""
+    if not isinstance(row, dict):
+        return row
+    return {k: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for k, v in row.items()}
+
+
+def on_engine(engine: BaseBackend | None, tables: dict[str, ibis.Table], name: str) -> list[Any]:
+    """All that a transform returns over copies of the tables in an engine, or over the tables themselves."""
+    if engine:
+        tables = {
+            table: engine.create_table(table, stored.to_pyarrow(), overwrite=True)
+            for table, stored in tables.items()
+        }
+    return rows(CASES[name](SimpleNamespace(**tables, form=lambda table: table)))
 
 
 def rows(result: Any) -> list[Any]:
