@@ -393,7 +393,8 @@ SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.chunk_id) AS th
   coalesce(c.content_class = 'log', false) AS is_log, t.thread_id IS NOT NULL AS is_mail,
   f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS patch, coalesce(f.version, 0) AS version,
   coalesce(f.is_latest, false) AS is_latest
-FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id AND c.chunk_kind <> '{UNAUTHORED}'
+FROM (SELECT *, CASE WHEN chunk_kind <> '{UNAUTHORED}' THEN doc_id END AS ranked_mail FROM chunks) c
+LEFT JOIN thread_tree t ON t.message_id = c.ranked_mail
 LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id
 ORDER BY c.chunk_no
 """

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from dagster_project.resources.arrays.arrays import _CHUNKS
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.sql import query_current
 from tests.archives import Mail, Workspace
@@ -79,3 +80,11 @@ def test_meaning_is_searched_with_the_model_of_the_settings(made_once: Workspace
     other.model = "another model"
     with pytest.raises(ModelMismatchError, match="run `weft build`"):
         query_current(settings.root / "index", "FROM search_semantic('x')", embedder=lambda: other)
+
+
+def test_no_view_and_no_array_compares_each_row_with_each(made_once: Workspace):
+    views = made_once.column("SELECT view_name FROM duckdb_views() WHERE NOT internal")
+    assert views
+    for query in [*(f"SELECT * FROM {view}" for view in views), _CHUNKS]:
+        ((_, plan),) = made_once.sql(f"EXPLAIN {query}")
+        assert not {"BLOCKWISE_NL_JOIN", "NESTED_LOOP_JOIN", "CROSS_PRODUCT"} & set(plan.split()), query
