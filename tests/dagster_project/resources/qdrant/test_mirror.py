@@ -102,12 +102,12 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
     ids=["default", "source", "list", "times", "ids", "ranks", "vectors", "graph"],
 )
 def test_a_collection_finds_what_the_file_finds_in_two_round_trips(
-    built_once: Workspace, client: EdgeClient, mirror: QdrantMirror, options: dict[str, Any]
+    built: Workspace, client: EdgeClient, mirror: QdrantMirror, options: dict[str, Any]
 ):
-    mirror.publish(current(built_once), None)
-    with ranked_by(client, built_once) as index:
+    mirror.publish(current(built), None)
+    with ranked_by(client, built) as index:
         found = searched(index, **options)
-        assert found == about(of_file(built_once, **options))
+        assert found == about(of_file(built, **options))
         client.trips = 0
         index.search(["compactor load"])
         assert client.trips == 2
