@@ -16,7 +16,7 @@ INSTALL = PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-
 SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ \
   { gsub(/^ +| \(from .*/, ""); printf moves ? "\r  %-76.76s" : "  %.76s\n", $$0; fflush() } END { if (moves) print "" }'
 
-.PHONY: run test exhaustive test-all lint ui bench bench-scale docs pictures clean
+.PHONY: run test suite exhaustive test-all lint ui bench bench-scale docs pictures clean
 
 run: $(STAMP)
 	@$(BIN)/weft build
@@ -34,7 +34,10 @@ run: $(STAMP)
 ##   .venv/bin/weft sql --config data/sample/weft.toml "SELECT subject, message_count FROM threads ORDER BY 2 DESC LIMIT 5"
 ##   .venv/bin/weft init ~/mail  # your own archive: mail, notes, documents or exported chats
 
-test: lint
+test: $(DEV)
+	@$(MAKE) --no-print-directory -j 2 lint suite
+
+suite: $(DEV)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not exhaustive"
 
 # Many cases wait for daemons and kills, so four run at once, and those that wait longest begin. One that fails beside

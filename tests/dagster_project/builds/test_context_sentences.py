@@ -91,6 +91,7 @@ def test_each_chunk_is_asked_about_once(built: Workspace, gemini: Loopback):
     ) == [(0,)]
 
 
+@pytest.mark.exhaustive
 def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
     built: Workspace, gemini: Loopback
 ):

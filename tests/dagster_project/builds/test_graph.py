@@ -139,6 +139,7 @@ def test_other_questions_are_searched(made_once: Workspace, arguments: list[str]
     assert answer["queries"][0]["hits"]
 
 
+@pytest.mark.exhaustive
 def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     text = MANUAL.replace("## Reading", "## Deleting\n\nA deleted key is gone.\n\n## Reading")
     made.put("docs/guide/manual.md", text.replace("level by level", "one after the other"))

@@ -107,6 +107,7 @@ def test_sql_prints_csv_and_whole_tables_and_runs_one_statement(built_once: Work
     assert refused.exit_code == 2 and "2 SQL statements" in refused.stderr
 
 
+@pytest.mark.exhaustive
 def test_odd_archives_do_not_stop_a_build(odd: tuple[Workspace, Result]):
     work, result = odd
     assert result.exit_code == 0, result.output

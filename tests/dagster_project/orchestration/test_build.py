@@ -220,6 +220,7 @@ def test_a_setting_remakes_the_tables_that_depend_on_it(
     assert plan.publish is (remade is not None)
 
 
+@pytest.mark.exhaustive
 def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):

@@ -179,6 +179,7 @@ def test_a_failure_midway_leaves_what_is_published_and_the_next_build_copies(
     assert differences(work.index, of_seven) == {}
 
 
+@pytest.mark.exhaustive
 def test_small_files_are_copied_and_a_spare_version_that_nobody_wants_is_deleted(work: Workspace):
     work.configure(index={"spare_min_bytes": 1 << 30})
     assert published(work, 7)["built_on_previous"]

@@ -62,6 +62,7 @@ def test_the_index_of_an_update_is_of_the_vectors_of_its_version(made: Workspace
     assert differences(made.index, anew.index) == {}
 
 
+@pytest.mark.exhaustive
 def test_it_is_measured_and_searches_say_which_way_they_take(made: Workspace):
     facts = shown(made, "vector_index")
     (vectors,) = made.column("SELECT count(*) FROM embeddings")
