@@ -14,11 +14,14 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 WEIGHTS = {
-    "exact": 0.0, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05,
+    "exact": 0.0, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
 }  # fmt: skip
 """What the parts of a score count beside the fused one; `exact` hurt where it was measured."""
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for."""
+_BRIEF = 80
+"""Characters of its author below which a reply says the less the fewer they are."""
+_REPLIES = ("authored_message", "quote_reply_pair", "review_pair")
 _KINDS = {"attachment_segment": -0.1}
 """What is added for a kind of chunk."""
 _HALF_LIFE_DAYS = 180
@@ -102,7 +105,8 @@ def features(
     `phrase`: the share of its pairs of neighbouring words that are neighbours there. `thread`: how
     many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the query
     asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`:
-    the weight of the chunk's kind. `log`: 1 for a log, unless the query is diagnostic.
+    the weight of the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to
+    _BRIEF characters of its author ("Thanks, applied."), who says nothing of what the subject names.
     """
     fresh = [re.search(_RECENCY, q) is not None for q in queries]
     score, when = pl.col("score"), pl.col("effective_at")
@@ -114,6 +118,9 @@ def features(
     excused = pl.col("query").replace_strict(
         dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
     )
+    own = pl.col("text").str.replace_all(r"(?m)^>.*$", "").str.strip_chars().str.len_chars()
+    is_reply = pl.col("chunk_kind").is_in(_REPLIES) & ~pl.col("opens")
+    lacking = (1 - own / _BRIEF).clip(0.0) * is_reply.cast(pl.Float64)
     shares, in_title = _shares(candidates, queries), pl.col("in_title").fill_null(0.0)
     return candidates.join(shares, on=["query", "rank"], how="left", maintain_order="left").select(
         "query",
@@ -128,6 +135,7 @@ def features(
         * pl.when(is_recent).then((0.5 ** (days / _HALF_LIFE_DAYS)).fill_null(0.0)).otherwise(0.0),
         kind=kinds,
         log=-weights["log"] * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
+        brief=-weights["brief"] * lacking.fill_null(0.0),
     )
 
 

@@ -57,6 +57,8 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
         ("recency", "release", [{"effective_at": NOW}, {"effective_at": NOW - timedelta(180)}], [0, 0]),
         ("kind", "q", [{"chunk_kind": "attachment_segment"}, {}], [-0.1, 0]),
         ("log", "q", [{"content_class": "log"}, {}], [-1, 0]),
+        ("brief", "q", [{"text": "> a lock?\n> " + 80 * "b" + "\n\n" + 20 * "a"}, {"text": 90 * "a"}], [-0.75, 0]),
+        ("brief", "q", [{"text": "a", "opens": True}, {"text": "a", "chunk_kind": "turn"}], [0, 0]),
     ],
 )  # fmt: skip
 def test_a_feature_sees(name: str, query: str, rows: list[dict[str, Any]], expected: list[float]):
