@@ -14,13 +14,16 @@ _TURN = re.compile(
 )
 _HEADINGS = re.compile(r"\A(?:#{1,6} [^\n]*\n\s*)+")
 _QUOTE_MARKS = re.compile(r"(?m)^[ \t]*(?:>[ \t]?)+")
-_DIFF = re.compile(r"(?m)^(?:diff --git |@@ -|--- \S|\+\+\+ \S|Index: )")
+_DIFF = re.compile(
+    r"(?m)^(?:diff --git |@@ -|\*{15}|(?:---|\+\+\+|\*\*\*) (?:\S+\t|\S*/\S*(?:\s|$))|Index: )"
+)
 _PATCH = re.compile(rf"(?m)^---[ \t]*$|{_DIFF.pattern[4:]}")
 _TRAILERS = re.compile(
     r"(?m)^(?:(?:[A-Z][a-z]+(?:-[a-z]+)*-by|Cc|Link|Fixes|Closes|Change-Id):[^\n]*(?:\n|\Z)\s*)+\Z"
 )
 _AUTHOR = re.compile(r"\AFrom: [^\n]*\n\s*")
-_TABLE = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$")
+_LINES = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$|^(?:\[[^\n]*\n){3}")
+"""The line below the head of a table of psql; lines of a log that begin with a time in brackets, or notes."""
 _WORD = re.compile(r"\w+")
 SAYS_SOMETHING = 15
 """Characters from which what stands above a patch explains it."""
@@ -64,8 +67,8 @@ def unmarked(quote: str) -> str:
 
 
 def has_lines(text: str, content_class: str) -> bool:
-    """True for a text whose line breaks mean something: code, a log, a diff, or a text with one or with a table of psql."""
-    return content_class != "text" or _DIFF.search(text) is not None or _TABLE.search(text) is not None
+    """True for a text whose line breaks mean something: code, a log, a diff, a table, or a text with one of them."""
+    return content_class != "text" or _DIFF.search(text) is not None or _LINES.search(text) is not None
 
 
 def commit_message(text: str) -> str:

@@ -78,7 +78,7 @@ def test_what_explains_a_patch_stands_above_it():
     assert passages.commit_message("Fix.\n-- \nme") == "Fix.\n-- \nme"
     assert passages.has_lines("Fix.\n@@ -1 +1 @@\n", "text")
     assert passages.has_lines(" name | n\n------+---\n a    | 1\n", "text")
-    assert not passages.has_lines("Fix -- it.", "text")
+    assert not passages.has_lines("Fix -- it.\n--- and upgrading it.", "text")
 
 
 @pytest.mark.parametrize(
