@@ -15,6 +15,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import tasks
@@ -24,6 +25,7 @@ from rich.progress import track
 from rich.table import Table
 
 from transforms.evaluation.intervals import bootstrap
+from transforms.retrieval import reranking
 
 SHIPPED = tasks.SearchSettings()
 ALL_WORDS = SHIPPED.stopwords[: SHIPPED.stopwords.index("how")]
@@ -39,7 +41,10 @@ WEIGHTS: Mapping[str, Sequence[Value]] = {
     "quote_weight": (0.0, 0.3, 1.0),
     "rerank": ("as_set", "off"),
     "stopwords": (SHIPPED.stopwords, ALL_WORDS),
+    "own": (0.0, 0.5, 1.0, 1.5, 2.0),
+    "brief": (0.0, 0.2, 0.4),
 }
+"""Settings of [search], and weights of the second look."""
 MEASURES = ("nDCG@10", "MRR@10")
 COLUMNS = ("task", "measure", "default", "95 %", "held out", "95 %", "bm25s", "with its thread", "blend")
 WORD_COLUMNS = ("task", "measure", "chosen elsewhere", "without", "95 %", "with", "95 %", "gain", "p")
@@ -82,8 +87,11 @@ def asked(corpus: tasks.Corpus) -> list[tasks.Task]:
 
 def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, Value]) -> Found:
     """MEASURES of every query with these weights."""
-    settings = corpus.index.settings.model_copy(update=dict(weights))
-    values = task.measured(tasks.weft_ranking(corpus, task, settings).ranked)
+    looks = {name: value for name, value in weights.items() if name in reranking.WEIGHTS}
+    searched = {name: value for name, value in weights.items() if name not in looks}
+    settings = corpus.index.settings.model_copy(update=searched)
+    with patch.dict(reranking.WEIGHTS, looks):
+        values = task.measured(tasks.weft_ranking(corpus, task, settings).ranked)
     return {name: values[name] for name in MEASURES}
 
 
@@ -105,9 +113,10 @@ def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, Value], float]:
 
 def chosen(others: Sequence[Mapping[tuple[str, Value], float]]) -> dict[str, Value]:
     """The best value of each weight by the mean over some collections; the shipped one where others are no better."""
+    shipped = SHIPPED.model_dump() | reranking.WEIGHTS
     return {
         name: max(
-            sorted(values, key=lambda value: value != getattr(SHIPPED, name)),
+            sorted(values, key=lambda value: value != shipped[name]),
             key=lambda value: round(float(np.mean([of[name, value] for of in others])), 6),
         )
         for name, values in WEIGHTS.items()
