@@ -161,10 +161,6 @@ def description() -> dict[str, Any]:
         [(model, "serialization") for model in models], ref_template="#/components/schemas/{model}"
     )
     filters = [_parameter(name, "string", _FILTER_WORDS[name]) for name in FILTERS]
-    options = [
-        {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
-        for name, schema in SearchOptions.model_json_schema()["properties"].items()
-    ]
     one = _parameter(
         "id", "string", "Message-ID, citation, or id of a chunk, thread or document", required=True
     )
@@ -186,7 +182,7 @@ def description() -> dict[str, Any]:
                     _parameter("limit", "integer", "hits"),
                     _parameter("plain", "string", "1 takes the query as words alone"),
                     *filters,
-                    *options,
+                    *_ranking_parameters(),
                 ],
             ),
             "/api/get": _get(
@@ -233,6 +229,13 @@ def _parameter(name: str, type_: str, words: str, *, required: bool = False) -> 
         "description": words,
         "schema": {"type": type_},
     }
+
+
+def _ranking_parameters() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
+        for name, schema in SearchOptions.model_json_schema()["properties"].items()
+    ]
 
 
 def _content(model: str) -> dict[str, Any]:
