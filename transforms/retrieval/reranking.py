@@ -14,14 +14,13 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 WEIGHTS = {
-    "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
+    "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.4,
 }  # fmt: skip
 """What the parts of a score count beside the fused one."""
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for."""
 _BRIEF = 80
 """Characters of its author below which a reply says the less the fewer they are."""
-_REPLIES = ("authored_message", "quote_reply_pair", "review_pair")
 _KINDS = {"attachment_segment": -0.1}
 """What is added for a kind of chunk."""
 _HALF_LIFE_DAYS = 180
@@ -52,10 +51,11 @@ CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
     "content_class": pl.String,
     "effective_at": pl.Datetime("us", "UTC"),
     "opens": pl.Boolean,
+    "is_mail": pl.Boolean,
     "own": pl.Float64,
 }
 """Columns that reranking reads of each hit: its query, rank and score, and of its chunk the rest; `opens` is true for a
-mail that is no reply. `own` is what of the query a section or a turn says itself (`own_share`), null for mail."""
+mail that is no reply. `own` is what of the query the text says itself (`own_share`), without what it quotes."""
 
 INSTRUCTION = (
     "You judge how well passages of mails and documents answer a search query. Under `query` stands the query, under "
@@ -117,7 +117,7 @@ def features(
     neighbours there. `thread`: how many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the
     query asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`: the weight of
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
-    characters of its author ("Thanks, applied."), who says nothing of what the subject names.
+    characters of its author ("Thanks, applied."), times the share of the query's words that they do not say.
     """
     fresh = [re.search(_RECENCY, q) is not None for q in queries]
     score, when = pl.col("score"), pl.col("effective_at")
@@ -129,15 +129,15 @@ def features(
     excused = pl.col("query").replace_strict(
         dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
     )
-    own = pl.col("text").str.replace_all(r"(?m)^>.*$", "").str.strip_chars().str.len_chars()
-    is_reply = pl.col("chunk_kind").is_in(_REPLIES) & ~pl.col("opens")
-    lacking = (1 - own / _BRIEF).clip(0.0) * is_reply.cast(pl.Float64)
+    of_others = pl.when(~pl.col("is_mail")).then("own")
+    is_reply = (pl.col("is_mail") & ~pl.col("opens")).cast(pl.Float64)
+    lacking = (1 - unquoted().str.len_chars() / _BRIEF).clip(0.0) * (1 - pl.col("own"))
     shares, in_title = _shares(candidates, queries), pl.col("in_title").fill_null(0.0)
     return candidates.join(shares, on=["query", "rank"], how="left", maintain_order="left").select(
         "query",
         "rank",
         fused=pl.when(high > low).then((score - low) / (high - low)).otherwise(0.0),
-        own=weights["own"] * (pl.col("own") - pl.col("own").mean().over("query")).fill_null(0.0),
+        own=weights["own"] * (of_others - of_others.mean().over("query")).fill_null(0.0),
         title=weights["title"] * in_title,
         opens=weights["opens"] * in_title * (pl.col("opens") & (in_title >= _IS_SUBJECT)).cast(pl.Float64),
         phrase=weights["phrase"] * pl.col("phrase").fill_null(0.0),
@@ -146,8 +146,13 @@ def features(
         * pl.when(is_recent).then((0.5 ** (days / _HALF_LIFE_DAYS)).fill_null(0.0)).otherwise(0.0),
         kind=kinds,
         log=-weights["log"] * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
-        brief=-weights["brief"] * lacking.fill_null(0.0),
+        brief=-weights["brief"] * lacking * is_reply,
     )
+
+
+def unquoted() -> pl.Expr:
+    """The column `text` without lines that begin with a quote mark."""
+    return pl.col("text").str.replace_all(r"(?m)^>.*$", "").str.strip_chars()
 
 
 def _shares(candidates: pl.DataFrame, queries: Sequence[str]) -> pl.DataFrame:

@@ -19,7 +19,7 @@ _DIFF = re.compile(
 )
 _PATCH = re.compile(rf"(?m)^---[ \t]*$|{_DIFF.pattern[4:]}")
 _TRAILERS = re.compile(
-    r"(?m)^(?:(?:[A-Z][a-z]+(?:-[a-z]+)*-by|Cc|Link|Fixes|Closes|Change-Id):[^\n]*(?:\n|\Z)\s*)+\Z"
+    r"(?m)^(?:(?:[A-Z][a-z]+(?:-[a-z]+)*-(?:by|[Ii]d)|Cc|Link|Fixes|Closes):[^\n]*(?:\n|\Z)\s*)+\Z"
 )
 _AUTHOR = re.compile(r"\AFrom: [^\n]*\n\s*")
 _LINES = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$|^(?:\[[^\n]*\n){3}")

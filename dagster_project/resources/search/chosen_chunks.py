@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -87,12 +87,12 @@ def _shown(rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, 
     return hit if chars[hit] >= _SAYS_LITTLE else max(near, key=lambda n: (chars[n], -n))
 
 
-def _opening(rows: Mapping[int, Mapping[str, Any]], compared: Mapping[int, float]) -> int | None:
-    """The first of some chunks of a mail that matches and is not a piece of a patch; None if there is none."""
+def _opening(rows: Mapping[int, Mapping[str, Any]], compared: Iterable[int]) -> int | None:
+    """The first of some chunks of a mail that is not a piece of a patch; None if there is none."""
     words = [
         (rows[n]["byte_start"], n)
-        for n, score in compared.items()
-        if score and n in rows and rows[n]["source_kind"] == "message" and rows[n]["content_class"] != "patch"
+        for n in compared
+        if n in rows and rows[n]["source_kind"] == "message" and rows[n]["content_class"] != "patch"
     ]
     return min(words, default=(0, None))[1]
 

@@ -47,23 +47,19 @@ class SecondLook:
         return unchanged(reranking.on_one_scale(reranked).select(hits.columns))
 
     def _with_own(self, passages: pl.DataFrame) -> pl.DataFrame:
-        """Passages with `own`: what of their query sections and turns say themselves, under their titles."""
+        """Passages with `own`: what of their query they say themselves."""
         batch, postings = self.batch, self.batch.version.postings
         weights = [
             {term: bm25.idf(postings.df(term), postings.ranked_count) for term in of_query}
             for of_query in batch.terms(self.settings)
         ]
-        surrounded = passages.filter("has_surroundings").select(
-            "query", "chunk_no", "text"
-        )
-        texts = surrounded.get_column("text").to_list()
+        texts = passages.select(reranking.unquoted()).to_series().to_list()
         words = bm25.terms_by_query(terms.query_terms(texts, batch.version.term_settings), len(texts))
         shares = [
             reranking.own_share(weights[query - batch.first], set(own))
-            for query, own in zip(surrounded.get_column("query"), words, strict=True)
+            for query, own in zip(passages.get_column("query"), words, strict=True)
         ]
-        own = surrounded.select("query", "chunk_no", own=pl.Series(shares, dtype=pl.Float64))
-        return passages.join(own, on=["query", "chunk_no"], how="left", maintain_order="left")
+        return passages.with_columns(own=pl.Series(shares, dtype=pl.Float64))
 
 
 def _passages(rows: HitRows, hits: pl.DataFrame) -> pl.DataFrame:
@@ -74,7 +70,7 @@ def _passages(rows: HitRows, hits: pl.DataFrame) -> pl.DataFrame:
         is_mail = row["source_kind"] in ("message", "attachment")
         subject = row["subject"] if is_mail else None
         kinds = row["chunk_kind"], row["content_class"]
-        passages.append((number, row["title"], row["text_display"], *kinds, at, subject, not is_mail))
+        passages.append((number, row["title"], row["text_display"], *kinds, at, subject, is_mail))
     frame = pl.DataFrame(passages, _PASSAGES, orient="row")
     return frame.with_columns(opens=~is_reply(pl.col("subject")).fill_null(True))
 
@@ -83,5 +79,5 @@ _PASSAGES = {
     "chunk_no": pl.Int64,
     **{n: reranking.CANDIDATES[n] for n in ("title", "text", "chunk_kind", "content_class", "effective_at")},
     "subject": pl.String,
-    "has_surroundings": pl.Boolean,
+    "is_mail": pl.Boolean,
 }
