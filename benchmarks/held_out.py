@@ -6,7 +6,8 @@ Every weight and choice of WEIGHTS is tried by itself on every task of benchmark
 commit is asked, of the chats every third question. For each collection the weights are put together that have the best mean
 of nDCG@10 and MRR@10 over the tasks of all others, and measured on it. Printed are, for each task, both measures of
 the default and of these weights with 95 % intervals, of bm25s over whole texts, of bm25s with .6 of the best score of
-the thread, and of a min-max blend of bm25s (.6) with the vectors of the same texts.
+the thread, and of a min-max blend of bm25s (.6) with the vectors of the same texts. A second table has for each task
+what the words of questions among the stop words change by themselves, and whether the other collections choose them.
 """
 
 from __future__ import annotations
@@ -14,28 +15,39 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import tasks
 from printing import new_parser, new_table
-from retrieval import show
+from retrieval import ahead, show
 from rich.progress import track
 from rich.table import Table
 
 from transforms.evaluation.intervals import bootstrap
+from transforms.retrieval import reranking
 
+SHIPPED = tasks.SearchSettings()
+ALL_WORDS = SHIPPED.stopwords[: SHIPPED.stopwords.index("how")]
+"""The stop words without those of questions, which rank then."""
 STEPS = {"erofs": 8, "conversations": 3}
 """Of the queries of a corpus every so manieth is asked."""
-WEIGHTS: Mapping[str, Sequence[float | str]] = {
+Value = float | str | tuple[str, ...]
+WEIGHTS: Mapping[str, Sequence[Value]] = {
     "lexical_weight": (0.5, 0.6, 0.7, 0.8),
     "mail_weight": (0.0, 0.3, 0.5, 0.7, 1.0),
     "thread_weight": (0.3, 0.6, 1.0, 1.5),
     "title_weight": (1.0, 2.0, 4.0),
     "quote_weight": (0.0, 0.3, 1.0),
     "rerank": ("as_set", "off"),
+    "stopwords": (SHIPPED.stopwords, ALL_WORDS),
+    "own": (0.0, 0.5, 1.0, 1.5, 2.0),
+    "brief": (0.0, 0.2, 0.4),
 }
+"""Settings of [search], and weights of the second look."""
 MEASURES = ("nDCG@10", "MRR@10")
 COLUMNS = ("task", "measure", "default", "95 %", "held out", "95 %", "bm25s", "with its thread", "blend")
+WORD_COLUMNS = ("task", "measure", "chosen elsewhere", "without", "95 %", "with", "95 %", "gain", "p")
 
 Found = dict[str, np.ndarray]
 """By measure the values of every query."""
@@ -53,13 +65,19 @@ def main() -> None:
         corpora = [tasks.corpus(name, state) for name in arguments.corpus or tasks.CORPORA]
         tried = {corpus.name: alternatives(corpus) for corpus in corpora}
         table = new_table("chosen without the collection", COLUMNS, left=2)
+        words = new_table("words of questions are stop words", WORD_COLUMNS, left=3)
         for corpus in corpora:
             weights = chosen([of for name, of in tried.items() if name != corpus.name])
-            table.caption = f"{table.caption or ''}{corpus.name}: {weights}\n"
+            choice = "yes" if weights.pop("stopwords") == SHIPPED.stopwords else "no"
+            table.caption = (
+                f"{table.caption or ''}{corpus.name}: {weights}, stop words of questions: {choice}\n"
+            )
             for task in asked(corpus):
-                add_rows(table, corpus, task, weights)
+                add_rows(table, corpus, task, weights | ({} if choice == "yes" else {"stopwords": ALL_WORDS}))
+                add_word_rows(words, corpus, task, choice)
         show(table, arguments.markdown)
         print(table.caption)
+        show(words, arguments.markdown)
 
 
 def asked(corpus: tasks.Corpus) -> list[tasks.Task]:
@@ -67,14 +85,17 @@ def asked(corpus: tasks.Corpus) -> list[tasks.Task]:
     return [task.every(STEPS.get(corpus.name, 1)) for task in corpus.tasks]
 
 
-def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float | str]) -> Found:
+def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, Value]) -> Found:
     """MEASURES of every query with these weights."""
-    settings = corpus.index.settings.model_copy(update=dict(weights))
-    values = task.measured(tasks.weft_ranking(corpus, task, settings).ranked)
+    looks = {name: value for name, value in weights.items() if name in reranking.WEIGHTS}
+    searched = {name: value for name, value in weights.items() if name not in looks}
+    settings = corpus.index.settings.model_copy(update=searched)
+    with patch.dict(reranking.WEIGHTS, looks):
+        values = task.measured(tasks.weft_ranking(corpus, task, settings).ranked)
     return {name: values[name] for name in MEASURES}
 
 
-def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, float | str], float]:
+def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, Value], float]:
     """By weight and value the mean of MEASURES over the tasks, the other weights as shipped."""
     pairs = [(name, value) for name, values in WEIGHTS.items() for value in values]
     return {
@@ -90,21 +111,19 @@ def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, float | str], float]:
     }  # fmt: skip
 
 
-def chosen(others: Sequence[Mapping[tuple[str, float | str], float]]) -> dict[str, float | str]:
+def chosen(others: Sequence[Mapping[tuple[str, Value], float]]) -> dict[str, Value]:
     """The best value of each weight by the mean over some collections; the shipped one where others are no better."""
-    shipped = tasks.SearchSettings()
+    shipped = SHIPPED.model_dump() | reranking.WEIGHTS
     return {
         name: max(
-            sorted(values, key=lambda value: value != getattr(shipped, name)),
+            sorted(values, key=lambda value: value != shipped[name]),
             key=lambda value: round(float(np.mean([of[name, value] for of in others])), 6),
         )
         for name, values in WEIGHTS.items()
     }
 
 
-def add_rows(
-    table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, float | str]
-) -> None:
+def add_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, Value]) -> None:
     """One row per measure."""
     ours = measured(corpus, task, {}), measured(corpus, task, weights)
     peers = [task.measured(ranked) for ranked in tasks.baselines(corpus, task).values()]
@@ -115,6 +134,20 @@ def add_rows(
             name,
             *(cell for i in intervals for cell in (f"**{i.mean:.3f}**", f"{i.low:.3f}–{i.high:.3f}")),
             *(f"{found[name].mean():.3f}" for found in peers),
+        )
+
+
+def add_word_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, choice: str) -> None:
+    """One row per measure: without and with words of questions as stop words, the other weights as shipped."""
+    without, default = (measured(corpus, task, {"stopwords": words}) for words in WEIGHTS["stopwords"][::-1])
+    for name in MEASURES:
+        intervals = bootstrap(without[name]), bootstrap(default[name])
+        table.add_row(
+            task.name,
+            name,
+            choice,
+            *(cell for i in intervals for cell in (f"{i.mean:.3f}", f"{i.low:.3f}–{i.high:.3f}")),
+            *ahead(default[name], without[name]),
         )
 
 

@@ -6,7 +6,7 @@ What is here is pure; models that give scores are in dagster_project/resources/m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,11 +14,13 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 WEIGHTS = {
-    "exact": 0.0, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05,
+    "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.4,
 }  # fmt: skip
-"""What the parts of a score count beside the fused one; `exact` hurt where it was measured."""
+"""What the parts of a score count beside the fused one."""
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for."""
+_BRIEF = 80
+"""Characters of its author below which a reply says the less the fewer they are."""
 _KINDS = {"attachment_segment": -0.1}
 """What is added for a kind of chunk."""
 _HALF_LIFE_DAYS = 180
@@ -49,9 +51,11 @@ CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
     "content_class": pl.String,
     "effective_at": pl.Datetime("us", "UTC"),
     "opens": pl.Boolean,
+    "is_mail": pl.Boolean,
+    "own": pl.Float64,
 }
 """Columns that reranking reads of each hit: its query, rank and score, and of its chunk the rest; `opens` is true for a
-mail that is no reply."""
+mail that is no reply. `own` is what of the query the text says itself (`own_share`), without what it quotes."""
 
 INSTRUCTION = (
     "You judge how well passages of mails and documents answer a search query. Under `query` stands the query, under "
@@ -88,6 +92,15 @@ def clamped(scores: Sequence[float]) -> np.ndarray:
     return np.clip(np.asarray(scores, dtype=np.float64), 0.0, 10.0)
 
 
+def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
+    """The share of the weight of a query's terms that is of `terms`, those of a text without what surrounds it.
+
+    >>> own_share({"insulin": 3.0, "cost": 1.0}, {"cost", "cap"})
+    0.25
+    """
+    return sum(w for term, w in weights.items() if term in terms) / (sum(weights.values()) or 1.0)
+
+
 def features(
     candidates: pl.DataFrame,
     queries: Sequence[str],
@@ -96,13 +109,15 @@ def features(
 ) -> pl.DataFrame:
     """Columns query, rank and one per part of a score, already weighed, of candidates (CANDIDATES).
 
-    `fused`: the score of the search, 0 to 1 between the candidates of a query. `exact` and `title`:
-    the share of the query's words that stand in the text and in the title just as they were typed. `opens`: that of the
-    title for a mail that is no reply, if the title holds nearly all of the words: all of its thread have its subject.
-    `phrase`: the share of its pairs of neighbouring words that are neighbours there. `thread`: how
-    many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the query
-    asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`:
-    the weight of the chunk's kind. `log`: 1 for a log, unless the query is diagnostic.
+    `fused`: the score of the search, 0 to 1 between the candidates of a query. `own`: the share of the query's words, rare
+    ones weighing more, that a section or turn holds itself, less the mean of all of them, so that mail is no worse off:
+    what stands around it finds it, too, and does not make it an answer. `title`: the share of the words that stand in the
+    title just as they were typed. `opens`: that of the title for a mail that is no reply, if the title holds nearly all of
+    the words: all of its thread have its subject. `phrase`: the share of its pairs of neighbouring words that are
+    neighbours there. `thread`: how many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the
+    query asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`: the weight of
+    the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
+    characters of its author ("Thanks, applied."), times the share of the query's words that they do not say.
     """
     fresh = [re.search(_RECENCY, q) is not None for q in queries]
     score, when = pl.col("score"), pl.col("effective_at")
@@ -114,12 +129,15 @@ def features(
     excused = pl.col("query").replace_strict(
         dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
     )
+    of_others = pl.when(~pl.col("is_mail")).then("own")
+    is_reply = (pl.col("is_mail") & ~pl.col("opens")).cast(pl.Float64)
+    lacking = (1 - unquoted().str.len_chars() / _BRIEF).clip(0.0) * (1 - pl.col("own"))
     shares, in_title = _shares(candidates, queries), pl.col("in_title").fill_null(0.0)
     return candidates.join(shares, on=["query", "rank"], how="left", maintain_order="left").select(
         "query",
         "rank",
         fused=pl.when(high > low).then((score - low) / (high - low)).otherwise(0.0),
-        exact=weights["exact"] * pl.col("exact").fill_null(0.0),
+        own=weights["own"] * (of_others - of_others.mean().over("query")).fill_null(0.0),
         title=weights["title"] * in_title,
         opens=weights["opens"] * in_title * (pl.col("opens") & (in_title >= _IS_SUBJECT)).cast(pl.Float64),
         phrase=weights["phrase"] * pl.col("phrase").fill_null(0.0),
@@ -128,11 +146,17 @@ def features(
         * pl.when(is_recent).then((0.5 ** (days / _HALF_LIFE_DAYS)).fill_null(0.0)).otherwise(0.0),
         kind=kinds,
         log=-weights["log"] * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
+        brief=-weights["brief"] * lacking * is_reply,
     )
 
 
+def unquoted() -> pl.Expr:
+    """The column `text` without lines that begin with a quote mark."""
+    return pl.col("text").str.replace_all(r"(?m)^>.*$", "").str.strip_chars()
+
+
 def _shares(candidates: pl.DataFrame, queries: Sequence[str]) -> pl.DataFrame:
-    """Columns query, rank, exact, in_title and phrase: the shares of a query's words and pairs of words."""
+    """Columns query, rank, in_title and phrase: the shares of a query's words and pairs of words."""
     query_words = _words(
         pl.DataFrame(
             {"query": pl.int_range(len(queries), dtype=pl.Int32, eager=True), "text": queries},
@@ -147,7 +171,6 @@ def _shares(candidates: pl.DataFrame, queries: Sequence[str]) -> pl.DataFrame:
     title = _words(candidates.select(*hit, text="title"), hit)
     shares = candidates.select(hit)
     for name, present, sought, keys in (
-        ("exact", body, words, ["query", "word"]),
         ("in_title", title, words, ["query", "word"]),
         ("phrase", body, pairs, ["query", "before", "word"]),
     ):

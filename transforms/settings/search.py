@@ -220,7 +220,7 @@ class RerankSettings(StageSettings):
         "features",
         description="without a model, not at all, by Google's language model, or by a model run here",
     )
-    top: int = Field(10, gt=0, le=100, description="hits that are looked at again")
+    top: int = Field(20, gt=0, le=100, description="hits that are looked at again")
     name: str | None = Field(
         None, description=f"gemini: none for {LANGUAGE_NAME}; cross_encoder: folder or name on the hub"
     )

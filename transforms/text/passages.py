@@ -14,12 +14,21 @@ _TURN = re.compile(
 )
 _HEADINGS = re.compile(r"\A(?:#{1,6} [^\n]*\n\s*)+")
 _QUOTE_MARKS = re.compile(r"(?m)^[ \t]*(?:>[ \t]?)+")
-_DIFF = re.compile(r"(?m)^(?:diff --git |@@ -|--- \S|\+\+\+ \S|Index: )")
+_DIFF = re.compile(
+    r"(?m)^(?:diff --git |@@ -|\*{15}|(?:---|\+\+\+|\*\*\*) (?:\S+\t|\S*/\S*(?:\s|$))|Index: )"
+)
 _PATCH = re.compile(rf"(?m)^---[ \t]*$|{_DIFF.pattern[4:]}")
 _TRAILERS = re.compile(
-    r"(?m)^(?:(?:[A-Z][a-z]+(?:-[a-z]+)*-by|Cc|Link|Fixes|Closes|Change-Id):[^\n]*(?:\n|\Z)\s*)+\Z"
+    r"(?m)^(?:(?:[A-Z][a-z]+(?:-[a-z]+)*-(?:by|[Ii]d)|Cc|Link|Fixes|Closes):[^\n]*(?:\n|\Z)\s*)+\Z"
 )
+_AUTHOR = re.compile(r"\AFrom: [^\n]*\n\s*")
+_LINES = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$|^(?:\[[^\n]*\n){3}")
+"""The line below the head of a table of psql; lines of a log that begin with a time in brackets, or notes."""
 _WORD = re.compile(r"\w+")
+SAYS_SOMETHING = 15
+"""Characters from which what stands above a patch explains it."""
+_EXPLAINS = 0.5
+"""Share of what matches from which the words above a patch are shown in its place."""
 _WORDS = 4
 """Words of the sequences by which two texts are compared."""
 
@@ -58,27 +67,34 @@ def unmarked(quote: str) -> str:
 
 
 def has_lines(text: str, content_class: str) -> bool:
-    """True for a text whose line breaks mean something: code, a log, a diff or a text with one."""
-    return content_class != "text" or _DIFF.search(text) is not None
+    """True for a text whose line breaks mean something: code, a log, a diff, a table, or a text with one of them."""
+    return content_class != "text" or _DIFF.search(text) is not None or _LINES.search(text) is not None
 
 
-def above_diff(text: str) -> str:
-    r"""What stands above the first diff or the list of its files: the words that explain a patch.
+def commit_message(text: str) -> str:
+    r"""What stands above the first diff or the list of its files, without the line of its author and its trailers.
 
-    >>> above_diff("Fix it.\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
-    'Fix it.\n'
-    """
-    diff = _PATCH.search(text)
-    return text[: diff.start()] if diff else text
-
-
-def without_trailers(text: str) -> str:
-    r"""A text without the trailers of a commit at its end, and without blanks around it.
-
-    >>> without_trailers("Fix it.\n\nFixes: 1ab4 (\"Add it\")\nSigned-off-by: Ann\n")
+    >>> commit_message("From: Ann\n\nFix it.\n\nFixes: 1ab4 (\"Add it\")\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
     'Fix it.'
     """
-    return _TRAILERS.sub("", text).strip()
+    diff = _PATCH.search(text)
+    return _TRAILERS.sub("", _AUTHOR.sub("", text[: diff.start()] if diff else text)).strip()
+
+
+def explanation(text: str, subject: str, terms: Mapping[str, str], weights: Mapping[str, int]) -> str:
+    r"""The message above a patch if this says something, and with the subject has half of what matches; else nothing.
+
+    `terms` are those of words that match, `weights` those of terms, 1 if not named.
+
+    >>> explanation("It leaked memory.\ndiff --git a/a.c b/a.c\n-char *a", "Free it", {"Free": "free", "char": "char"}, {})
+    'It leaked memory.'
+    """
+    message = commit_message(text)
+    if not _PATCH.search(text) or len(message) < SAYS_SOMETHING:
+        return ""
+    found, most = ({terms[w] for w in _WORD.findall(f"{subject} {t}") if w in terms} for t in (message, text))
+    share = [sum(weights.get(term, 1) for term in matching) for matching in (found, most)]
+    return message if share[0] >= _EXPLAINS * share[1] else ""
 
 
 def without_headings(text: str) -> str:

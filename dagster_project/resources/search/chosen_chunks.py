@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -14,10 +14,8 @@ from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings
 from transforms.text import passages
 
-MATCHES = 0.5
+_MATCHES = 0.5
 """Share of the score of what is shown from which another part is said to match."""
-SAYS_SOMETHING = 40
-"""Characters from which what stands above a patch explains it."""
 _COMPARED = 10
 """Chunks of a mail or document that are compared to be shown, those with the best scores."""
 _AS_GOOD = 0.75
@@ -89,12 +87,12 @@ def _shown(rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, 
     return hit if chars[hit] >= _SAYS_LITTLE else max(near, key=lambda n: (chars[n], -n))
 
 
-def _opening(rows: Mapping[int, Mapping[str, Any]], compared: Mapping[int, float]) -> int | None:
-    """The first of some chunks of a mail that matches and is not a piece of a patch; None if there is none."""
+def _opening(rows: Mapping[int, Mapping[str, Any]], compared: Iterable[int]) -> int | None:
+    """The first of some chunks of a mail that is not a piece of a patch; None if there is none."""
     words = [
         (rows[n]["byte_start"], n)
-        for n, score in compared.items()
-        if score and n in rows and rows[n]["source_kind"] == "message" and rows[n]["content_class"] != "patch"
+        for n in compared
+        if n in rows and rows[n]["source_kind"] == "message" and rows[n]["content_class"] != "patch"
     ]
     return min(words, default=(0, None))[1]
 
@@ -123,7 +121,7 @@ def _explained(
     texts = {n: row["text_display"] for n, row in rows.of(patches.values()).items()}
     found = list(shown)
     for place, opening in patches.items():
-        if len(passages.without_trailers(passages.above_diff(texts[opening]))) >= SAYS_SOMETHING:
+        if len(passages.commit_message(texts[opening])) >= passages.SAYS_SOMETHING:
             weights = version.weighed(SearchSettings())
             words = bm25.TermScores(terms[queries[place]], version.postings, weights, None)
             above, piece = words.support(np.array([opening, shown[place]]))
@@ -140,6 +138,6 @@ def _more(rows: Mapping[int, Mapping[str, Any]], shown: int, score: Mapping[int,
     more: dict[str, int] = {}
     for n in sorted(score, key=lambda n: (-score[n], n)):
         of, at = rows[n][place], rows[shown][place]
-        if of is not None and of != at and score[n] > 0 and score[n] >= MATCHES * score[shown]:
+        if of is not None and of != at and score[n] > 0 and score[n] >= _MATCHES * score[shown]:
             more.setdefault(of, n)
     return list(more.values())

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.hit_rows import HitRows
-from dagster_project.resources.search.chosen_chunks import MATCHES, SAYS_SOMETHING, Chosen, chosen_chunks
+from dagster_project.resources.search.chosen_chunks import Chosen, chosen_chunks
 from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.opened_version import OpenedVersion
@@ -161,21 +161,10 @@ def described(
 def _snippet(
     passage: _Passage, words: Mapping[str, str], weights: Mapping[str, int], subject: str
 ) -> snippets.Snippet:
-    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches.
-
-    What the subject has stands above anyhow.
-    """
-    whole = snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines, weights=weights)
-    prose = passages.above_diff(passage.text)
-    words_of_author = passages.without_trailers(prose)
-    if prose == passage.text or len(prose.strip()) < SAYS_SOMETHING:
-        return whole
-    if len(words_of_author) >= SAYS_SOMETHING:
-        prose = words_of_author
-    above = snippets.snippet(prose, words, weights=weights)
-    known = {words[word] for word in re.findall(r"\w+", subject) if word in words}
-    found, most = ({words.get(w, w) for w in part.words} - known for part in (above, whole))
-    return above if len(found) >= MATCHES * len(most) else whole
+    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches."""
+    if explanation := passages.explanation(passage.text, subject, words, weights):
+        return snippets.snippet(explanation, words, weights=weights)
+    return snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines, weights=weights)
 
 
 class _Passage(NamedTuple):

@@ -225,14 +225,14 @@ class SearchIndex(OpenedVersion):
         """What the queries of a batch find."""
         limit = settings.limit
         settings = settings.model_copy(update={"limit": limit * spare})
-        look = SecondLook(self.reranker, batch.queries, batch.first, settings)
+        look = SecondLook(self.reranker, batch, settings)
         progress = pipeline.started(batch.candidates(settings), report)
         progress = pipeline.through(progress, pipeline.pooling(settings), settings, report)
         facts = pipeline.facts(settings)
         progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
         stages = pipeline.scaling(settings)
         if look.reranker is not None:
-            stages.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits, self.arrays.rows)))
+            stages.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits)))
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
         support = pl.Series(batch.support(hits, settings), dtype=pl.Float64)

@@ -12,12 +12,14 @@ from starlette.responses import JSONResponse, Response
 
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.lookup import resolved_name
+from dagster_project.resources.search.opened_index import with_options
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
 from dagster_project.servers.web.asked import FILTERS, asked
 from dagster_project.servers.web.evidence_card import card
 from dagster_project.servers.web.site import Site
-from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.errors import QueryError, SettingsError, UnknownIdError, shortened
+from transforms.settings.search import SearchOptions, SearchSettings
 
 _THREAD_OF = """
 SELECT thread_id FROM threads WHERE thread_id = $id UNION SELECT thread_id FROM thread_tree WHERE message_id = $id
@@ -82,7 +84,8 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The hits of a query."""
     question = asked(request.query_params)
     limit = _number(request, "limit", index.settings.limit, 1, site.settings.mcp.max_results)
-    found = answers.hits(index, question.query, question.filters, limit, question.plain)
+    settings = _ranking(site, request)
+    found = answers.hits(index, question.query, question.filters, limit, question.plain, settings)
     site.note("/api/search", question.query, index, found.passages)
     return _json(found.answer)
 
@@ -179,6 +182,7 @@ def description() -> dict[str, Any]:
                     _parameter("limit", "integer", "hits"),
                     _parameter("plain", "string", "1 takes the query as words alone"),
                     *filters,
+                    *_ranking_parameters(),
                 ],
             ),
             "/api/get": _get(
@@ -227,6 +231,13 @@ def _parameter(name: str, type_: str, words: str, *, required: bool = False) -> 
     }
 
 
+def _ranking_parameters() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
+        for name, schema in SearchOptions.model_json_schema()["properties"].items()
+    ]
+
+
 def _content(model: str) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": f"#/components/schemas/{model}"}}}
 
@@ -246,6 +257,21 @@ def _required(request: Request, name: str) -> str:
     if not value.strip():
         raise QueryError(f"the parameter {name} is missing")
     return value
+
+
+def _ranking(site: Site, request: Request) -> SearchSettings:
+    """[search] with the options of `weft search` that a request names; QueryError if one has a value it cannot have."""
+    given = request.query_params
+    values: dict[str, Any] = {name: given[name] for name in SearchOptions.model_fields if given.get(name)}
+    if "expand" in values:
+        values["expand"] = given.getlist("expand")
+    try:
+        return with_options(site.settings, SearchOptions.model_validate(values)).search
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise QueryError(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+    except SettingsError as error:
+        raise QueryError(str(error)) from error
 
 
 def _number(request: Request, name: str, default: int, least: int, most: int) -> int:

@@ -18,6 +18,7 @@ from transforms.retrieval import reranking
 from transforms.settings.models import SafetySettings
 
 ONES = dict.fromkeys(reranking.WEIGHTS, 1.0)
+TURN = {"chunk_kind": "turn", "is_mail": False}
 FIRST = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64, "score": pl.Float64}
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -26,7 +27,7 @@ def candidates(*rows: dict[str, Any]) -> pl.DataFrame:
     """Hits of one query, best first."""
     plain = {
         "query": 0, "score": 1.0, "thread": 0, "title": "", "text": "", "chunk_kind": "authored_message",
-        "content_class": "text", "effective_at": None, "opens": False,
+        "content_class": "text", "effective_at": None, "opens": False, "is_mail": True, "own": 0.0,
     }  # fmt: skip
     made = [{**plain, "rank": n, "thread": n, **row} for n, row in enumerate(rows, 1)]
     return pl.DataFrame(made, schema=reranking.CANDIDATES)
@@ -42,10 +43,7 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
     [
         ("fused", "q", [{"score": 3.0}, {"score": 2.0}, {"score": 1.0}], [1, 0.5, 0]),
         ("fused", "q", [{"score": 3.0}], [0]),
-        ("exact", "slow vacuum", [{"text": "Vacuum is SLOW"}, {"text": "vacuuming"}, {"title": "Slow"}], [1, 0, 0.5]),
-        ("exact", "a a a b", [{"text": "a"}, {"text": "b a"}], [0.5, 1]),
-        ("exact", "wal_level?", [{"text": "set wal_level=logical"}, {"text": "wal level"}], [1, 0]),
-        ("exact", "?!", [{"text": "?!"}], [0]),
+        ("own", "q", [TURN | {"own": 0.75}, TURN | {"own": 0.25}, {"own": 1.0}], [0.25, -0.25, 0]),
         ("title", "slow vacuum", [{"title": "Re: vacuum"}, {"text": "slow vacuum"}], [0.5, 0]),
         ("opens", "slow vacuum", [{"title": "slow vacuum"}, {"title": "Slow vacuum", "opens": True}], [0, 1]),
         ("opens", "slow vacuum", [{"title": "vacuum", "opens": True}, {"text": "slow vacuum", "opens": True}], [0, 0]),
@@ -57,6 +55,8 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
         ("recency", "release", [{"effective_at": NOW}, {"effective_at": NOW - timedelta(180)}], [0, 0]),
         ("kind", "q", [{"chunk_kind": "attachment_segment"}, {}], [-0.1, 0]),
         ("log", "q", [{"content_class": "log"}, {}], [-1, 0]),
+        ("brief", "q", [{"text": "> a lock?\n> " + 80 * "b" + "\n\n" + 20 * "a"}, {"text": 90 * "a"}], [-0.75, 0]),
+        ("brief", "q", [{"text": "a", "opens": True}, TURN | {"text": "a"}, {"own": 0.75}], [0, 0, -0.25]),
     ],
 )  # fmt: skip
 def test_a_feature_sees(name: str, query: str, rows: list[dict[str, Any]], expected: list[float]):
@@ -83,12 +83,8 @@ def ranked(count: int) -> pl.DataFrame:
 
 def test_the_parts_of_a_score_add_up_and_explain_the_order():
     hits = ranked(3)
-    parts = reranking.features(
-        candidates({"score": 3.0}, {"score": 2.0, "text": "slow vacuum"}, {"score": 1.0}),
-        ["slow vacuum"],
-        [False],
-        ONES,
-    )
+    rows = [{"score": 3.0}, {"score": 2.0, "text": "slow vacuum", "own": 1.0}, {"score": 1.0}]
+    parts = reranking.features(candidates(*(TURN | row for row in rows)), ["slow vacuum"], [False], ONES)
     made = reranking.reordered(hits, reranking.feature_scores(parts, "features"), 2)
     assert made.get_column("chunk_no").to_list() == [20, 10]
     assert made.get_column("rank").to_list() == [1, 2]
@@ -97,7 +93,7 @@ def test_the_parts_of_a_score_add_up_and_explain_the_order():
     assert best["reranker"] == "features"
     assert {p["part"]: p["value"] for p in best["rerank_parts"] if p["value"]} == {
         "fused": 0.5,
-        "exact": 1,
+        "own": 0.666667,
         "phrase": 1,
     }
     assert best["rerank_score"] == pytest.approx(sum(p["value"] for p in best["rerank_parts"]))

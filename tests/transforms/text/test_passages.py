@@ -74,7 +74,21 @@ def test_a_text_that_stands_above_is_a_repeat(texts: list[str], expected: object
 
 
 def test_what_explains_a_patch_stands_above_it():
-    assert passages.above_diff("Fix.\n\ndiff --git a/x b/x\n") == "Fix.\n\n"
-    assert passages.above_diff("Fix.\n-- \nme") == "Fix.\n-- \nme"
+    assert passages.commit_message("Fix.\n\ndiff --git a/x b/x\n") == "Fix."
+    assert passages.commit_message("Fix.\n-- \nme") == "Fix.\n-- \nme"
     assert passages.has_lines("Fix.\n@@ -1 +1 @@\n", "text")
-    assert not passages.has_lines("Fix -- it.", "text")
+    assert passages.has_lines(" name | n\n------+---\n a    | 1\n", "text")
+    assert not passages.has_lines("Fix -- it.\n--- and upgrading it.", "text")
+
+
+@pytest.mark.parametrize(
+    ("text", "matching", "expected"),
+    [
+        ("No logic changes.\nAcked-by: Ann\n---\n a.c | 2 +-\n", {"Free"}, "No logic changes."),
+        ("Cc: Ann\n---\n a.c | 2 +-\n", {"Free"}, ""),
+        ("No logic changes.\n--- a/b.c\n+++ b/b.c\n+int seal;", {"seal", "b"}, ""),
+        ("No logic changes to any.", {"logic"}, ""),
+    ],
+)
+def test_a_patch_is_shown_by_what_explains_it(text: str, matching: set[str], expected: str):
+    assert passages.explanation(text, "Free it", {w: w for w in matching}, {}) == expected

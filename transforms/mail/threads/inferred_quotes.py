@@ -10,7 +10,7 @@ from transforms.hashing import text_hashes
 from transforms.mail.subjects import patch_subjects
 from transforms.schemas.relations import COMPARED_REPLIES, INFERRED_QUOTES
 
-VERSION = "1"
+VERSION = "2"
 COMPARED = ("message_id", "subject", "from_addr", "source", "partition", "content_hash", "raw_bytes")
 """Columns of a mail that say whether it has to be compared again."""
 _LINE_CHARS = 20
@@ -21,6 +21,8 @@ _MIN_CHARS = 80
 """Characters that these lines must have together."""
 _BATCH = 10_000
 _MARKS = r"^[\s>|]+"
+_BAR = r"^\|[\s>|]*"
+"""A mark of quotes that tables and shells use, too: it is one before a line of the answered mail."""
 _TRAILER = r"^[A-Z][A-Za-z-]+: |^---$"
 
 
@@ -31,7 +33,7 @@ def inferred_quotes(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa.
     the chunks of bodies with doc_id, spans and has_patch_markers. Looked at are the lines of mails
     that answer another person's, where a chunk without a diff has them as its own text; a patch that
     takes up the text of the one before it is not a quote. They are compared with all lines of the
-    parent, blanks at the ends, inner blanks and the parent's quote marks left out. A run of such
+    parent, blanks at the ends, inner blanks, the parent's quote marks and bars before lines left out. A run of such
     lines, empty ones between them, is a quote if it has `min_lines` lines of at least `line_chars`
     characters, and `min_chars` characters in these; trailers do not count.
     """
@@ -138,7 +140,9 @@ def _runs(pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array) -> pl.D
         by="row",
         check_sortedness=False,
     ).with_columns(is_own=(pl.col("byte_start") < pl.col("until")).fill_null(False))
-    inside = inside.with_columns(line=pl.when("is_own").then(_plain(pl.col("line"))).otherwise("line"))
+    inside = inside.with_columns(
+        line=pl.when("is_own").then(_plain(pl.col("line").str.replace(_BAR, ""))).otherwise("line")
+    )
     matches = inside.filter(pl.col("line").str.strip_chars() != "").join(
         answered.with_columns(is_quoted=True), on=["parent", "line"], how="left", maintain_order="left"
     )

@@ -93,6 +93,17 @@ def test_filters_narrow(web: TestClient, parameters: dict[str, str], expected: s
     assert lists
 
 
+def test_programs_rank_as_the_command_does(web: TestClient):
+    def threads(**options: str) -> list[str]:
+        answer = web.get("/api/search", params={"q": "compactor pace", **options})
+        return [hit["thread_id"] for hit in answer.json()["hits"]]
+
+    as_set, once = threads(), threads(threads="1")
+    assert len(as_set) > len(set(as_set)) and len(once) == len(set(once))
+    for wrong in ({"diversity": "2"}, {"profile": "nobodys"}, {"expand": "all"}):
+        assert web.get("/api/search", params={"q": "compactor", **wrong}).status_code == 400
+
+
 def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
     page = web.get("/", params={"q": "d:2004"}).text
     counted = dict(re.findall(r"<span>(dev|users)</span> <span class=\"number\">(\d+)</span>", page))
@@ -300,7 +311,7 @@ def test_a_feed_has_the_newest_first(web: TestClient):
 def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace):
     description = web.get("/openapi.json").json()
     questions = {
-        "/api/search": {"q": "compactor", "limit": "3", "source": "dev"},
+        "/api/search": {"q": "compactor", "limit": "3", "source": "dev", "expand": "parent", "strict": "1"},
         "/api/get": {"id": "m0@example.org", "byte_start": "4", "max_characters": "10"},
         "/api/context": {"text": "How fast is the compactor?"},
         "/api/thread": {"id": "<m2@example.org>", "q": "compactor"},

@@ -54,6 +54,8 @@ def quotes(reply: str, parent: str = PARENT, **changes: Any) -> list[str]:
         ),
         pytest.param(PARENT.replace(" ", "  "), [PARENT.replace(" ", "  ")], id="other blanks"),
         pytest.param(f"ü\n{PARENT}Why?\n", [PARENT], id="bytes, not characters"),
+        pytest.param(f"| {LONG}\n|\n| {LONG}\nWhy?\n", [f"| {LONG}\n|\n| {LONG}\n"], id="bars before lines"),
+        pytest.param("| a table of this | has many lines\n" * 9, [], id="a table"),
         pytest.param(f"{LONG}\nI doubt it.\n{LONG}\n", [], id="one line at a time"),
         pytest.param("Yes.\nNo.\n" * 20, [], id="short lines never count"),
         pytest.param("Agreed.\n", [], id="nothing of it"),
