@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import WindowSettings
 
-VERSION = "4"
+VERSION = "5"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
@@ -66,7 +67,9 @@ def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     faults = [
         f._replace(place=masked_place) for f, masked_place in zip(chat.faults, masked_places, strict=True)
     ]
-    return Chat(name, masked_entries, frozenset(), faults, title)
+    return Chat(
+        name, masked_entries, frozenset(), faults, title, partial(masked_texts, names=names, pseudonym=pseudonym)
+    )
 
 
 def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]:

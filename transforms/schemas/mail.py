@@ -77,18 +77,19 @@ MESSAGES = Table(
 
 ATTACHMENTS = Table(
     "attachments",
-    "One attached part, with its text or the reason why there is none.",
+    "One attached part of a mail, or file that a message of a chat names, with its text or the reason why there is none.",
     ("attachment_id",),
     (
         required(
             "attachment_id",
             pa.string(),
-            "hash of Message-ID, content of the mail, part index and content of the part",
+            "hash of Message-ID, content of the mail, part index and content of the part; of a file of a chat of window, "
+            "time, name and content",
         ),
-        MESSAGE_ID,
+        required("message_id", pa.string(), "Message-ID of the mail; of a file of a chat the doc_id of the window"),
         SOURCE,
         PARTITION,
-        required("part_index", pa.int64(), "position of the part in the mail's MIME tree, from 0"),
+        required("part_index", pa.int64(), "position of the part in the mail's MIME tree, of the file in the window, from 0"),
         Column("filename", pa.string(), "decoded file name, without any directory"),
         required("declared_type", pa.string(), "MIME type the mail declares"),
         required(
