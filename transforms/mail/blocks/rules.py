@@ -134,7 +134,10 @@ NAMED_ATTRIBUTION = Rule(
     rf"(?:{_DATED}).*\d.*\s(?:{_VERBS})$",
     needs=r"^(?:\d{4}[./-]|[Tt]hus |.*\d.*\s\S*(?:[A-Za-z]|[\x80-\xff]\)?)$)",
 )
-ADDRESSED = Rule(rf"(?:{_DATED}).*<[^<> ]+@[^<> ]+>{COLON}$", needs=rf"<[^<> ]+@[^<> ]+>{COLON}$")
+ADDRESSED = Rule(
+    rf"(?:{_DATED}).*(?:<[^<> ]+@[^<> ]+>|\d[:.h]\d\d [^\d\s]{{1,8}} [^<>()\s]+@[\w.-]+){COLON}$",
+    needs=rf"@[^<>@ ]+>?{COLON}$",
+)
 """A date and an address without any verb, which needs no quote below to be known."""
 NEWS_ATTRIBUTION = Rule(
     rf".*(?:{_VERBS}) (?:in (?:message|article|bericht)|im Newsbeitrag|dans le message|en el mensaje|"
@@ -199,7 +202,7 @@ OTHER_MARK = Rule(r"[|:%](?: |$)")
 # What a mail of a list says somewhere: its footer, its address, its name in the subject.
 LISTED = Rule(
     r"(?i:mailing[ -]?list|maillist|listinfo|mailman|googlegroups|google groups|yahoo.{0,2}groups|majordomo|listserv|"
-    r"discussion list|lists?\.|[-.]l(?:ist)?@|[-.](?:users?|devel|dev|developers?|hackers|announce|general|discuss|"
+    r"discussion list|lists?\.[a-z\d]|[-.]l(?:ist)?@|[-.](?:users?|devel|dev|developers?|hackers|announce|general|discuss|"
     r"help|bugs?|commits?|patches|request|bounces?|owner|group|forum|talk)@|gmane\.org|vger\.|freelists|"
     r"nabble\.com|subscribed to|liste de diffusion|lista de (?:correo|discus)|mailingliste)|"
     r"(?:Subject|Betreff|Objet|Asunto|Oggetto) ?: .*\[[A-Za-z][\w .:-]*\]",
@@ -308,7 +311,8 @@ SHORT_MARK = Rule(
 )
 COLUMN_MARK = Rule(r"[|]", search=True)
 CONTACT = Rule(
-    r"https?://|www\.|\S@\S|(?i:\b(?:phone|tel|fax|mobile|cell|voice|telefon|handy|office|ext)\b[^a-z]{0,4}[:.+(]? ?[\d(+])",
+    r"https?://|www\.|\S@\S|(?i:\b(?:phone|tel|fax|mob|mobile|cell?|voice|telefon|tlf|gsm|kom|handy|office|ext)\b[^a-z]{0,4}"
+    r"[:.+(]? ?[\d(+])",
     search=True,
 )
 # Ways to reach somebody that stand alone in their lines.
@@ -326,7 +330,8 @@ SIGNED_LINE = Rule(
     needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$",
 )
 # Names begin with a capital of the Latin, Greek or Cyrillic alphabet.
-_CAPITAL, _SMALL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5\xce\xd0].)", r"[\w.'\x80-\xff-]*"
+_CAPITAL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5].|\xce[\x86-\xab]|\xd0[\x80-\xaf])"
+_SMALL = r"[\w.'\x80-\xff-]*"
 NAME = Rule(
     rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})"
 )
