@@ -36,22 +36,7 @@ def conversation_stages(
 ) -> list[Stage]:
     """The partitioned stages of conversations, in order; `ocr` names the languages by which attached scans are read."""
     return [
-        Stage(
-            "read_conversations",
-            {
-                "conversations": CONVERSATION_MESSAGES,
-                "conversation_attachments": ATTACHMENTS,
-                "conversation_quarantine": QUARANTINE,
-            },
-            _read_conversation,
-            f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
-            "Reads the entries of a window of a chat and the documents attached to them; what is no entry goes to "
-            "quarantine.",
-            settings=settings,
-            digest=ConversationSettings.reading_digest,
-            source_type=CONVERSATIONS,
-            kinds=("python",),
-        ),
+        _reading_stage(settings, ocr),
         Stage(
             "consolidate_conversations",
             {"conversation_markdown": CONVERSATION_WINDOWS},
@@ -97,6 +82,26 @@ def conversation_stages(
         ),
         terms_stage(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
     ]
+
+
+def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
+    """What reads the entries of a window."""
+    return Stage(
+        "read_conversations",
+        {
+            "conversations": CONVERSATION_MESSAGES,
+            "conversation_attachments": ATTACHMENTS,
+            "conversation_quarantine": QUARANTINE,
+        },
+        _read_conversation,
+        f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
+        "Reads the entries of a window of a chat and the documents attached to them; what is no entry goes to "
+        "quarantine.",
+        settings=settings,
+        digest=ConversationSettings.reading_digest,
+        source_type=CONVERSATIONS,
+        kinds=("python",),
+    )
 
 
 def _read_conversation(

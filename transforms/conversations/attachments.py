@@ -119,4 +119,3 @@ def exclusion(attachment: Mapping[str, Any]) -> dict[str, Any]:
         "byte_end": size,
         "reason": reason,
     }
-

@@ -83,7 +83,9 @@ def _of_attachments(
     titles = dict(zip(*(messages.column(name).to_pylist() for name in names), strict=True))
     for attachment in attachments.to_pylist():
         rows = (
-            list(attachment_chunks(attachment, titles[attachment["message_id"]])) if attachment["text"] else []
+            list(attachment_chunks(attachment, titles[attachment["message_id"]]))
+            if attachment["text"]
+            else []
         )
         seen: dict[str, int] = {}
         for number, row in enumerate(rows):

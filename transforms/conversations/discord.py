@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from transforms.conversations.exports import (
     Chat,
@@ -22,6 +21,7 @@ from transforms.conversations.exports import (
 from transforms.errors import ChatFormatError
 
 _MENTION = re.compile(r"<@!?(\d+)>")
+_ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 _EMOJI = re.compile(r"<a?(:\w+:)\d+>")
 # Kinds of messages that somebody wrote; all others the program writes.
 _WRITTEN = frozenset(
@@ -104,10 +104,14 @@ def _files(row: Mapping[str, Any]) -> Iterator[NamedFile]:
     """The files of a message and of what it forwards; those that were exported too have a place for an address."""
     for file in map(fields, _list(row.get("attachments"))):
         if name := str(file.get("fileName") or ""):
-            place = unquote(str(file.get("url") or ""))
+            place = _ENCODED.sub(_letters, str(file.get("url") or ""))
             yield NamedFile(name, () if "://" in place else (place.replace("\\", "/"),))
     if forwarded := fields(row.get("forwardedMessage")):
         yield from _files(forwarded)
+
+
+def _letters(encoded: re.Match[str]) -> str:
+    return bytes.fromhex(encoded[0].replace("%", "")).decode("utf-8", "replace")
 
 
 def _of_embed(embed: Mapping[str, Any]) -> Iterator[str]:

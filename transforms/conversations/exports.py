@@ -70,7 +70,7 @@ class Chat:
     names: frozenset[str] = frozenset()
     faults: Sequence[Fault] = field(default=())
     title: str = ""
-    mask: Callable[[Iterable[str]], list[str]] = field(default=list)
+    mask: Callable[[Iterable[str]], list[str]] = field(default=list, repr=False, compare=False)
 
 
 def in_utc(at: datetime, timezone: str) -> datetime:

@@ -26,7 +26,8 @@ MEDIA = re.compile(
 )
 ATTACHED_BELOW = re.compile(rf"[{_MARKS} ]*<[^<>:\n]{{2,24}} ?: [^<>\n]+\.\w{{2,5}}>[ \t]*\Z")
 _FILE = re.compile(
-    rf"[{_MARKS} ]*(?:<[^<>:\n]{{2,24}} ?: (?P<a>[^<>\n/]+\.\w{{2,5}})>|(?P<b>[^\n/]{{1,200}}\.\w{{2,5}}) \([^()\n]{{4,40}}\))[ \t]*\Z"
+    rf"[{_MARKS} ]*(?:<[^<>:\n]{{2,24}} ?: (?P<a>[^<>\n/]+\.\w{{2,5}})>"
+    r"|(?P<b>[^\n/]{1,200}\.\w{2,5}) \([^()\n]{4,40}\))[ \t]*\Z"
 )
 DELETED = re.compile(
     rf"[{_MARKS}]*(?:This message was deleted|You deleted this message"

@@ -76,7 +76,12 @@ def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
         f._replace(place=masked_place) for f, masked_place in zip(chat.faults, masked_places, strict=True)
     ]
     return Chat(
-        name, masked_entries, frozenset(), faults, title, partial(masked_texts, names=names, pseudonym=pseudonym)
+        name,
+        masked_entries,
+        frozenset(),
+        faults,
+        title,
+        partial(masked_texts, names=names, pseudonym=pseudonym),
     )
 
 

@@ -181,7 +181,9 @@ def gmail_labels(raw: str) -> list[str]:
     >>> gmail_labels('=?UTF-8?Q?Inbox,B=C3=BCro/T=C3=BCren,"Ann,_Lee"?=')
     ['Inbox', 'Büro/Türen', 'Ann, Lee']
     """
-    found = (quoted.replace('""', '"') if quoted else bare for quoted, bare in _LABEL.findall(header_text(raw)))
+    found = (
+        quoted.replace('""', '"') if quoted else bare for quoted, bare in _LABEL.findall(header_text(raw))
+    )
     return list(dict.fromkeys(label for name in found if (label := name.strip())))
 
 

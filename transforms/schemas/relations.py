@@ -148,7 +148,9 @@ MEMBERSHIPS = Table(
     ("message_id", "source", "partition", "list_id"),
     (
         MESSAGE_ID,
-        Column("list_id", pa.string(), "mailing list or mail folder that the mail was found in, or its label"),
+        Column(
+            "list_id", pa.string(), "mailing list or mail folder that the mail was found in, or its label"
+        ),
         SOURCE,
         PARTITION,
         required("stored_message_id", pa.string(), "message_id in the archive's own tables"),

@@ -246,7 +246,5 @@ class ChatFiles:
 
 def _with_files(chat: Chat, files: AttachedFiles) -> Chat:
     """`chat` with the places where the files that it names were found."""
-    entries = [
-        e._replace(files=tuple(map(files.found, e.files))) if e.files else e for e in chat.entries
-    ]
+    entries = [e._replace(files=tuple(map(files.found, e.files))) if e.files else e for e in chat.entries]
     return replace(chat, entries=entries)

@@ -49,7 +49,9 @@ def test_files_that_whatsapp_names(line: str, name: str | None, text: str):
 
 def test_files_that_the_other_programs_name():
     file = {"id": "F1", "name": "plan.pdf", "mimetype": "application/pdf"}
-    day = json.dumps([{"ts": "1736937000.1", "user": "U1", "files": [file, {"id": "F2", "mode": "tombstone"}]}])
+    day = json.dumps(
+        [{"ts": "1736937000.1", "user": "U1", "files": [file, {"id": "F2", "mode": "tombstone"}]}]
+    )
     (slack,) = read_slack([("2025-01-15.json", day.encode())], [], "export/general").entries
     (row,) = slack.files
     assert (row.name, row.declared_type) == ("plan.pdf", "application/pdf")
@@ -65,7 +67,13 @@ def test_files_that_the_other_programs_name():
 
     rows = [
         {"id": 1, "type": "message", "date_unixtime": "1736937000", "file": "files/plan.pdf"},
-        {"id": 2, "type": "message", "date_unixtime": "1736937001", "file": "(File not included.)", "file_name": "b.pdf"},
+        {
+            "id": 2,
+            "type": "message",
+            "date_unixtime": "1736937001",
+            "file": "(File not included.)",
+            "file_name": "b.pdf",
+        },
     ]
     (telegram,) = read_telegram(json.dumps({"messages": rows}).encode(), "chat", "UTC")
     assert [(f.name, f.places) for e in telegram.entries for f in e.files] == [
@@ -90,7 +98,9 @@ def test_a_document_has_pages_chunks_and_no_name_of_a_member():
     assert plan["text"].encode()[plan["page_starts"][1] :] == b"Second page\n"
     assert (gone["text"], gone["reason"]) == (None, "missing: not there")
     turns = conversation_messages(chat, window, "s", "s/p")
-    chunks, excluded = conversation_chunks(turns, table, ConversationSettings(), lambda texts: [1 for _ in texts])
+    chunks, excluded = conversation_chunks(
+        turns, table, ConversationSettings(), lambda texts: [1 for _ in texts]
+    )
     (chunk,) = chunks.to_pylist()
     assert (chunk["doc_id"], chunk["attachment_id"]) == ("s:chat@0001", plan["attachment_id"])
     assert chunk["source_kind"] == "attachment"

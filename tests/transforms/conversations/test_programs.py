@@ -226,7 +226,9 @@ def test_a_reply_is_found_with_what_it_answers_however_far_above_it_stands():
     table = conversation_messages(chat, window, "chats", "chats/doors")
     settings = ConversationSettings.model_validate({"index": "turns"})
     texts = (
-        conversation_chunks(table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts]).chunks["text_lex"].to_pylist()
+        conversation_chunks(table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts])
+        .chunks["text_lex"]
+        .to_pylist()
     )
     assert [n for n, text in enumerate(texts) if "key" in text] == [0, 1, 2, 7]
 
@@ -240,7 +242,10 @@ def test_a_reply_leads_to_what_it_answers_in_an_earlier_window_and_is_found_with
     table = conversation_messages(chat, later, "chats", "chats/doors")
     assert table.column("answered_turn").to_pylist() == [None, 0]
     chunks = conversation_chunks(
-        table, ATTACHMENTS.empty(), ConversationSettings.model_validate({"index": "turns"}), lambda texts: [1 for _ in texts]
+        table,
+        ATTACHMENTS.empty(),
+        ConversationSettings.model_validate({"index": "turns"}),
+        lambda texts: [1 for _ in texts],
     ).chunks
     assert ["key" in text for text in chunks["text_lex"].to_pylist()] == [False, True]
     rows[0]["text"] = "who has the lock?"

@@ -10,8 +10,8 @@ _BEGINNINGS = (
     "respectfully", "rgds", "sincerely", "thank you", "thanking you", "thanks", "thx", "warm", "with best", "with kind",
     "with regards", "yours",
     "beste gr", "bester gr", "freundliche gr", "grüsse", "gruss", "herzliche", "hochachtungsvoll", "lg", "liebe gr",
-    "lieben gruss", "mfg", "mit besten", "mit bestem", "mit den besten", "mit freundliche", "mit herzliche", "mit kollegiale",
-    "mit lieben", "schöne gr", "schönen gruss", "vg", "viele gr",
+    "lieben gruss", "mfg", "mit besten", "mit bestem", "mit den besten", "mit freundliche", "mit herzliche",
+    "mit kollegiale", "mit lieben", "schöne gr", "schönen gruss", "vg", "viele gr",
     "amicalement", "bien à", "bien cordialement", "bien sincèrement", "cordialement", "meilleures salutations",
     "respectueusement", "salutations", "sincères salutations", "très cordialement",
     "atentamente", "atte", "cordial saludo", "cordiales saludos", "muchas gracias", "reciba", "saludos", "un abrazo",
@@ -30,7 +30,16 @@ _BEGINNINGS = (
     "よろしくお願い", "宜しくお願い", "どうぞよろしく", "何卒よろしく", "以上", "敬具", "此致", "敬礼", "祝好", "顺颂商祺",
     "謝謝", "谢谢", "감사합니다", "בברכה", "בכבוד רב", "مع التحي", "مع أطيب", "وتفضلوا", "ขอแสดงความนับถือ",
 )  # fmt: skip
-_NO_CLOSINGS = ("best case", "best effort", "best way", "thanks to", "thank you to", "warm up", "reciba el", "att:")
+_NO_CLOSINGS = (
+    "best case",
+    "best effort",
+    "best way",
+    "thanks to",
+    "thank you to",
+    "warm up",
+    "reciba el",
+    "att:",
+)
 
 
 def closes(line: str) -> bool:

@@ -21,16 +21,22 @@ from transforms.hashing import bytes_sha256
 PLAN = pdf([[Text("The first page")], [Text("The sluice opens at noon")]])
 WORD = docx(paragraph("The weir holds"))
 WHATSAPP = (
-    "27.03.25, 18:02 - Ada: Plan.pdf (file attached)\n27.03.25, 18:03 - Ada: IMG-1.jpg (file attached)\n"
-    "27.03.25, 18:04 - Ada: gone.pdf (file attached)\n27.03.25, 18:05 - Ada: ../../outside.pdf (file attached)\n"
-).encode()
+    b"27.03.25, 18:02 - Ada: Plan.pdf (file attached)\n27.03.25, 18:03 - Ada: IMG-1.jpg (file attached)\n"
+    b"27.03.25, 18:04 - Ada: gone.pdf (file attached)\n27.03.25, 18:05 - Ada: ../../outside.pdf (file attached)\n"
+)
 FILE = {"id": "F1", "name": "plan.pdf", "mimetype": "application/pdf"}
 SLACK = json.dumps([{"ts": "1736937000.1", "user": "U1", "text": "see", "files": [FILE]}]).encode()
 TELEGRAM = json.dumps(
     {
         "type": "personal_chat",
         "messages": [
-            {"id": 1, "type": "message", "date_unixtime": "1736937000", "from": "Ada", "file": "files/weir.docx"}
+            {
+                "id": 1,
+                "type": "message",
+                "date_unixtime": "1736937000",
+                "from": "Ada",
+                "file": "files/weir.docx",
+            }
         ],
     }
 ).encode()
@@ -46,7 +52,12 @@ DISCORD = json.dumps(
         ],
     }
 ).encode()
-TRIP = {"trip/_chat.txt": WHATSAPP, "trip/Plan.pdf": PLAN, "trip/IMG-1.jpg": b"\xff\xd8\xff", "outside.pdf": PLAN}
+TRIP = {
+    "trip/_chat.txt": WHATSAPP,
+    "trip/Plan.pdf": PLAN,
+    "trip/IMG-1.jpg": b"\xff\xd8\xff",
+    "outside.pdf": PLAN,
+}
 READ, NO_FILE = "2 pages", "missing"
 
 
