@@ -25,27 +25,18 @@ from transforms.schemas.conversations import (
     CONVERSATION_QUERY_CHUNKS,
     CONVERSATION_WINDOWS,
 )
+from transforms.schemas.mail import ATTACHMENTS
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import ContextSettings, ConversationSettings
 from transforms.settings.search import TermSettings
 
 
 def conversation_stages(
-    settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter
+    settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter, ocr: str | None = None
 ) -> list[Stage]:
-    """The partitioned stages of conversations, in order."""
+    """The partitioned stages of conversations, in order; `ocr` names the languages by which attached scans are read."""
     return [
-        Stage(
-            "read_conversations",
-            {"conversations": CONVERSATION_MESSAGES, "conversation_quarantine": QUARANTINE},
-            _read_conversation,
-            conversations.VERSION,
-            "Reads the entries of a window of a chat; what is no entry goes to quarantine.",
-            settings=settings,
-            digest=ConversationSettings.reading_digest,
-            source_type=CONVERSATIONS,
-            kinds=("python",),
-        ),
+        _reading_stage(settings, ocr),
         Stage(
             "consolidate_conversations",
             {"conversation_markdown": CONVERSATION_WINDOWS},
@@ -73,21 +64,44 @@ def conversation_stages(
             {"conversation_chunks": CHUNKS, "conversation_exclusions": EXCLUSIONS},
             partial(conversation_chunks.conversation_chunks, count=tokens.counts),
             f"{conversation_chunks.VERSION}.{query_chunks.VERSION}",
-            "Makes a chunk of each turn of a window, and of its segments; what has none gets a reason.",
-            inputs=("conversations",),
+            "Makes a chunk of each turn of a window, of its segments and of its files; what has none gets a reason.",
+            inputs=("conversations", "conversation_attachments"),
             settings=settings,
             digest=ConversationSettings.cutting_digest,
             source_type=CONVERSATIONS,
             lineage={
                 "doc_id": ("conversations.doc_id",),
-                "title": ("conversations.title",),
-                "text_display": ("conversations.text",),
-                "text_embed": ("conversations.text", "conversations.author", "conversations.sent_at"),
-                "text_lex": ("conversations.text",),
+                "title": ("conversations.title", "conversation_attachments.filename"),
+                "text_display": ("conversations.text", "conversation_attachments.text"),
+                "text_embed": (
+                    *("conversations.text", "conversations.author", "conversations.sent_at"),
+                    "conversation_attachments.text",
+                ),
+                "text_lex": ("conversations.text", "conversation_attachments.text"),
             },
         ),
         terms_stage(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
     ]
+
+
+def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
+    """What reads the entries of a window."""
+    return Stage(
+        "read_conversations",
+        {
+            "conversations": CONVERSATION_MESSAGES,
+            "conversation_attachments": ATTACHMENTS,
+            "conversation_quarantine": QUARANTINE,
+        },
+        _read_conversation,
+        f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
+        "Reads the entries of a window of a chat and the documents attached to them; what is no entry goes to "
+        "quarantine.",
+        settings=settings,
+        digest=ConversationSettings.reading_digest,
+        source_type=CONVERSATIONS,
+        kinds=("python",),
+    )
 
 
 def _read_conversation(

@@ -82,5 +82,5 @@ class Sources(Protocol):
     def converted(self, data: bytes, kind: str) -> Converted:
         """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
 
-    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
-        """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
+    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of one window."""

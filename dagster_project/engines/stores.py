@@ -43,5 +43,7 @@ def source_stages(settings: Settings) -> list[Stage]:
         *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms, settings.documents.ocr),
         *slow_stages(settings.chunks, settings.terms),
         *document_stages(settings.documents, settings.chunkers(), settings.terms),
-        *conversation_stages(settings.conversations, settings.terms, PackagedTokenCounter()),
+        *conversation_stages(
+            settings.conversations, settings.terms, PackagedTokenCounter(), settings.documents.ocr
+        ),
     ]

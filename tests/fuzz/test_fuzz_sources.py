@@ -71,7 +71,7 @@ def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
             rows += documents.documents.num_rows
             quarantined += documents.quarantine["place"].to_pylist()
         else:
-            messages, faults = sources.conversation(partition)
+            messages, _, faults = sources.conversation(partition)
             rows += messages.num_rows
             quarantined += faults["place"].to_pylist()
     return mails, quarantined, rows

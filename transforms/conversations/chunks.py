@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables, chunks_from_rows
+from transforms.conversations.attachments import attachment_chunks, exclusion
 from transforms.conversations.pseudonyms import is_pseudonym
 from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenCounter, TokenSegment, token_segments
 from transforms.conversations.windows import consolidate, without_headers
@@ -19,22 +20,22 @@ from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.conversations import ConversationSettings
 from transforms.text.offsets import Offsets
 
-VERSION = "2"
+VERSION = "3"
 _NEIGHBOUR_TURNS = 2
 """Turns before and behind a turn that the lexical index reads with it: alone it has few words."""
 _WORD = re.compile(r"[^\W_]")
 
 
 def conversation_chunks(
-    messages: pa.Table, settings: ConversationSettings, count: TokenCounter
+    messages: pa.Table, attachments: pa.Table, settings: ConversationSettings, count: TokenCounter
 ) -> ChunkTables:
-    """Chunks of the table `conversations`, and the messages without a chunk.
+    """Chunks of the tables `conversations` and `conversation_attachments`, and what has no chunk.
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
-    lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers
-    or whose thread it stands in. A chunk of the kind
+    lexical index reads `neighbour_turns` turns around it as well, and the turn that it answers
+    or whose thread it stands in, in whatever window. A chunk of the kind
     `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
-    indexed. Spans are bytes of the window's Markdown.
+    indexed. Spans are bytes of the window's Markdown, of a file those of its text.
     """
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
@@ -67,7 +68,36 @@ def conversation_chunks(
             row["chunk_id"] = base if counts[base] == 1 else parts_hash((base, str(counts[base])))
             row |= {"chunk_index": number, "chunk_count": len(window_rows)}
         rows += window_rows
+    if settings.index != "none":
+        attached = list(_of_attachments(messages, attachments))
+        rows += [row for own, _ in attached for row in own]
+        excluded += [row for _, reasons in attached for row in reasons]
     return ChunkTables(chunks_from_rows(rows), EXCLUSIONS.from_rows(excluded))
+
+
+def _of_attachments(
+    messages: pa.Table, attachments: pa.Table
+) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+    """The rows of the chunks of each file, or of `exclusions` where it has none."""
+    names = ("doc_id", "title")
+    titles = dict(zip(*(messages.column(name).to_pylist() for name in names), strict=True))
+    for attachment in attachments.to_pylist():
+        rows = (
+            list(attachment_chunks(attachment, titles[attachment["message_id"]]))
+            if attachment["text"]
+            else []
+        )
+        seen: dict[str, int] = {}
+        for number, row in enumerate(rows):
+            text = row["text_display"]
+            seen[text] = seen.get(text, 0) + 1
+            row |= {
+                "chunk_id": parts_hash(("attachment", row["attachment_id"], text, str(seen[text]))),
+                "chunk_index": number,
+                "chunk_count": len(rows),
+                "chunker": f"conversations-{VERSION}",
+            }
+        yield rows, [] if rows else [exclusion(attachment)]
 
 
 def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,11 +119,13 @@ def _turn(
     context = [n for n in near if n != number]
     if answered is not None and answered not in near:
         context.insert(0, answered)
+    earlier = [turn["answered_text"]] if turn["answered_text"] else []
     when = f"{turn['sent_at']:%A %d %B %Y}"
     speaker = _speaker(turn)
     lex_texts = [
         f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}",
         turn["text"],
+        *earlier,
         *(turns[n]["text"] for n in context),
     ]
     return {

@@ -11,6 +11,7 @@ from transforms.conversations.exports import (
     Chat,
     Entry,
     Fault,
+    NamedFile,
     fields,
     in_utc,
     kind_of,
@@ -20,6 +21,7 @@ from transforms.conversations.exports import (
 from transforms.errors import ChatFormatError
 
 _MENTION = re.compile(r"<@!?(\d+)>")
+_ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 _EMOJI = re.compile(r"<a?(:\w+:)\d+>")
 # Kinds of messages that somebody wrote; all others the program writes.
 _WRITTEN = frozenset(
@@ -66,6 +68,7 @@ def read_discord(data: bytes, name: str) -> Chat:
                 answers=str(fields(row.get("reference")).get("messageId") or ""),
                 reactions=reaction_count(row.get("reactions")),
                 is_edited=bool(row.get("timestampEdited")),
+                files=tuple(_files(row)),
             )
         )
         if kind == "media":
@@ -95,6 +98,20 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
         )
     if forwarded := fields(row.get("forwardedMessage")):
         yield from _texts(forwarded)
+
+
+def _files(row: Mapping[str, Any]) -> Iterator[NamedFile]:
+    """The files of a message and of what it forwards; those that were exported too have a place for an address."""
+    for file in map(fields, _list(row.get("attachments"))):
+        if name := str(file.get("fileName") or ""):
+            place = _ENCODED.sub(_letters, str(file.get("url") or ""))
+            yield NamedFile(name, () if "://" in place else (place.replace("\\", "/"),))
+    if forwarded := fields(row.get("forwardedMessage")):
+        yield from _files(forwarded)
+
+
+def _letters(encoded: re.Match[str]) -> str:
+    return bytes.fromhex(encoded[0].replace("%", "")).decode("utf-8", "replace")
 
 
 def _of_embed(embed: Mapping[str, Any]) -> Iterator[str]:

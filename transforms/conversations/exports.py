@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 from typing import Any, NamedTuple
@@ -16,6 +16,20 @@ from transforms.errors import ChatFormatError
 AT_NAMES = ("timestamp", "sent_at", "time", "date", "datetime", "ts", "created_at")
 AUTHOR_NAMES = ("author", "sender", "from", "name", "speaker", "user")
 TEXT_NAMES = ("message", "text", "content", "body")
+
+
+class NamedFile(NamedTuple):
+    """A file that a message names, with the type that the export declares; empty if none.
+
+    `places` are where it may lie, below the folder of the export; `place` is where it was found, empty if nowhere, and
+    `digest` a hash of its bytes, of files whose text is read.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    declared_type: str = ""
+    place: str = ""
+    digest: str = ""
 
 
 class Entry(NamedTuple):
@@ -32,6 +46,7 @@ class Entry(NamedTuple):
     answers: str = ""
     reactions: int = 0
     is_edited: bool = False
+    files: tuple[NamedFile, ...] = ()
 
 
 class Fault(NamedTuple):
@@ -46,7 +61,8 @@ class Fault(NamedTuple):
 class Chat:
     """A chat in the order of its source; `names` are people it mentions who may never have written.
 
-    `name` identifies it among the chats of a source; `title` is the name in its program, if different.
+    `name` identifies it among the chats of a source; `title` is the name in its program, if different. `mask` takes
+    the names of its people out of the texts of its files.
     """
 
     name: str
@@ -54,6 +70,7 @@ class Chat:
     names: frozenset[str] = frozenset()
     faults: Sequence[Fault] = field(default=())
     title: str = ""
+    mask: Callable[[Iterable[str]], list[str]] = field(default=list, repr=False, compare=False)
 
 
 def in_utc(at: datetime, timezone: str) -> datetime:

@@ -11,6 +11,7 @@ from transforms.conversations.exports import (
     Chat,
     Entry,
     Fault,
+    NamedFile,
     fields,
     in_utc,
     json_list,
@@ -27,7 +28,7 @@ _SPECIAL = re.compile(r"<!(?P<what>[^|>]+)(?:\|(?P<label>[^>]*))?>")
 _SYSTEM = re.compile(
     r"(?:channel|group)_|pinned_item|unpinned_item|bot_(?:add|remove|enable|disable)|reminder_add|sh_room"
 )
-_NO_BROADCAST = "thread_broadcast"
+_FILE_FOLDERS = ("__uploads", "attachments", "files")
 
 
 def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, Any]], name: str) -> Chat:
@@ -37,7 +38,7 @@ def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, A
     files. A message without any text is a row of the faults, counted by its subtype.
     """
     listed = [u for u in users if isinstance(u, Mapping) and u.get("id")]
-    people = {str(u["id"]): _name(u) for u in listed}
+    people, channel = {str(u["id"]): _name(u) for u in listed}, name.rpartition("/")[2]
     names = {n for u in listed for n in _names(u)}
     entries: list[Entry] = []
     faults: list[Fault] = []
@@ -51,7 +52,7 @@ def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, A
                 )
                 continue
             names.update(_names({"profile": row.get("user_profile")}))
-            entries.append(entry := _entry(row, in_utc(at, "UTC"), people))
+            entries.append(entry := _entry(row, in_utc(at, "UTC"), people, channel))
             if entry.kind == "media":
                 why = f"no_text: a message of the subtype {row.get('subtype') or 'none'} has no text"
                 faults.append(Fault(f"{name}/{file}:{number}", why, repr(row).encode()))
@@ -59,7 +60,7 @@ def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, A
     return Chat(name, entries, frozenset(names), faults)
 
 
-def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str]) -> Entry:
+def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str], channel: str) -> Entry:
     profile = fields(row.get("user_profile"))
     user = str(row.get("user") or row.get("bot_id") or "")
     bot = fields(row.get("bot_profile")).get("name")
@@ -67,7 +68,7 @@ def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str]) -> E
     key, thread = str(row["ts"]), str(row.get("thread_ts") or "")
     entry = Entry(
         at, author, "", "deleted", key, thread if thread != key else "", reaction_count(row.get("reactions")),
-        bool(row.get("edited")),
+        bool(row.get("edited")), tuple(_files(row, channel)),
     )  # fmt: skip
     if row.get("subtype") == "tombstone":
         return entry
@@ -88,9 +89,23 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
         if more.strip() and _plain(more) not in _plain(known):
             known += more
             yield more
-    for file in map(fields, _list(row.get("files")) or _list([row.get("file")] if row.get("file") else [])):
+    for file in _file_rows(row):
         if title := str(file.get("title") or file.get("name") or ""):
             yield f"[{title}]"
+
+
+def _file_rows(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from map(fields, _list(row.get("files")) or _list([row.get("file")] if row.get("file") else []))
+
+
+def _files(row: Mapping[str, Any], channel: str) -> Iterator[NamedFile]:
+    """The files of a message, which programs that fetch them put into folders beside the days or the channels."""
+    for file in _file_rows(row):
+        name, key = str(file.get("name") or file.get("title") or ""), str(file.get("id") or "")
+        if name and file.get("mode") != "tombstone":
+            below = (f"{folder}/{key}{sign}{name}" for folder in _FILE_FOLDERS for sign in ("/", "-", "_"))
+            places = tuple(f"{top}{place}" for place in below for top in ("", f"{channel}/"))
+            yield NamedFile(name, places, str(file.get("mimetype") or ""))
 
 
 def _of_attachment(attachment: Mapping[str, Any]) -> str:

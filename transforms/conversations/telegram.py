@@ -10,6 +10,7 @@ from transforms.conversations.exports import (
     Chat,
     Entry,
     Fault,
+    NamedFile,
     fields,
     in_utc,
     kind_of,
@@ -74,6 +75,7 @@ def _chat(chat: Mapping[str, Any], name: str, title: str, timezone: str) -> Chat
                 answers=str(row.get("reply_to_message_id") or ""),
                 reactions=reaction_count(row.get("reactions")),
                 is_edited=bool(row.get("edited")),
+                files=tuple(_files(row)),
             )
         )
         if kind == "media" and not row.get("media_type"):
@@ -104,6 +106,15 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
         yield ", ".join(str(row[key]) for key in ("place_name", "address") if row.get(key))
     elif place := fields(row.get("location_information")):
         yield f"{place.get('latitude')}, {place.get('longitude')}"
+
+
+def _files(row: Mapping[str, Any]) -> Iterator[NamedFile]:
+    """The file or picture of a message; of one that was not exported the export says so in place of its place."""
+    for key in ("file", "photo"):
+        if place := str(row.get(key) or ""):
+            is_there = not place.startswith("(")
+            name = str(row.get("file_name") or (place.rpartition("/")[2] if is_there else key))
+            yield NamedFile(name, (place,) if is_there else (), str(row.get("mime_type") or ""))
 
 
 def _text(value: object) -> str:

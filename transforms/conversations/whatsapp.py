@@ -13,7 +13,7 @@ from datetime import MAXYEAR, datetime, timedelta
 from typing import Literal, NamedTuple
 
 from transforms.conversations import whatsapp_lines
-from transforms.conversations.exports import Chat, Entry, Fault, in_utc
+from transforms.conversations.exports import Chat, Entry, Fault, NamedFile, in_utc
 from transforms.errors import ChatFormatError
 
 DateOrder = Literal["auto", "dmy", "mdy", "ymd"]
@@ -181,16 +181,21 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
         names.update(whatsapp_lines.members(body))
         return Entry(at, "", body, "system")
     author, text = match["author"].strip(), whatsapp_lines.EDITED.sub("", body[match.end() :])
-    first = text.split("\n", 1)[0]
-    if media := whatsapp_lines.MEDIA.fullmatch(first):
+    first, below = text.split("\n", 1)[0], whatsapp_lines.ATTACHED_BELOW.search(text)
+    media = whatsapp_lines.MEDIA.fullmatch(first)
+    named = whatsapp_lines.attached_file(first if media else text) if media or below else None
+    files = (NamedFile(named, (named,)),) if named else ()
+    if media:
         # A caption stands on the lines behind the mark.
         caption = text[media.end() :].strip("\n")
-        return Entry(at, author, caption, "message" if caption else "media")
+        return Entry(at, author, caption, "message" if caption else "media", files=files)
     if whatsapp_lines.DELETED.fullmatch(text):
         return Entry(at, author, "", "deleted")
-    if text.lstrip("\u2068\u2069").startswith("\u200e") and not whatsapp_lines.SHARED.match(text):
+    said = below or whatsapp_lines.SHARED.match(text)
+    if text.lstrip("\u2068\u2069").startswith("\u200e") and not said:
         # iOS writes so what the program says, and before it who did it, or the name of the group.
         names.update(whatsapp_lines.members(text))
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
     is_edited = len(text) < len(body) - match.end()
-    return Entry(at, author, whatsapp_lines.ATTACHED_BELOW.sub("", text), "message", is_edited=is_edited)
+    text = text[: below.start()] if below else text
+    return Entry(at, author, text, "message", is_edited=is_edited, files=files)

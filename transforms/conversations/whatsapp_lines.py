@@ -25,6 +25,10 @@ MEDIA = re.compile(
     r")[ \t]*"
 )
 ATTACHED_BELOW = re.compile(rf"[{_MARKS} ]*<[^<>:\n]{{2,24}} ?: [^<>\n]+\.\w{{2,5}}>[ \t]*\Z")
+_FILE = re.compile(
+    rf"[{_MARKS} ]*(?:<[^<>:\n]{{2,24}} ?: (?P<a>[^<>\n/]+\.\w{{2,5}})>"
+    r"|(?P<b>[^\n/]{1,200}\.\w{2,5}) \([^()\n]{4,40}\))[ \t]*\Z"
+)
 DELETED = re.compile(
     rf"[{_MARKS}]*(?:This message was deleted|You deleted this message"
     r"|Diese Nachricht wurde gelöscht|Du hast diese Nachricht gelöscht"
@@ -128,6 +132,17 @@ def _people(group: str) -> Iterator[str]:
         bare = name.strip(_MARKS_ALONE + ".")
         if bare and not _NOBODY.fullmatch(bare) and not _PHONE.fullmatch(bare):
             yield bare
+
+
+def attached_file(line: str) -> str | None:
+    """The name of the file that a line attaches, as `1.pdf (file attached)` does; None if it names none.
+
+    >>> attached_file("Plan.pdf \u2022 2 pages <attached: 00000012-Plan.pdf>"), attached_file("<Media omitted>")
+    ('00000012-Plan.pdf', None)
+    """
+    below = ATTACHED_BELOW.search(line)
+    match = _FILE.match(line, below.start() if below else 0)
+    return (match["a"] or match["b"]).strip(_MARKS_ALONE) if match else None
 
 
 def is_understood(line: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -18,25 +19,33 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import WindowSettings
 
-VERSION = "4"
+VERSION = "5"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
+class Answered(NamedTuple):
+    """The turn of the conversation that an entry answers, and its text where that stands in another window."""
+
+    turn: int
+    text: str | None
+
+
 class Window(NamedTuple):
-    """A range of turns of a conversation: its key, the number of its first turn, and its entries."""
+    """A range of turns of a conversation: its key, the number of its first turn, its entries, and what these answer."""
 
     key: str
     first: int
     entries: Sequence[Entry]
+    answered: Mapping[int, Answered] = {}
 
     @property
     def fingerprint(self) -> str:
-        """Hash of its entries."""
+        """Hash of its entries and of what they answer."""
         rows = (part for e in self.entries for part in (e.at.isoformat(), *map(str, e[1:])))
-        return parts_hash([str(self.first), *rows])
+        return parts_hash([str(self.first), *rows, *(str(a) for a in self.answered.items())])
 
 
 class Consolidated(NamedTuple):
@@ -66,7 +75,14 @@ def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     faults = [
         f._replace(place=masked_place) for f, masked_place in zip(chat.faults, masked_places, strict=True)
     ]
-    return Chat(name, masked_entries, frozenset(), faults, title)
+    return Chat(
+        name,
+        masked_entries,
+        frozenset(),
+        faults,
+        title,
+        partial(masked_texts, names=names, pseudonym=pseudonym),
+    )
 
 
 def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]:
@@ -79,15 +95,27 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
     marks = _marks([e.at for e in chat.entries], settings, timezone)
     result: list[Window] = []
     key_counts: dict[str, int] = {}
+    turns = {entry.key: number for number, entry in enumerate(chat.entries) if entry.key}
     at = 0
     for _, members in groupby(marks):
         size = len(list(members))
         key = _key(marks[at], chat.entries[at].at, settings)
         key_counts[key] = key_counts.get(key, 0) + 1
         key = key if key_counts[key] == 1 else f"{key}-{key_counts[key]}"
-        result.append(Window(key, at, chat.entries[at : at + size]))
+        own = range(at, at + size)
+        result.append(Window(key, at, chat.entries[at : at + size], _answered(chat, turns, own)))
         at += size
     return result
+
+
+def _answered(chat: Chat, turns: Mapping[str, int], own: range) -> dict[int, Answered]:
+    """By its turn, what each of the `own` turns of a window answers; `turns` are those of all messages by id."""
+    parents = {n: turns.get(chat.entries[n].answers) for n in own if chat.entries[n].answers}
+    return {
+        n: Answered(parent, None if parent in own else chat.entries[parent].text)
+        for n, parent in parents.items()
+        if parent is not None
+    }
 
 
 def _marks(times: Sequence[datetime], settings: WindowSettings, timezone: str) -> list[str]:
@@ -118,6 +146,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
     """The table `conversations` of one window, in order of turn."""
     conversation = f"{source}:{chat.name}"
     rows = len(window.entries)
+    turns = range(window.first, window.first + rows)
     columns: dict[str, list[Any]] = {
         "conversation_id": [conversation] * rows,
         "doc_id": [window_id(conversation, window.key)] * rows,
@@ -125,13 +154,15 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
         "partition": [partition] * rows,
         "window": [window.key] * rows,
         "title": [chat.title or chat.name] * rows,
-        "turn": list(range(window.first, window.first + rows)),
+        "turn": list(turns),
         "sent_at": [e.at for e in window.entries],
         "author": [e.author or None for e in window.entries],
         "text": [e.text for e in window.entries],
         "kind": [e.kind for e in window.entries],
         "message_key": [e.key or None for e in window.entries],
         "answers_key": [e.answers or None for e in window.entries],
+        "answered_turn": [window.answered[n].turn if n in window.answered else None for n in turns],
+        "answered_text": [window.answered[n].text if n in window.answered else None for n in turns],
         "reaction_count": [e.reactions for e in window.entries],
         "is_edited": [e.is_edited for e in window.entries],
     }

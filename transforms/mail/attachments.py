@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from transforms.formats.converted import Converted, FormatError
+from transforms.formats.kinds import document_kind
 from transforms.mail.html_text import html_text
-from transforms.settings.documents import CONVERTED_FORMATS, DOCUMENT_FORMATS
 from transforms.text.charsets import decode_text
 
 _MAX_RATIO = 250
@@ -34,12 +34,6 @@ _ARCHIVES = (
     (b"\x1f\x9d", "compress"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"MSCF", "cab"), (b"!<arch>\n", "ar"),
 )  # fmt: skip
 _DOCUMENT_TYPES = re.compile(r"opendocument|openxmlformats|epub|java-archive|android")
-_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
-_OLD_OFFICE = b"\xd0\xcf\x11\xe0"
-_DECLARED = (
-    ("wordprocessingml", "docx"), ("presentationml", "pptx"), ("spreadsheetml", "sheet"), ("epub", "epub"),
-    ("opendocument.spreadsheet", "sheet"), ("opendocument", "opendocument"),
-)  # fmt: skip
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 _PATCH = re.compile(
@@ -134,7 +128,7 @@ def document_text(
     data: bytes, filename: str | None, declared_type: str, convert: Convert
 ) -> AttachmentText | None:
     """The text of an attached document, or the reason for none; None if it is no document."""
-    kind = _document_kind(data, filename or "", declared_type)
+    kind = document_kind(data, filename or "", declared_type)
     if kind is None:
         return None
     try:
@@ -142,21 +136,6 @@ def document_text(
     except FormatError as fault:
         return AttachmentText("other", None, str(fault))
     return AttachmentText("text", converted.text, None, page_starts=converted.page_starts)
-
-
-def _document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
-    """The format of an attached document by how it begins, of zip files also by name or declared type."""
-    if data.startswith(b"%PDF"):
-        return "pdf"
-    if data.startswith(_PICTURES):
-        return "picture"
-    named = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
-    if data.startswith(_OLD_OFFICE):
-        return named if named == "sheet" else None
-    if not data.startswith(b"PK\x03\x04"):
-        return None
-    declared = next((kind for mark, kind in _DECLARED if mark in declared_type), None)
-    return named if named in CONVERTED_FORMATS else declared
 
 
 def text_class(text: str, filename: str) -> str:

@@ -30,7 +30,7 @@ _READ_HEADERS = frozenset(
     {
         "from", "to", "cc", "subject", "date", "message-id", "received", "in-reply-to", "references",
         "content-type", "content-transfer-encoding", "content-disposition",
-        "reply-to", "list-id", "user-agent", "x-mailer",
+        "reply-to", "list-id", "user-agent", "x-mailer", "x-gmail-labels",
     }
 )  # fmt: skip
 """Headers that become columns or determine the parts of a mail."""
@@ -41,7 +41,8 @@ BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
 """A header block without irregular lines."""
 # The names of the headers that are read begin like this; the longest has 25 letters.
 _FIELDS = re.compile(
-    rb"\n([CcDdFfIiMmRrSsTt][A-Za-z-]{1,24}+|[Ll][Ii][Ss][Tt]-[Ii][Dd]|[Uu][Ss][Ee][Rr]-[A-Za-z]{5}|[Xx]-[Mm][A-Za-z]{5})"
+    rb"\n([CcDdFfIiMmRrSsTt][A-Za-z-]{1,24}+|[Ll][Ii][Ss][Tt]-[Ii][Dd]|[Uu][Ss][Ee][Rr]-[A-Za-z]{5}"
+    rb"|[Xx]-[Mm][A-Za-z]{5}|[Xx]-[Gg][Mm][Aa][Ii][Ll]-[A-Za-z]{6})"
     rb":(.*+(?:\n[ \t].*+)*+)"
 )
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")

@@ -29,6 +29,7 @@ _SIMPLE_ADDRESS = re.compile(
 _PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
 # What stands between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold a comma.
 _LISTED = re.compile(r"(?:\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|<[^<>]*>|[^,;])+")
+_LABEL = re.compile(r'\s*"((?:[^"]|"")*)"[^,]*|([^,]+)')
 _GROUP_NAME = re.compile(r"\s*[^@<>\",;:]*:(?=.*@|\s*\Z)", re.S)
 _ANY_ADDRESS = re.compile(r"[^\s<>\"'(),;:\[\]]+@[^\s<>\"'(),;:\[\]]+")
 _ANGLED = re.compile(r"<([^<>]+)>")
@@ -172,6 +173,18 @@ def list_header_id(raw: str) -> str | None:
     """
     inner = raw.rpartition("<")[2].partition(">")[0].strip().lower()
     return inner if inner and " " not in inner and inner.isprintable() and len(inner) < MAX_ID_BYTES else None
+
+
+def gmail_labels(raw: str) -> list[str]:
+    """The labels of the header X-Gmail-Labels, which Google Takeout writes, each once; one with a comma is quoted.
+
+    >>> gmail_labels('=?UTF-8?Q?Inbox,B=C3=BCro/T=C3=BCren,"Ann,_Lee"?=')
+    ['Inbox', 'Büro/Türen', 'Ann, Lee']
+    """
+    found = (
+        quoted.replace('""', '"') if quoted else bare for quoted, bare in _LABEL.findall(header_text(raw))
+    )
+    return list(dict.fromkeys(label for name in found if (label := name.strip())))
 
 
 def message_id(raw: str) -> str | None:

@@ -26,7 +26,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = f"8.{FORMATS_VERSION}"
+VERSION = f"9.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)

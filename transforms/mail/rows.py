@@ -14,6 +14,7 @@ from transforms.mail.dates import effective_time, received_times, sender_zone, s
 from transforms.mail.headers import (
     address,
     addresses,
+    gmail_labels,
     header_text,
     in_reply_to,
     list_header_id,
@@ -141,6 +142,7 @@ def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
         "cc_names": cc.names,
         "reply_to": reply_to[0] if reply_to else None,
         "header_list_id": list_header_id(_first(fields, "list-id")) if "list-id" in fields else None,
+        "labels": gmail_labels(_first(fields, "x-gmail-labels")) if "x-gmail-labels" in fields else [],
         "user_agent": header_text(agent) or None if agent else None,
     }
 

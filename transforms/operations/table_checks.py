@@ -20,7 +20,7 @@ RULES = {
 _TEXTS = ("messages.message_id", "documents.doc_id", "conversation_windows.doc_id")
 _CHUNK = {"chunk_id": ("chunks.chunk_id",)}
 REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "attachments": {"message_id": ("messages.message_id",)},
+    "attachments": {"message_id": ("messages.message_id", "conversation_windows.doc_id")},
     "blocks": {"message_id": ("messages.message_id",)},
     "chunks": {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)},
     "exclusions": {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)},

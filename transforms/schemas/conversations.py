@@ -35,6 +35,12 @@ CONVERSATION_MESSAGES = Table(
             pa.string(),
             "message_key of the message of the conversation that it answers, or in whose thread it stands",
         ),
+        Column(
+            "answered_turn",
+            pa.int64(),
+            "turn of that message in the conversation, in whatever window; null if the export does not have it",
+        ),
+        Column("answered_text", TEXT, "its text where it stands in another window"),
         required("reaction_count", pa.int64(), "reactions, each person's counted"),
         required("is_edited", pa.bool_(), "true if the export says that the text was changed"),
     ),

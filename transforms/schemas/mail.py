@@ -40,6 +40,9 @@ MESSAGES = Table(
         required("cc_names", pa.list_(pa.string()), "display name beside each of cc_addrs; empty if none"),
         Column("reply_to", pa.string(), "address to which the mail asks to be answered, lower case"),
         Column("header_list_id", pa.string(), "id of the list in the List-Id header (RFC 2919), lower case"),
+        required(
+            "labels", pa.list_(pa.string()), "labels that Gmail gave the mail, of an export by Google Takeout"
+        ),
         Column("user_agent", pa.string(), "program that wrote the mail: User-Agent, else X-Mailer"),
         Column("sent_at", TIME, "time of the Date header"),
         Column(
@@ -77,18 +80,25 @@ MESSAGES = Table(
 
 ATTACHMENTS = Table(
     "attachments",
-    "One attached part, with its text or the reason why there is none.",
+    "One attached part of a mail, or file that a message of a chat names, with its text or the reason why there is none.",
     ("attachment_id",),
     (
         required(
             "attachment_id",
             pa.string(),
-            "hash of Message-ID, content of the mail, part index and content of the part",
+            "hash of Message-ID, content of the mail, part index and content of the part; of a file of a chat of window, "
+            "time, name and content",
         ),
-        MESSAGE_ID,
+        required(
+            "message_id", pa.string(), "Message-ID of the mail; of a file of a chat the doc_id of the window"
+        ),
         SOURCE,
         PARTITION,
-        required("part_index", pa.int64(), "position of the part in the mail's MIME tree, from 0"),
+        required(
+            "part_index",
+            pa.int64(),
+            "position of the part in the mail's MIME tree, of the file in the window, from 0",
+        ),
         Column("filename", pa.string(), "decoded file name, without any directory"),
         required("declared_type", pa.string(), "MIME type the mail declares"),
         required(

@@ -72,6 +72,7 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
         **_partitioned(
             "conversations",
             conversations=(conversations.CONVERSATION_MESSAGES, "conversations"),
+            conversation_attachments=(mail.ATTACHMENTS, "attachments"),
             conversation_quarantine=(operations.QUARANTINE, "quarantine"),
             conversation_markdown=(conversations.CONVERSATION_WINDOWS, "conversation_windows"),
             conversation_query_chunks=(conversations.CONVERSATION_QUERY_CHUNKS, None),

@@ -144,11 +144,13 @@ COMPARED_REPLIES = Table(
 
 MEMBERSHIPS = Table(
     "memberships",
-    "One mail in one archive: a cross-post has several rows, one of them canonical.",
-    ("message_id", "source", "partition"),
+    "One mail in one list of an archive: a cross-post or a mail with several labels has several rows, one canonical.",
+    ("message_id", "source", "partition", "list_id"),
     (
         MESSAGE_ID,
-        Column("list_id", pa.string(), "mailing list the mail was found in"),
+        Column(
+            "list_id", pa.string(), "mailing list or mail folder that the mail was found in, or its label"
+        ),
         SOURCE,
         PARTITION,
         required("stored_message_id", pa.string(), "message_id in the archive's own tables"),

@@ -110,6 +110,8 @@ def _facts(hit: dict[str, Any]) -> list[str]:
     if hit["source_kind"] == "conversation":
         speaker = [_PSEUDONYM.sub(r"\1", hit["from_name"])] if hit["from_name"] else []
         return [*speaker, when, hit["source"]]
+    if not hit["thread_size"]:  # a file of a chat
+        return [when, hit["source"], f"attached file {hit['filename'] or ''}".strip()]
     single = hit["thread_size"] == 1
     thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
     kind = hit["content_class"]

@@ -58,7 +58,7 @@ WHOLE = {
 
 PARTITIONED = {
     "messages": _canonical("new_messages"),
-    "attachments": _canonical("new_attachments"),
+    "attachments": f"{_canonical('new_attachments')} UNION ALL BY NAME FROM new_conversation_attachments",
     "blocks": _canonical("new_message_blocks"),
     "trailers": _canonical("new_message_trailers"),
     "documents": "SELECT * FROM new_documents",

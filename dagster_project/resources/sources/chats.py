@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 
 from assets.protocols.sources import SourcePartition
 from dagster_project.config.settings import ConversationSourceSettings, Settings
+from dagster_project.resources.sources.attached_files import AttachedFiles
 from dagster_project.resources.sources.chat_exports import (
     BROKEN,
     Export,
@@ -34,11 +37,14 @@ from dagster_project.resources.system.globs import (
     valid_text,
 )
 from transforms.conversations import windows as conversations
+from transforms.conversations.attachments import conversation_attachments
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
 from transforms.errors import SourceError
+from transforms.formats.converted import Converted
 from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_MESSAGES
+from transforms.schemas.mail import ATTACHMENTS
 
 UNREAD = "unread"
 """Partition of a source that lists what of its exports could not be read."""
@@ -53,6 +59,7 @@ class ChatFiles:
 
     def __init__(self, settings: Settings, memory: Path):
         self.settings, self._memory_file = settings, memory
+        self._digest: Callable[[Path], str] = lambda file: ""
         self._exports: dict[str, list[Export]] = {}
         self._read: dict[str, list[Chat]] = {}
         self._known: dict[str, Any] | None = None
@@ -62,6 +69,7 @@ class ChatFiles:
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
     ) -> list[SourcePartition]:
         """A partition per window of the source's chats, and one of what could not be read, if there is any."""
+        self._digest = digest
         exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
         if self._known is None:
             self._known = recall(self._memory_file)
@@ -70,7 +78,8 @@ class ChatFiles:
         used: dict[str, Any] = {}
         for export in exports:
             listed = self._known.get(export.digest)
-            if listed is None:
+            if listed is None or self._files(export).state(listed["files"]) != listed["state"]:
+                self._read.pop(export.digest, None)
                 listed = self._listed(export)
             used[export.digest] = listed
             for partition, fingerprint in listed["windows"]:
@@ -90,23 +99,29 @@ class ChatFiles:
             for partition, print_ in sorted(by_partition.items())
         ]
 
-    def window(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
-        """The tables `conversations` and `conversation_quarantine` of a partition."""
-        rows, faults = [], []
+    def window(
+        self, partition: SourcePartition, convert: Callable[[bytes, str], Converted]
+    ) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of a partition."""
+        rows, attached, faults = [], [], []
         for export in self._exports[partition.source]:
             listed = (self._known or {}).get(export.digest, {"windows": [], "faults": 1})
             if partition.name == UNREAD:
                 if listed["faults"]:
                     faults += [f for chat in self._chats(export) for f in chat.faults]
             elif partition.name in {name for name, _ in listed["windows"]}:
-                rows += [
-                    conversations.conversation_messages(chat, window, partition.source, partition.key)
-                    for chat in self._chats(export)
-                    for name, window in self._windows(chat, export.source)
-                    if name == partition.name
-                ]
-        table = pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty()
-        return table, conversations.quarantine_rows(faults, partition.source, partition.key)
+                text = partial(self._files(export).text, convert=convert)
+                for chat in self._chats(export):
+                    for name, window in self._windows(chat, export.source):
+                        if name == partition.name:
+                            own = (chat, window, partition.source, partition.key)
+                            rows.append(conversations.conversation_messages(*own))
+                            attached.append(conversation_attachments(*own, text))
+        return (
+            pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty(),
+            pa.concat_tables(attached) if attached else ATTACHMENTS.empty(),
+            conversations.quarantine_rows(faults, partition.source, partition.key),
+        )
 
     def _exports_of_source(
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
@@ -147,7 +162,14 @@ class ChatFiles:
             for chat in chats
             for name, window in self._windows(chat, export.source)
         ]
-        return {"windows": windows, "faults": sum(len(chat.faults) for chat in chats)}
+        files = self._files(export)
+        named = (f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f))
+        places = sorted({place for file in named for place in file.places})
+        faults = sum(len(chat.faults) for chat in chats)
+        return {"windows": windows, "faults": faults, "files": places, "state": files.state(places)}
+
+    def _files(self, export: Export) -> AttachedFiles:
+        return AttachedFiles(export, self.settings.documents, self._digest)
 
     def _windows(
         self, chat: Chat, source: ConversationSourceSettings
@@ -168,7 +190,10 @@ class ChatFiles:
                 chats = list(reader.chats(export))
             except BROKEN as error:
                 chats = [unread(export.name, error)]
-            self._read[export.digest] = [conversations.masked_chat(chat, pseudonym) for chat in chats]
+            files = self._files(export)
+            self._read[export.digest] = [
+                conversations.masked_chat(_with_files(chat, files), pseudonym) for chat in chats
+            ]
         return self._read[export.digest]
 
     def _named(self, source: ConversationSourceSettings) -> Pseudonym:
@@ -217,3 +242,9 @@ class ChatFiles:
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
         return sweep(self._memory_file)
+
+
+def _with_files(chat: Chat, files: AttachedFiles) -> Chat:
+    """`chat` with the places where the files that it names were found."""
+    entries = [e._replace(files=tuple(map(files.found, e.files))) if e.files else e for e in chat.entries]
+    return replace(chat, entries=entries)

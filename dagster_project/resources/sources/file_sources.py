@@ -288,9 +288,9 @@ class FileSources:
         changed = parts_hash([now.fingerprint, "changed while it was read", what])
         self._partitions[partition.key] = replace(now, fingerprint=changed), files
 
-    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table]:
-        """The tables `conversations` and `conversation_quarantine` of one window of a conversation."""
-        return self.chats.window(partition)
+    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of one window."""
+        return self.chats.window(partition, self.converted)
 
     def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         root, has_ocr = self.settings.place(source), self.settings.documents.ocr is not None

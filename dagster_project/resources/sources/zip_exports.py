@@ -30,7 +30,7 @@ class ZippedExport:
     """The files in a zip, by name; what programs put beside them (`__MACOSX`, names with a dot) is none.
 
     ChatFormatError for what is no zip (`no_zip`), and for one that names a place outside itself
-    (`path_traversal`), as no export does. Pictures and other media in it are never read.
+    (`path_traversal`), as no export does.
     """
 
     def __init__(self, path: Path, max_bytes: int):
@@ -73,6 +73,10 @@ class ZippedExport:
     def names(self) -> list[str]:
         """The names of the files, with `/` between folders, in order."""
         return sorted(self._members)
+
+    def checksum(self, name: str) -> str:
+        """What the archive says of the bytes of a file: it changes with them."""
+        return f"{self._members[name].CRC:08x}{self._members[name].file_size:x}"
 
     def read(self, name: str) -> bytes:
         """The bytes of a file.

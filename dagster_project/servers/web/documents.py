@@ -41,7 +41,12 @@ _WINDOWS = """
 SELECT doc_id, "window", first_at, last_at FROM conversation_windows
 WHERE conversation_id = $id ORDER BY first_at, doc_id
 """
-_TURNS = "SELECT turn, sent_at, author, text, kind FROM conversations WHERE doc_id = $id ORDER BY turn"
+_TURNS = """
+SELECT c.turn, c.sent_at, c.author, c.text, c.kind, a.turn AS answered_turn, a.doc_id AS answered_doc,
+  a.author AS answered_author, a.text[:100] AS answered_text
+FROM conversations c LEFT JOIN conversations a ON a.conversation_id = c.conversation_id AND a.turn = c.answered_turn
+WHERE c.doc_id = $id ORDER BY c.turn
+"""
 _HEAD = re.compile(rb"^## Message \d+\n\*\*Author:\*\* [^\n]*\n\*\*Timestamp:\*\* [^\n]*\n\n?", re.MULTILINE)
 _HUES = 8
 

@@ -21,8 +21,10 @@ from dagster_project.servers.web.site import Site, cited, named
 from transforms.errors import QueryError, UnknownIdError, shortened
 
 _ATTACHMENT = """
-SELECT a.*, m.subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at
-FROM attachments a LEFT JOIN messages m USING (message_id) WHERE attachment_id = $id
+SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at,
+  CASE WHEN w.doc_id IS NULL THEN 'message' ELSE 'conversation' END AS kind
+FROM attachments a LEFT JOIN messages m USING (message_id) LEFT JOIN conversation_windows w ON w.doc_id = a.message_id
+WHERE attachment_id = $id
 """
 
 

@@ -12,6 +12,7 @@ from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.slack import read_slack
 from transforms.conversations.telegram import looks_like_telegram, read_telegram
 from transforms.conversations.windows import conversation_messages, masked_chat, windows
+from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings, WindowSettings
 
 USERS = [{"id": "U1", "name": "maud.e", "real_name": "Maud Eaves", "profile": {"display_name": "maudie"}}]
@@ -225,6 +226,28 @@ def test_a_reply_is_found_with_what_it_answers_however_far_above_it_stands():
     table = conversation_messages(chat, window, "chats", "chats/doors")
     settings = ConversationSettings.model_validate({"index": "turns"})
     texts = (
-        conversation_chunks(table, settings, lambda texts: [1 for _ in texts]).chunks["text_lex"].to_pylist()
+        conversation_chunks(table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts])
+        .chunks["text_lex"]
+        .to_pylist()
     )
     assert [n for n, text in enumerate(texts) if "key" in text] == [0, 1, 2, 7]
+
+
+def test_a_reply_leads_to_what_it_answers_in_an_earlier_window_and_is_found_with_it():
+    rows = [{"ts": f"{n}.5", "user": "U1", "text": f"words {n}"} for n in range(1, 5)]
+    rows[0]["text"], rows[-1]["thread_ts"] = "who has the key?", "1.5"
+    chat = read_slack([("a.json", json.dumps(rows).encode())], USERS, "doors")
+    settings = WindowSettings.model_validate({"messages": 2})
+    earlier, later = windows(chat, settings, "UTC")
+    table = conversation_messages(chat, later, "chats", "chats/doors")
+    assert table.column("answered_turn").to_pylist() == [None, 0]
+    chunks = conversation_chunks(
+        table,
+        ATTACHMENTS.empty(),
+        ConversationSettings.model_validate({"index": "turns"}),
+        lambda texts: [1 for _ in texts],
+    ).chunks
+    assert ["key" in text for text in chunks["text_lex"].to_pylist()] == [False, True]
+    rows[0]["text"] = "who has the lock?"
+    changed = windows(read_slack([("a.json", json.dumps(rows).encode())], USERS, "doors"), settings, "UTC")
+    assert changed[1].fingerprint != later.fingerprint

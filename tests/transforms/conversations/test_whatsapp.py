@@ -19,6 +19,7 @@ from transforms.conversations.windows import (
     windows,
 )
 from transforms.errors import ChatFormatError
+from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings, WindowSettings
 
 ANDROID_US = "3/27/25, 6:02 PM - Maud: "
@@ -192,7 +193,7 @@ def test_the_bytes_of_all_tables_have_no_name_of_a_member():
     (window,) = windows(chat, WindowSettings(by="day"), "UTC")
     messages = conversation_messages(chat, window, "s", "p")
     chunks = conversation_chunks(
-        messages, ConversationSettings(), lambda texts: [len(t.split()) for t in texts]
+        messages, ATTACHMENTS.empty(), ConversationSettings(), lambda texts: [len(t.split()) for t in texts]
     )
     for table in (messages, conversation_markdown(messages), chunks.chunks, chunks.exclusions):
         sink = pa.BufferOutputStream()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from transforms.mail.blocks import rules
+from transforms.mail.blocks.closings import closes
 from transforms.mail.blocks.lines import (
+    AUTHOR,
     HEADER,
     Lines,
     Mask,
     Rows,
     Rule,
+    byte_table,
     next_at,
     rows_within,
 )
@@ -24,6 +27,11 @@ FOOTER_LINES = 8
 MOSTLY = 0.6
 # How wide the lines of a name and its title are.
 NAME_BYTES = 64
+# How wide those of a company are, and a closing above them.
+TITLE_BYTES = 90
+CLOSING_BYTES = 80
+ON_BEHALF = (b"i. A.", b"i.A.", b"i. V.", b"i.V.", b"ppa", b"im Auftrag")
+QUESTION_END = byte_table(b"?!:;")
 # The first two letters of an address that begins with www.
 WEB = ord("w") * 257
 
@@ -113,7 +121,39 @@ def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: b
     greeting = found.first_matching(rules.GREETING, found.size > 1)
     named = Paragraphs(lines, found.starts + greeting, found.stops)
     selected |= (named.size <= NAME_LINES) & _names_writer(lines, words, contact, named)
-    return named.starts[selected], named.stops[selected]
+    starts = named.starts.copy()
+    for number in np.flatnonzero(~selected & _may_name(lines, words, found)).tolist():
+        below = _below_closing(lines, int(found.starts[number]), int(found.stops[number]))
+        selected[number], starts[number] = below is not None, below or starts[number]
+    return starts[selected], named.stops[selected]
+
+
+def _may_name(lines: Lines, words: Words, found: Paragraphs) -> Mask:
+    """Whether each paragraph is short lines without a sentence, as a name with its title or company is."""
+    rows = found.rows
+    talk = (words.small[rows] > 3) | (lines.stops[rows] - lines.heads[rows] > TITLE_BYTES)
+    talk |= QUESTION_END[lines.last[rows]]
+    return (found.count(talk) == 0) & (found.size > 1) & (found.size <= NAME_LINES)
+
+
+def _below_closing(lines: Lines, start: int, stop: int) -> int | None:
+    """The first of two or more lines below a closing such as "Kind regards," in a paragraph or above it; None if none."""
+    first = start + _closes(lines, start)
+    above = start - 1
+    while first == start and above > lines.message_start[start] and lines.blank[above]:
+        above -= 1
+    is_below = first > start or (lines.kind[above] == AUTHOR and _closes(lines, above))
+    return first if is_below and stop - first > 1 and _names(lines.text(first)) else None
+
+
+def _names(line: bytes) -> bool:
+    """True if a line begins with a capital, a letter outside ASCII, or what Germans put before a name."""
+    return line[:1].isupper() or line[:1] > b"~" or line.startswith(ON_BEHALF)
+
+
+def _closes(lines: Lines, row: int) -> bool:
+    text = lines.text(row)
+    return len(text) <= CLOSING_BYTES and closes(text.decode("utf-8", "replace"))
 
 
 def _spoken(lines: Lines, starts: Rows) -> Mask:

@@ -26,6 +26,8 @@ AUTHOR, BLANK, HEADER, CODE, QUOTE, SIGNATURE = range(6)
 
 # Expressions read this much of a line's head or tail; a body of one line stays cheap.
 READ_BYTES = 400
+# Up to so many texts are matched by Python's expressions where these need little time.
+FEW_TEXTS = 64
 # Steps that arrays take along leading blanks and quote marks before single lines are read instead.
 VECTOR_STEPS = 48
 
@@ -56,7 +58,8 @@ class Rule:
     a character outside ASCII is a sequence of them and may not stand in brackets. `needs` matches, anywhere
     in a line, whatever `pattern` does: an expression with the words of all languages costs more to compile
     than to match, so it is compiled for lines that meet a short one alone. With `lower` the text is matched in
-    small letters, which takes less time than to ignore case.
+    small letters, which takes less time than to ignore case. A `plain` expression needs little time with backtracking,
+    too: few lines are matched by Python's expressions, which are compiled once a process, those of Arrow with each call.
     """
 
     def __init__(
@@ -66,13 +69,19 @@ class Rule:
         search: bool = False,
         needs: str | None = None,
         lower: bool = False,
+        plain: bool = False,
     ) -> None:
         self.pattern = pattern if search else f"^(?:{pattern})"
-        self.needs, self.lower = needs, lower
+        self.needs, self.lower, self.plain = needs, lower, plain
         self.table = None if starts is None else _pair_table(starts.split())
         first = {start.replace("·", " ").encode()[0] for start in (starts or "").split()}
         self.first = first.pop() if len(first) == 1 else None
         """The one byte with which all matches begin."""
+
+    @cached_property
+    def compiled(self) -> re.Pattern[bytes]:
+        """The expression as Python's."""
+        return re.compile(self.pattern.encode())
 
 
 def _pair_table(starts: Iterable[str]) -> Mask:
@@ -91,6 +100,13 @@ def _search(texts: pa.Array, pattern: str) -> Mask:
     """Which of the texts match."""
     result: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False).copy()
     return result
+
+
+def _matching(texts: pa.Array, rule: Rule) -> Mask:
+    """Which of the texts the pattern of a rule matches."""
+    if rule.plain and len(texts) <= FEW_TEXTS:
+        return np.array([rule.compiled.search(text) is not None for text in texts.to_pylist()], dtype=bool)
+    return _search(texts, rule.pattern)
 
 
 def next_true(mask: Mask) -> Rows:
@@ -246,10 +262,10 @@ class Lines:
                 texts.type, len(texts), [None, texts.buffers()[1], small]
             )
         if rule.needs is None:
-            return _search(texts, rule.pattern)
+            return _matching(texts, rule)
         found = _search(texts, rule.needs)
         if found.any():
-            found[found] = _search(texts.filter(pa.array(found)), rule.pattern)
+            found[found] = _matching(texts.filter(pa.array(found)), rule)
         return found
 
     def matching_any(self, rules: Sequence[Rule], among: Mask) -> Mask:

@@ -134,7 +134,10 @@ NAMED_ATTRIBUTION = Rule(
     rf"(?:{_DATED}).*\d.*\s(?:{_VERBS})$",
     needs=r"^(?:\d{4}[./-]|[Tt]hus |.*\d.*\s\S*(?:[A-Za-z]|[\x80-\xff]\)?)$)",
 )
-ADDRESSED = Rule(rf"(?:{_DATED}).*<[^<> ]+@[^<> ]+>{COLON}$", needs=rf"<[^<> ]+@[^<> ]+>{COLON}$")
+ADDRESSED = Rule(
+    rf"(?:{_DATED}).*(?:<[^<> ]+@[^<> ]+>|\d[:.h]\d\d [^\d\s]{{1,8}} [^<>()\s]+@[\w.-]+){COLON}$",
+    needs=rf"@[^<>@ ]+>?{COLON}$",
+)
 """A date and an address without any verb, which needs no quote below to be known."""
 NEWS_ATTRIBUTION = Rule(
     rf".*(?:{_VERBS}) (?:in (?:message|article|bericht)|im Newsbeitrag|dans le message|en el mensaje|"
@@ -176,7 +179,7 @@ FIELDS_IN_LINE = Rule(
     "* _ " + _starts("sender"),
     needs=rf"(?:[^\s\d:][*_]?[ \t]?{COLON}.*){{3}}",
 )
-FIELD_TO = Rule(rf"[*_]{{0,2}}(?:{_words('to')}|{_words('sent')})[*]?[ \t]?{COLON}")
+FIELD_TO = Rule(rf"[*_]{{0,2}}(?:{_words('to')}|{_words('sent')})[*]?[ \t]?{COLON}", plain=True)
 GIT_FROM = Rule(r"From [0-9a-f]{7,40} " + WEEKDAY + " ", "Fr")
 # Lotus Notes: a name, a date line, then fields that are indented or alone on their lines.
 NOTES_DATE = Rule(
@@ -199,7 +202,7 @@ OTHER_MARK = Rule(r"[|:%](?: |$)")
 # What a mail of a list says somewhere: its footer, its address, its name in the subject.
 LISTED = Rule(
     r"(?i:mailing[ -]?list|maillist|listinfo|mailman|googlegroups|google groups|yahoo.{0,2}groups|majordomo|listserv|"
-    r"discussion list|lists?\.|[-.]l(?:ist)?@|[-.](?:users?|devel|dev|developers?|hackers|announce|general|discuss|"
+    r"discussion list|lists?\.[a-z\d]|[-.]l(?:ist)?@|[-.](?:users?|devel|dev|developers?|hackers|announce|general|discuss|"
     r"help|bugs?|commits?|patches|request|bounces?|owner|group|forum|talk)@|gmane\.org|vger\.|freelists|"
     r"nabble\.com|subscribed to|liste de diffusion|lista de (?:correo|discus)|mailingliste)|"
     r"(?:Subject|Betreff|Objet|Asunto|Oggetto) ?: .*\[[A-Za-z][\w .:-]*\]",
@@ -219,7 +222,8 @@ ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$", "-- __")
 HELLO = Rule(
     r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
     r"sehr geehrte[rs]?|bonjour|salut|cher|chère|hola|buen[oa]s? \S+|estimad[oa]s?|ciao|salve|buongiorno|gentile|"
-    r"olá|bom dia|prezad[oa]s?|beste|geachte|hei|cześć|witam|dobrý den|ahoj|здравствуйте|привет)\b[^.?!]*[,.!:]?$)"
+    r"olá|bom dia|prezad[oa]s?|beste|geachte|hei|cześć|witam|dobrý den|ahoj|здравствуйте|привет)\b[^.?!]*[,.!:]?$)",
+    plain=True,
 )
 
 NUMBERED = Rule(r"\[\d+/\d+\] ", "[")
@@ -289,6 +293,7 @@ DEVICE = Rule(
     "|".join(_DEVICE_BEGUN),
     " ".join(start.replace(" ", "·") for start in _DEVICE_STARTS),
     needs=f"^(?:{_heads((s for s in _DEVICE_STARTS if len(s) > 3), 6)}|{'|'.join(_SHORT_STARTS)})",
+    plain=True,
 )
 DEVICE_ENDED = Rule("|".join(word for word in _DEVICES if word.startswith(".")))
 """The same of languages that say it at the end of a line."""
@@ -308,7 +313,8 @@ SHORT_MARK = Rule(
 )
 COLUMN_MARK = Rule(r"[|]", search=True)
 CONTACT = Rule(
-    r"https?://|www\.|\S@\S|(?i:\b(?:phone|tel|fax|mobile|cell|voice|telefon|handy|office|ext)\b[^a-z]{0,4}[:.+(]? ?[\d(+])",
+    r"https?://|www\.|\S@\S|(?i:\b(?:phone|tel|fax|mob|mobile|cell?|voice|telefon|tlf|gsm|kom|handy|office|ext)\b[^a-z]{0,4}"
+    r"[:.+(]? ?[\d(+])",
     search=True,
 )
 # Ways to reach somebody that stand alone in their lines.
@@ -318,7 +324,8 @@ REACH = Rule(
     r"(?:[. ]?(?:no\.?|id|address|fingerprint|key))?\s{0,3}[:=.]+|[mtfewdpoc]{1,2}:)\s{0,9}"
     r"(?:[+(\d][\d ().+/x-]{5,}|\S*[@.]\S+|\w+$)|"
     r"[(+][\d ().+/-]{7,}$|<?[\w.+-]+@[\w.-]+\.\w+>?$|"
-    r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)"
+    r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)",
+    plain=True,
 )
 SIGNED_LINE = Rule(
     r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*(?:, [A-Z][\w.', -]*)?,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
@@ -326,9 +333,11 @@ SIGNED_LINE = Rule(
     needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$",
 )
 # Names begin with a capital of the Latin, Greek or Cyrillic alphabet.
-_CAPITAL, _SMALL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5\xce\xd0].)", r"[\w.'\x80-\xff-]*"
+_CAPITAL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5].|\xce[\x86-\xab]|\xd0[\x80-\xaf])"
+_SMALL = r"[\w.'\x80-\xff-]*"
 NAME = Rule(
-    rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})"
+    rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})",
+    plain=True,
 )
 FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}$")
 GREETING = Rule(
@@ -340,6 +349,7 @@ GREETING = Rule(
     r"atenciosamente|att|abra(?:ç|Ç)os?|cumprimentos|atentamente|hilsen|h(?:ä|Ä)lsningar|terveisin|(?:ü|Ü)dv(?:(?:ö|Ö)zlettel)?|"
     r"terima kasih|salam|hi|hello|dear|hey)[,.!]*$",
     lower=True,
+    plain=True,
 )
 PGP = Rule(r"-----(?:BEGIN|END) PGP ", "--")
 PGP_SIGNED = Rule(r"-----BEGIN PGP SIGNED MESSAGE-----", "--")

@@ -17,7 +17,7 @@ from transforms.mail.subjects import patch_subjects
 from transforms.schemas.relations import MEMBERSHIPS, THREAD_TREE, THREADS
 from transforms.settings.mail import ThreadSettings
 
-VERSION = "4"
+VERSION = "5"
 _NEVER = 2**63 - 1
 """The time, in microseconds, of a mail without one: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
@@ -38,7 +38,8 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     fullest is canonical: the first by source and partition that has all parts which a copy has. Copies of which
     each has a part that the other lacks are different mails, and a copy with parts that several of them
     have belongs to the fullest. Another content under a Message-ID that is taken gets the id with its
-    content hash behind it, the earliest content keeping the plain id.
+    content hash behind it, the earliest content keeping the plain id. A mail with labels is in the lists `source/label`
+    in place of that of its archive.
     """
     synthetic = messages.text_hash + f"@{SYNTHETIC_DOMAIN}"
     plain = messages.mutate(plain_id=ibis.coalesce(messages.header_message_id, synthetic))
@@ -53,6 +54,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
         "source",
         "partition",
         "list_id",
+        "labels",
         stored_message_id=joined.message_id,
         is_lesser=joined.content_hash != joined.full_hash,
         message_id=ibis.ifelse(
@@ -64,15 +66,26 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     best_first = ["is_lesser", "source", "partition", "stored_message_id"]
     of_mail = ibis.window(group_by="message_id", order_by=best_first)
     of_partition = ibis.window(group_by=["message_id", "source", "partition"], order_by=best_first)
-    return (
+    kept = (
         rows.mutate(
             is_canonical=ibis.row_number().over(of_mail) == 0,
             rank_in_partition=ibis.row_number().over(of_partition),
         )
         # Two stored mails may be lesser copies of one mail elsewhere; one membership is enough.
         .filter(lambda t: t.rank_in_partition == 0)
+    )
+    has_labels = kept.labels.length() > 0
+    labelled = kept.filter(has_labels).mutate(label=lambda t: t.labels.unnest())
+    of_labels = ibis.window(group_by=["message_id", "source", "partition"], order_by="label")
+    labelled = labelled.mutate(
+        list_id=labelled.source + "/" + labelled.label,
+        is_canonical=labelled.is_canonical & (ibis.row_number().over(of_labels) == 0),
+    )
+    return (
+        kept.filter(~has_labels)
         .select(MEMBERSHIPS.names)
-        .order_by("message_id", "source", "partition")
+        .union(labelled.select(MEMBERSHIPS.names))
+        .order_by("message_id", "source", "partition", "list_id")
     )
 
 

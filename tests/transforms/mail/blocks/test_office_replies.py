@@ -1,7 +1,8 @@
 """Top-posted office replies of many programs and languages: which lines their author wrote.
 
-`office_replies.txt` was written for this project after descriptions of what the programs put above the mail
-that they quote; each line begins with its label. Names, companies and addresses in it are invented.
+`office_replies.txt` and `office_replies_more.txt` were written for this project after descriptions of what the programs
+put above the mail that they quote, before the rules saw them; each line begins with its label. Names, companies and
+addresses in them are invented.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ import pytest
 
 from tests.transforms.mail.blocks.test_table import kinds
 
-MAILS = (Path(__file__).parent / "office_replies.txt").read_text(encoding="utf-8").split("\n%%\n")
+MAILS = [
+    mail
+    for file in ("office_replies.txt", "office_replies_more.txt")
+    for mail in (Path(__file__).parent / file).read_text(encoding="utf-8").split("\n%%\n")
+]
 
 
 def labelled(mail: str) -> list[tuple[str, str]]:

@@ -304,7 +304,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
     """Stored messages of (partition, id, text, time, parts); an id with a `+` was told apart in its partition."""
     columns = [
         "source", "partition", "list_id", "message_id", "header_message_id", "text_hash", "content_hash", "part_hashes",
-        "effective_at",
+        "effective_at", "labels",
     ]  # fmt: skip
     fields = {c.name: c.type for c in MESSAGES.columns}
     records = [
@@ -318,6 +318,7 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
             "content_hash": f"{''.join(parts)}{text[0]}".ljust(8, "_") + text if any(parts) else text,
             "part_hashes": list(*parts),
             "effective_at": START + timedelta(hours=at),
+            "labels": [],
         }
         for partition, ident, text, at, *parts in rows
     ]

@@ -1,0 +1,33 @@
+"""Which reader of a format a file needs, by how it begins."""
+
+from __future__ import annotations
+
+from transforms.settings.documents import CONVERTED_FORMATS, DOCUMENT_FORMATS
+
+_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0"
+_DECLARED = (
+    ("wordprocessingml", "docx"), ("presentationml", "pptx"), ("spreadsheetml", "sheet"), ("epub", "epub"),
+    ("opendocument.spreadsheet", "sheet"), ("opendocument", "opendocument"),
+)  # fmt: skip
+
+
+def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
+    """The format of an attached document by how it begins, of zip files also by name or declared type; None of others.
+
+    >>> document_kind(b"%PDF-1.7", "plan", ""), document_kind(b"GIF89a", "a.pdf", "")
+    ('pdf', 'picture')
+    """
+    if data.startswith(b"%PDF"):
+        return "pdf"
+    if data.startswith(_PICTURES):
+        return "picture"
+    named = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
+    if named == "notebook" and data.lstrip().startswith(b"{"):
+        return named
+    if data.startswith(_OLD_OFFICE):
+        return named if named == "sheet" else None
+    if not data.startswith(b"PK\x03\x04"):
+        return None
+    declared = next((kind for mark, kind in _DECLARED if mark in declared_type), None)
+    return named if named in CONVERTED_FORMATS else declared
