@@ -75,8 +75,7 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     mails: dict[tuple[str, str], InboxMail] = {}
     places: dict[str, list[tuple[str, str]]] = {}
     for repository in repositories(inbox):
-        epoch = _EPOCH.fullmatch(repository.name)
-        label = f"{name}/{repository.name}" if epoch else name
+        epoch, label = _EPOCH.fullmatch(repository.name), _label(repository, name)
         changes = history(repository)
         absent = _absent(repository, changes)
         for change in changes:
@@ -92,6 +91,22 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
             if change.came:
                 places.setdefault(change.came, []).append(key)
     return list(mails.values())
+
+
+def mail_at(inbox: Path, name: str, place: str, limit: int) -> bytes:
+    """The mail at a place of an inbox, empty if it is not there or over `limit` bytes; GitFailedError as git says."""
+    label, _, commit = place.rpartition(":")
+    for repository in repositories(inbox):
+        if _label(repository, name) == label and commit.isalnum():
+            blob = git(repository, "rev-parse", "--verify", "--quiet", f"{commit}:m").decode().strip()
+            with Objects(repository) as objects:
+                return objects.read(blob, "blob", limit).data
+    return b""
+
+
+def _label(repository: Path, name: str) -> str:
+    """How the places of the mails of a repository begin."""
+    return f"{name}/{repository.name}" if _EPOCH.fullmatch(repository.name) else name
 
 
 def _absent(repository: Path, changes: Iterable[Change]) -> dict[str, str]:

@@ -235,6 +235,35 @@ def test_a_span_of_the_histogram_is_brushed(chromium: Any, base: str):
         page.wait_for_url("**since=2025-0**until=2025-0**")
 
 
+def test_a_search_replaces_what_the_page_shows(chromium: Any, base: str):
+    """No page is loaded anew, the focus stays where it is, and the addresses are those of whole pages."""
+    with opened(chromium, base) as page:
+        page.goto("/")
+        page.evaluate("window.isTheSame = true")
+        page.fill("#q", QUERY)
+        page.press("#q", "Enter")
+        page.wait_for_url("**/?q=torn**")
+        facet = page.locator(".facet a", has_text="quern-users").first
+        facet.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**source=quern-users**")
+        page.locator(".facet .is-chosen").wait_for()
+        assert "quern-users" in page.evaluate("document.activeElement.textContent")
+        assert page.evaluate("document.getElementById('said').textContent") == f"{QUERY} · Weft"
+        page.locator(".histogram a").first.click()
+        page.wait_for_url("**since=**")
+        page.locator(".chip", has_text="since").wait_for()
+        page.go_back()
+        page.locator(".chip", has_text="since").wait_for(state="detached")
+        page.locator(".chip", has_text="source").click()
+        page.locator(".chip").wait_for(state="detached")
+        assert page.input_value("#q") == QUERY
+        assert page.evaluate("window.isTheSame")
+        whole = page.locator("main").inner_html()
+        page.reload()
+        assert page.locator("main").inner_html() == whole
+
+
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
 def test_hostile_mails_are_inert(chromium: Any, base: str, sample: Workspace, script: bool):
     with opened(chromium, base, script=script) as page:

@@ -31,6 +31,7 @@ from dagster_project.servers.web.site import Site
 from tests.archives import Workspace
 from transforms.evaluation.quality import MAIN
 from transforms.evaluation.report import FORMAT
+from transforms.settings.models import SafetySettings
 
 BASE = "http://127.0.0.1:8320"
 TOKEN = "a-token-of-some-length"
@@ -348,6 +349,7 @@ def test_pages_let_a_browser_run_nothing_but_their_own_files(web: TestClient):
         "/corpus",
         "/nowhere",
         "/raw/m0@example.org",
+        "/original/m0@example.org",
     ):
         page = web.get(address)
         policy = page.headers["content-security-policy"]
@@ -402,6 +404,26 @@ def test_beyond_this_machine_a_token_is_needed(
     )
     assert said.exit_code == 2
     assert message in said.output
+
+
+def test_a_raw_mail_is_saved_as_its_source_holds_it(built_once: Workspace):
+    with client(built_once) as web:
+        assert "/original/m3%40example.org" in web.get("/m/m3@example.org").text
+        raw = web.get("/original/m3%40example.org")
+        assert raw.headers["content-type"].startswith("text/plain")
+        assert raw.headers["content-disposition"] == "attachment; filename*=UTF-8''m3%40example.org.eml"
+        assert "Message-ID: <m3@example.org>" in raw.text and "measured in run 3" in raw.text
+        assert web.get("/original/nobody@example.org").status_code == 404
+
+
+def test_a_raw_mail_is_not_shown_where_answers_are_masked_or_its_source_is_elsewhere(built_once: Workspace):
+    masked = built_once.settings.model_copy(update={"safety": SafetySettings(outputs="mask")})
+    with TestClient(web_app(masked), base_url=BASE) as web:
+        assert web.get("/original/m3@example.org").status_code == 403
+        assert "/original/" not in web.get("/m/m3@example.org").text
+    with TestClient(web_app(built_once.settings.model_copy(update={"sources": ()})), base_url=BASE) as web:
+        page = web.get("/original/m3@example.org")
+        assert page.status_code == 404 and 'data-state="NOT_AT_SOURCE"' in page.text
 
 
 def test_states_are_told_apart(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
