@@ -82,7 +82,12 @@ def test_a_mail_that_is_not_there_any_more_is_said(workspace: Workspace):
     file = workspace.write("dev.mbox", MAILS)
     workspace.configure({"name": "dev", "kind": "mbox", "path": "mail/dev.mbox"})
     row = raw_mails(workspace)["m1@example.org"]
-    for wrong in ({"source": "other"}, {"place": "../dev.mbox:0"}, {"place": "none.mbox:0"}, {"place": "dev.mbox:x"}):
+    for wrong in (
+        {"source": "other"},
+        {"place": "../dev.mbox:0"},
+        {"place": "none.mbox:0"},
+        {"place": "dev.mbox:x"},
+    ):
         with pytest.raises(SourceError):
             source_mail(workspace.settings, **row | wrong)
     file.write_bytes(mbox(MAILS[1:]))

@@ -25,8 +25,8 @@ from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace, mbox
 from tests.dagster_project.servers.web.test_texts import HOSTILE
 
-# The sample is built before Chromium starts, whose event loop would be met by that of the build.
-pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
+# What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base", "shipped")]
 
 ROOT = Path(__file__).parents[4]
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
@@ -80,10 +80,29 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 @pytest.fixture(scope="module")
 def base(sample: Workspace) -> Iterator[str]:
     """The address of the pages."""
+    with served(sample) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The address of the pages over the sample as it is shipped, which the documentation shows, and its longest thread."""
+    folder = tmp_path_factory.mktemp("shipped") / "sample"
+    shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
+    work = Workspace(folder)
+    work.build()
+    (thread,) = work.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
+    with served(work) as address:
+        yield address, thread
+
+
+@contextmanager
+def served(work: Workspace) -> Iterator[str]:
+    """The address at which a server shows an index."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(web_app(sample.settings), port=port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(web_app(work.settings), port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     end = time.monotonic() + 60
@@ -327,15 +346,14 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
     ],
 )
 def test_a_picture_of_the_pages(
+    shipped: tuple[str, str],
     chromium: Any,
-    base: str,
-    sample: Workspace,
     name: str,
     address: str | None,
     size: dict[str, int],
     dark: bool,
 ):
-    (thread,) = sample.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
+    base, thread = shipped
     with opened(chromium, base, size=size, dark=dark) as page:
         page.goto(address or f"/t/{thread}")
         shoot(page, name)
