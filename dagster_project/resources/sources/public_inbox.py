@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -94,12 +95,12 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
 
 
 def mail_at(inbox: Path, name: str, place: str, limit: int) -> bytes:
-    """The mail at a place of an inbox, empty if it is not there or over `limit` bytes; GitFailedError as git says."""
+    """The mail at a place of an inbox; empty if it is not there, not readable, or over `limit` bytes."""
     label, _, commit = place.rpartition(":")
     for repository in repositories(inbox):
         if _label(repository, name) == label and commit.isalnum():
-            blob = git(repository, "rev-parse", "--verify", "--quiet", f"{commit}:m").decode().strip()
-            with Objects(repository) as objects:
+            with suppress(GitFailedError), Objects(repository) as objects:
+                blob = git(repository, "rev-parse", "--verify", "--quiet", f"{commit}:m").decode().strip()
                 return objects.read(blob, "blob", limit).data
     return b""
 

@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.resources.sources.file_sources import stored_mail
-from dagster_project.resources.sources.git_objects import GitFailedError
 from dagster_project.resources.sources.public_inbox import mail_at
 from dagster_project.resources.sources.reading_files import part
 from dagster_project.resources.system.globs import (
@@ -38,7 +37,7 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
             named = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None
             if named and message_id in (named[0], f"{named[0]}+{message_id[-8:]}"):
                 return data
-    except (OSError, GitFailedError) as error:
+    except OSError as error:
         raise SourceError(f"source {source}: {place} cannot be read: {error}") from error
     raise SourceError(
         f"source {source}: the mail is not at {place} any more; build again, or look for it there"

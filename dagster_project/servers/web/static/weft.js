@@ -82,10 +82,11 @@ document.addEventListener("click", (event) => {
   if (!isDragged) visit(bar.getAttribute("href"));
 });
 
-// Searches replace what the page shows, by htmx, which stands on pages that search. Of its doors to HTML the one stays
-// open in which nothing runs: it parses an answer into a document that is not shown.
+// Searches replace what the page shows, by htmx, which stands on pages that search. Of the doors to HTML those stay open
+// behind which nothing runs: they parse an answer into a document that is not shown.
+const PARSERS = ["Document parseHTMLUnsafe", "DOMParser parseFromString"];
 window.trustedTypes?.createPolicy("default", {
-  createHTML: (html, _type, sink) => (sink === "DOMParser parseFromString" ? html : null),
+  createHTML: (html, _type, sink) => (PARSERS.includes(sink) ? html : null),
 });
 
 function visit(address) {

@@ -27,7 +27,7 @@ def raw_mails(work: Workspace) -> dict[str, dict[str, object]]:
         tables = read_mail(
             sources.mails(partition),
             source=partition.source,
-            partition=partition.partition,
+            partition=partition.key,
             list_id=partition.list_id,
             settings=work.settings.mail,
         )

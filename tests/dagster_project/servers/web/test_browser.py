@@ -26,7 +26,7 @@ from tests.archives import Mail, Workspace, mbox
 from tests.dagster_project.servers.web.test_texts import HOSTILE
 
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
-pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base", "shipped")]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
 
 ROOT = Path(__file__).parents[4]
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
@@ -56,11 +56,20 @@ def patch(version: int, body: str) -> Mail:
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The shipped sample with mails and a document of somebody who means harm, and a patch in two versions."""
-    folder = tmp_path_factory.mktemp("web") / "work"
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The sample as it is shipped."""
+    folder = tmp_path_factory.mktemp("shipped") / "sample"
     shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
     work = Workspace(folder)
+    work.build()
+    return work
+
+
+@pytest.fixture(scope="module")
+def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The sample with mails and a document of somebody who means harm, and a patch in two versions."""
+    work = shipped.copied(tmp_path_factory.mktemp("web") / "work")
+    folder = work.folder
     hostile = [
         Mail(
             600 + n,
@@ -82,18 +91,6 @@ def base(sample: Workspace) -> Iterator[str]:
     """The address of the pages."""
     with served(sample) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The address of the pages over the sample as it is shipped, which the documentation shows, and its longest thread."""
-    folder = tmp_path_factory.mktemp("shipped") / "sample"
-    shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
-    work = Workspace(folder)
-    work.build()
-    (thread,) = work.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
-    with served(work) as address:
-        yield address, thread
 
 
 @contextmanager
@@ -346,14 +343,15 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
     ],
 )
 def test_a_picture_of_the_pages(
-    shipped: tuple[str, str],
     chromium: Any,
+    shipped: Workspace,
     name: str,
     address: str | None,
     size: dict[str, int],
     dark: bool,
 ):
-    base, thread = shipped
-    with opened(chromium, base, size=size, dark=dark) as page:
+    """The documentation shows the sample as it is shipped."""
+    (thread,) = shipped.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
+    with served(shipped) as base, opened(chromium, base, size=size, dark=dark) as page:
         page.goto(address or f"/t/{thread}")
         shoot(page, name)

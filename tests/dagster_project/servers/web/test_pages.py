@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+import anyio
 import duckdb
+import httpx
 import jsonschema
 import pytest
 from click.testing import CliRunner
@@ -329,6 +335,54 @@ def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace)
         ).json()["text"]
         == "does the c"
     )
+
+
+def test_a_client_that_is_generated_from_the_description_gets_every_answer(
+    web: TestClient, built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "openapi.json").write_text(web.get("/openapi.json").text)
+    (tmp_path / "config.yaml").write_text("post_hooks: []\n")
+    generator = Path(sys.executable).with_name("openapi-python-client")
+    options = [
+        "--path",
+        "openapi.json",
+        "--output-path",
+        "weft_client",
+        "--config",
+        "config.yaml",
+        "--meta",
+        "none",
+        "--fail-on-warning",
+    ]
+    subprocess.run([generator, "generate", *options], cwd=tmp_path, check=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    app = httpx.ASGITransport(app=web_app(built_once.settings))
+    connected = importlib.import_module("weft_client").Client(base_url=BASE, httpx_args={"transport": app})
+    body = importlib.import_module("weft_client.models").ContextRequest(text="How fast is the compactor?")
+
+    async def answers() -> list[Any]:
+        asked: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("search", {"q": "compactor", "limit": 3}),
+            ("get", {"id": "m0@example.org"}),
+            ("thread", {"id": "m2@example.org"}),
+            ("sources", {}),
+            ("context", {"text": "How fast is the compactor?"}),
+            ("post_context", {"body": body}),
+            ("get", {"id": "nobody@example.org"}),
+        )
+        return [
+            await importlib.import_module(f"weft_client.api.default.{name}").asyncio(
+                client=connected, **values
+            )
+            for name, values in asked
+        ]
+
+    hits, text, thread, sources, block, posted, fault = anyio.run(answers)
+    assert len(hits.hits) == 3 and "compactor" in text.text
+    assert [mail.message_id for mail in thread.messages][0] == "m0@example.org"
+    assert {source.name for source in sources.sources} == {"dev", "users"}
+    assert block.block and block.block == posted.block
+    assert fault.kind == "UNKNOWN_ID"
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
