@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -75,8 +76,7 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     mails: dict[tuple[str, str], InboxMail] = {}
     places: dict[str, list[tuple[str, str]]] = {}
     for repository in repositories(inbox):
-        epoch = _EPOCH.fullmatch(repository.name)
-        label = f"{name}/{repository.name}" if epoch else name
+        epoch, label = _EPOCH.fullmatch(repository.name), _label(repository, name)
         changes = history(repository)
         absent = _absent(repository, changes)
         for change in changes:
@@ -92,6 +92,22 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
             if change.came:
                 places.setdefault(change.came, []).append(key)
     return list(mails.values())
+
+
+def mail_at(inbox: Path, name: str, place: str, limit: int) -> bytes:
+    """The mail at a place of an inbox; empty if it is not there, not readable, or over `limit` bytes."""
+    label, _, commit = place.rpartition(":")
+    for repository in repositories(inbox):
+        if _label(repository, name) == label and commit.isalnum():
+            with suppress(GitFailedError), Objects(repository) as objects:
+                blob = git(repository, "rev-parse", "--verify", "--quiet", f"{commit}:m").decode().strip()
+                return objects.read(blob, "blob", limit).data
+    return b""
+
+
+def _label(repository: Path, name: str) -> str:
+    """How the places of the mails of a repository begin."""
+    return f"{name}/{repository.name}" if _EPOCH.fullmatch(repository.name) else name
 
 
 def _absent(repository: Path, changes: Iterable[Change]) -> dict[str, str]:

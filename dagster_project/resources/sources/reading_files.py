@@ -9,7 +9,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -87,6 +87,25 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
         except (EOFError, OSError, *_BROKEN) as error:
             return bytes(data), why_unreadable(error)
     return bytes(data), None
+
+
+def part(path: Path, start: int, count: int) -> bytes:
+    """At most `count` bytes of what is in a file, decompressed by its ending, from `start` on; OSError as `opened`."""
+    with opened(path) as stream:
+        if path.suffix not in _MEMBERS:
+            stream.seek(start)
+            return stream.read(count) or b""
+        data, position = bytearray(), 0
+        with (
+            suppress(EOFError, OSError, *_BROKEN),
+            closing(_decompressed(stream, _MEMBERS[path.suffix])) as blocks,
+        ):
+            for block in blocks:
+                data += block[max(start - position, 0) :]
+                position += len(block)
+                if len(data) >= count:
+                    break
+    return bytes(data[:count])
 
 
 def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:

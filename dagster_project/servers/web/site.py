@@ -77,6 +77,10 @@ class Site:
         index.screen.finds.clear()
         return view(self, request, index)
 
+    def shows_raw_mail(self, index: SearchIndex) -> bool:
+        """True if whoever asks may have the bytes of a mail: under no lens, and no answer is masked."""
+        return self.lens is None and index.screen.is_open
+
     def note(self, tool: str, asked: str, index: SearchIndex, shown: Sequence[Disclosed]) -> None:
         """Leave the receipt of an answer to a program; ReceiptError if that is impossible."""
         if self.settings.mcp.receipts:

@@ -10,10 +10,12 @@ from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 from transforms.errors import (
+    DisclosureLimitError,
     IndexUnavailableError,
     ModelMismatchError,
     QueryError,
     QueryInterruptedError,
+    SourceError,
     UnknownIdError,
     WeftError,
 )
@@ -65,6 +67,10 @@ def trouble(fault: Exception, root: Path) -> Trouble:
         return Trouble("UNKNOWN_ID", 404, "The index does not hold this", message)
     if isinstance(fault, QueryError):
         return Trouble("QUERY", 400, "The query cannot be understood", message.replace(" (--plain)", ""))
+    if isinstance(fault, SourceError):
+        return Trouble("NOT_AT_SOURCE", 404, "The source does not give this mail", message)
+    if isinstance(fault, DisclosureLimitError):
+        return Trouble("WITHHELD", 403, "This is not shown here", message)
     if isinstance(fault, WeftError):
         return Trouble("ERROR", 500, "That did not work", message)
     raise fault

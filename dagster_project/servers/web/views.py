@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from dagster_project.resources.search.explain import explanation
 from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.resources.sources.raw_mail import source_mail
 from dagster_project.servers.web import corpus, documents, explained, mails, patches, results
 from dagster_project.servers.web.addresses import page_of
 from dagster_project.servers.web.asked import asked
@@ -18,7 +19,7 @@ from dagster_project.servers.web.evidence_card import card
 from dagster_project.servers.web.mail_parts import plain_parts
 from dagster_project.servers.web.marks import Marked
 from dagster_project.servers.web.site import Site, cited, named
-from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
 
 _ATTACHMENT = """
 SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at,
@@ -26,6 +27,7 @@ SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.fro
 FROM attachments a LEFT JOIN messages m USING (message_id) LEFT JOIN conversation_windows w ON w.doc_id = a.message_id
 WHERE attachment_id = $id
 """
+_PLACES = "SELECT source, place, message_id, raw_bytes FROM messages WHERE message_id = $id ORDER BY source"
 
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -74,17 +76,37 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
         around=thread.around(id_),
         series=patches.versions(ask, shown.series),
         backlinks=patches.backlinks(ask, id_),
+        has_raw=site.shows_raw_mail(index),
     )
 
 
-def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The stored text of a mail, as it is."""
+def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The stored text of a mail, an attachment, a document or a chat, as it is."""
     text = reading(index.ask, named(request))
     if text.kind not in ("message", "attachment", "document", "conversation"):
         raise UnknownIdError(f"the index holds no text of its own for {shortened(text.id)!r}")
     return PlainTextResponse(
         text.text, headers={"Content-Disposition": f"inline; filename*=UTF-8''{quote(text.id)}.txt"}
     )
+
+
+def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A mail as a source of its own holds it, to save."""
+    if not site.shows_raw_mail(index):
+        raise DisclosureLimitError(
+            "No lens and no mask looks into the headers and encodings of a raw mail; its stored text can be read."
+        )
+    fault: Exception = UnknownIdError(f"the index holds no mail {shortened(named(request))!r}")
+    for row in index.ask(_PLACES, {"id": named(request)}).to_pylist():
+        name = quote(f"{row['message_id']}.eml", safe="")
+        try:
+            mail = source_mail(site.settings, **row)
+        except SourceError as unreadable:
+            fault = unreadable
+        else:
+            headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+            return Response(mail, media_type="text/plain", headers=headers)
+    raise fault
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:

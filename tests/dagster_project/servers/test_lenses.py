@@ -130,7 +130,7 @@ def told(work: Workspace, lens: str, query: str) -> Iterator[str]:
             yield client.get(path).text
         for path in ("/", "/why", "/feed", "/api/search"):
             yield client.get(path, params={"q": query}).text
-        for path in ("/m/", "/t/", "/d/", "/c/", "/raw/", "/open/"):
+        for path in ("/m/", "/t/", "/d/", "/c/", "/raw/", "/original/", "/open/"):
             yield client.get(path + query, follow_redirects=False).text
         yield client.get("/why", params={"q": "quorum", "id": query}).text
         yield client.get("/api/thread", params={"id": query}).text

@@ -1,4 +1,4 @@
-// Keys, the brush of the histogram, and folding of all quotes. Every page works without this file.
+// Keys, folding of all quotes, the brush of the histogram, and searches without a new page. Every page works without this file.
 "use strict";
 
 const items = () => [...document.querySelectorAll("[data-item]")];
@@ -45,31 +45,63 @@ document.addEventListener("keydown", (event) => {
 });
 
 // A span of the histogram is chosen by dragging over it; a click follows the link of one bar.
-for (const histogram of document.querySelectorAll("svg[data-brush]")) {
-  const bars = [...histogram.querySelectorAll("a")];
-  let from = -1;
-  const at = (event) => {
-    const box = histogram.getBoundingClientRect();
-    const place = Math.floor(((event.clientX - box.left) / box.width) * bars.length);
-    return Math.min(Math.max(place, 0), bars.length - 1);
-  };
-  const paint = (to) => bars.forEach((bar, n) =>
-    bar.classList.toggle("is-brushed", from >= 0 && n >= Math.min(from, to) && n <= Math.max(from, to)));
-  histogram.addEventListener("dragstart", (event) => event.preventDefault());
-  histogram.addEventListener("pointerdown", (event) => { if (event.isPrimary) from = at(event); });
-  histogram.addEventListener("pointermove", (event) => { if (from >= 0) paint(at(event)); });
-  window.addEventListener("pointercancel", () => { from = -1; paint(-1); });
-  window.addEventListener("pointerup", (event) => {
-    if (from < 0) return;
-    const to = at(event), first = Math.min(from, to), last = Math.max(from, to);
-    from = -1;
-    if (first === last) { paint(-1); return; }
-    const address = histogram.dataset.brush
-      .replace("SINCE", bars[first].dataset.since).replace("UNTIL", bars[last].dataset.until);
-    histogram.addEventListener("click", (click) => click.preventDefault(), { capture: true, once: true });
-    location.assign(address);
-  });
+let histogram = null, from = -1, isDragged = false;
+const bars = () => [...histogram.querySelectorAll("a")];
+
+function barAt(event) {
+  const box = histogram.getBoundingClientRect(), count = bars().length;
+  return Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * count), 0), count - 1);
 }
+
+function paint(to) {
+  const [first, last] = [Math.min(from, to), Math.max(from, to)];
+  bars().forEach((bar, n) => bar.classList.toggle("is-brushed", to >= 0 && n >= first && n <= last));
+}
+
+document.addEventListener("dragstart", (event) => { if (histogram) event.preventDefault(); });
+document.addEventListener("pointerdown", (event) => {
+  histogram = event.isPrimary ? event.target.closest("svg[data-brush]") : null;
+  isDragged = false;
+  if (histogram) from = barAt(event);
+});
+document.addEventListener("pointermove", (event) => { if (histogram) paint(barAt(event)); });
+document.addEventListener("pointercancel", () => { if (histogram) paint(-1); histogram = null; });
+document.addEventListener("pointerup", (event) => {
+  if (!histogram) return;
+  const to = barAt(event), [first, last] = [bars()[Math.min(from, to)], bars()[Math.max(from, to)]];
+  const address = histogram.dataset.brush;
+  paint(-1);
+  histogram = null;
+  isDragged = first !== last;
+  if (isDragged) visit(address.replace("SINCE", first.dataset.since).replace("UNTIL", last.dataset.until));
+});
+document.addEventListener("click", (event) => {
+  const bar = event.target.closest("svg[data-brush] a");
+  if (!bar || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  if (!isDragged) visit(bar.getAttribute("href"));
+});
+
+// Searches replace what the page shows, by htmx, which stands on pages that search. Of the doors to HTML those stay open
+// behind which nothing runs: they parse an answer into a document that is not shown.
+const PARSERS = ["Document parseHTMLUnsafe", "DOMParser parseFromString"];
+window.trustedTypes?.createPolicy("default", {
+  createHTML: (html, _type, sink) => (PARSERS.includes(sink) ? html : null),
+});
+
+function visit(address) {
+  if (window.htmx) htmx.ajax("GET", address, { target: "body", push: address });
+  else location.assign(address);
+}
+
+document.addEventListener("htmx:afterSettle", () => {
+  document.getElementById("said").textContent = document.title;
+  const known = document.querySelector("link[rel=alternate]"), feed = document.getElementById("feed");
+  if (known && feed) known.href = feed.href;
+});
+for (const fault of ["htmx:responseError", "htmx:sendError", "htmx:historyCacheMissLoadError"])
+  document.addEventListener(fault, (event) =>
+    location.assign(event.detail.pathInfo?.finalRequestPath ?? event.detail.path));
 
 // Who comes by a citation sees its bytes, also where they lie in something folded.
 const cited = document.getElementById("cited");

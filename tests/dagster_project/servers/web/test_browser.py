@@ -25,7 +25,7 @@ from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace, mbox
 from tests.dagster_project.servers.web.test_texts import HOSTILE
 
-# The sample is built before Chromium starts, whose event loop would be met by that of the build.
+# What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
 
 ROOT = Path(__file__).parents[4]
@@ -56,11 +56,20 @@ def patch(version: int, body: str) -> Mail:
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The shipped sample with mails and a document of somebody who means harm, and a patch in two versions."""
-    folder = tmp_path_factory.mktemp("web") / "work"
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The sample as it is shipped."""
+    folder = tmp_path_factory.mktemp("shipped") / "sample"
     shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
     work = Workspace(folder)
+    work.build()
+    return work
+
+
+@pytest.fixture(scope="module")
+def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The sample with mails and a document of somebody who means harm, and a patch in two versions."""
+    work = shipped.copied(tmp_path_factory.mktemp("web") / "work")
+    folder = work.folder
     hostile = [
         Mail(
             600 + n,
@@ -80,10 +89,17 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 @pytest.fixture(scope="module")
 def base(sample: Workspace) -> Iterator[str]:
     """The address of the pages."""
+    with served(sample) as address:
+        yield address
+
+
+@contextmanager
+def served(work: Workspace) -> Iterator[str]:
+    """The address at which a server shows an index."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(web_app(sample.settings), port=port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(web_app(work.settings), port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
     end = time.monotonic() + 60
@@ -235,6 +251,35 @@ def test_a_span_of_the_histogram_is_brushed(chromium: Any, base: str):
         page.wait_for_url("**since=2025-0**until=2025-0**")
 
 
+def test_a_search_replaces_what_the_page_shows(chromium: Any, base: str):
+    """No page is loaded anew, the focus stays where it is, and the addresses are those of whole pages."""
+    with opened(chromium, base) as page:
+        page.goto("/")
+        page.evaluate("window.isTheSame = true")
+        page.fill("#q", QUERY)
+        page.press("#q", "Enter")
+        page.wait_for_url("**/?q=torn**")
+        facet = page.locator(".facet a", has_text="quern-users").first
+        facet.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**source=quern-users**")
+        page.locator(".facet .is-chosen").wait_for()
+        assert "quern-users" in page.evaluate("document.activeElement.textContent")
+        assert page.evaluate("document.getElementById('said').textContent") == f"{QUERY} · Weft"
+        page.locator(".histogram a").first.click()
+        page.wait_for_url("**since=**")
+        page.locator(".chip", has_text="since").wait_for()
+        page.go_back()
+        page.locator(".chip", has_text="since").wait_for(state="detached")
+        page.locator(".chip", has_text="source").click()
+        page.locator(".chip").wait_for(state="detached")
+        assert page.input_value("#q") == QUERY
+        assert page.evaluate("window.isTheSame")
+        whole = page.locator("main").inner_html()
+        page.reload()
+        assert page.locator("main").inner_html() == whole
+
+
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
 def test_hostile_mails_are_inert(chromium: Any, base: str, sample: Workspace, script: bool):
     with opened(chromium, base, script=script) as page:
@@ -299,14 +344,14 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
 )
 def test_a_picture_of_the_pages(
     chromium: Any,
-    base: str,
-    sample: Workspace,
+    shipped: Workspace,
     name: str,
     address: str | None,
     size: dict[str, int],
     dark: bool,
 ):
-    (thread,) = sample.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
-    with opened(chromium, base, size=size, dark=dark) as page:
+    """The documentation shows the sample as it is shipped."""
+    (thread,) = shipped.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
+    with served(shipped) as base, opened(chromium, base, size=size, dark=dark) as page:
         page.goto(address or f"/t/{thread}")
         shoot(page, name)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+import anyio
 import duckdb
+import httpx
 import jsonschema
 import pytest
 from click.testing import CliRunner
@@ -31,6 +37,7 @@ from dagster_project.servers.web.site import Site
 from tests.archives import Workspace
 from transforms.evaluation.quality import MAIN
 from transforms.evaluation.report import FORMAT
+from transforms.settings.models import SafetySettings
 
 BASE = "http://127.0.0.1:8320"
 TOKEN = "a-token-of-some-length"
@@ -341,6 +348,54 @@ def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace)
     )
 
 
+def test_a_client_that_is_generated_from_the_description_gets_every_answer(
+    web: TestClient, built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "openapi.json").write_text(web.get("/openapi.json").text)
+    (tmp_path / "config.yaml").write_text("post_hooks: []\n")
+    generator = Path(sys.executable).with_name("openapi-python-client")
+    options = [
+        "--path",
+        "openapi.json",
+        "--output-path",
+        "weft_client",
+        "--config",
+        "config.yaml",
+        "--meta",
+        "none",
+        "--fail-on-warning",
+    ]
+    subprocess.run([generator, "generate", *options], cwd=tmp_path, check=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    app = httpx.ASGITransport(app=web_app(built_once.settings))
+    connected = importlib.import_module("weft_client").Client(base_url=BASE, httpx_args={"transport": app})
+    body = importlib.import_module("weft_client.models").ContextRequest(text="How fast is the compactor?")
+
+    async def answers() -> list[Any]:
+        asked: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("search", {"q": "compactor", "limit": 3}),
+            ("get", {"id": "m0@example.org"}),
+            ("thread", {"id": "m2@example.org"}),
+            ("sources", {}),
+            ("context", {"text": "How fast is the compactor?"}),
+            ("post_context", {"body": body}),
+            ("get", {"id": "nobody@example.org"}),
+        )
+        return [
+            await importlib.import_module(f"weft_client.api.default.{name}").asyncio(
+                client=connected, **values
+            )
+            for name, values in asked
+        ]
+
+    hits, text, thread, sources, block, posted, fault = anyio.run(answers)
+    assert len(hits.hits) == 3 and "compactor" in text.text
+    assert [mail.message_id for mail in thread.messages][0] == "m0@example.org"
+    assert {source.name for source in sources.sources} == {"dev", "users"}
+    assert block.block and block.block == posted.block
+    assert fault.kind == "UNKNOWN_ID"
+
+
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
 def test_nothing_is_written(web: TestClient, method: str):
     assert web.request(method, "/").status_code == 405
@@ -359,6 +414,7 @@ def test_pages_let_a_browser_run_nothing_but_their_own_files(web: TestClient):
         "/corpus",
         "/nowhere",
         "/raw/m0@example.org",
+        "/original/m0@example.org",
     ):
         page = web.get(address)
         policy = page.headers["content-security-policy"]
@@ -413,6 +469,26 @@ def test_beyond_this_machine_a_token_is_needed(
     )
     assert said.exit_code == 2
     assert message in said.output
+
+
+def test_a_raw_mail_is_saved_as_its_source_holds_it(built_once: Workspace):
+    with client(built_once) as web:
+        assert "/original/m3%40example.org" in web.get("/m/m3@example.org").text
+        raw = web.get("/original/m3%40example.org")
+        assert raw.headers["content-type"].startswith("text/plain")
+        assert raw.headers["content-disposition"] == "attachment; filename*=UTF-8''m3%40example.org.eml"
+        assert "Message-ID: <m3@example.org>" in raw.text and "measured in run 3" in raw.text
+        assert web.get("/original/nobody@example.org").status_code == 404
+
+
+def test_a_raw_mail_is_not_shown_where_answers_are_masked_or_its_source_is_elsewhere(built_once: Workspace):
+    masked = built_once.settings.model_copy(update={"safety": SafetySettings(outputs="mask")})
+    with TestClient(web_app(masked), base_url=BASE) as web:
+        assert web.get("/original/m3@example.org").status_code == 403
+        assert "/original/" not in web.get("/m/m3@example.org").text
+    with TestClient(web_app(built_once.settings.model_copy(update={"sources": ()})), base_url=BASE) as web:
+        page = web.get("/original/m3@example.org")
+        assert page.status_code == 404 and 'data-state="NOT_AT_SOURCE"' in page.text
 
 
 def test_states_are_told_apart(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
