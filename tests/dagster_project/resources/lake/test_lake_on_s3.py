@@ -12,6 +12,7 @@ from s3fs import S3FileSystem
 
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
+from dagster_project.resources.search.sql import query_lake
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
 from tests.s3_loopback import s3_service
 
@@ -52,6 +53,10 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
     assert work.build().published
     assert not (work.settings.root / "lake").exists()
     assert work.plan().is_empty
+    rows = query_lake(
+        work.lake, work.index, "SELECT DISTINCT partition FROM messages ORDER BY ALL"
+    ).to_pylist()
+    assert [row["partition"] for row in rows] == work.lake.partitions("messages")
 
     two_lists(work.folder, storage=storage)
     gone.unlink()
