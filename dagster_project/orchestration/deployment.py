@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 import yaml
+from upath import UPath
 
 from dagster_project.config.settings import Settings
 from dagster_project.engines.engine import TaskEngine, make_engine
@@ -134,23 +135,36 @@ def _lake(settings: Settings) -> Iterator[Finding]:
     try:
         if is_local(base):
             Path(str(base)).mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"weft")
-        whole = probe.read_bytes() == b"weft"
+        probe.fs.pipe_file(probe.path, b"weft", mode="create")
+        is_whole, is_refused = probe.read_bytes() == b"weft", _is_refused(probe)
         probe.unlink()
     except Exception as error:  # noqa: BLE001 - each store has faults of its own
         yield _fault(
             f"the lake at {base} cannot be used: {error}", "mend storage.lake, its rights or its credentials"
         )
         return
-    if not whole:
+    if not is_whole:
         yield _fault(f"the lake at {base} gives back other bytes than were written", "mend the store")
+    elif not is_refused:
+        yield _fault(
+            f"the store of {base} ignores If-None-Match", "update it, or let one machine alone build"
+        )
     elif is_local(base):
         text = f"the lake is a folder, {base}"
         yield Finding(
             _AREA, "warning", text, "mount it on all machines at this path, or set storage.lake to s3://…"
         )
     else:
-        yield Finding(_AREA, "ok", f"the lake at {base} can be written and read")
+        yield Finding(_AREA, "ok", f"the lake at {base} can be written, read and locked")
+
+
+def _is_refused(place: UPath) -> bool:
+    """True if what exists cannot be created a second time, by which builds on several machines lock the lake."""
+    try:
+        place.fs.pipe_file(place.path, b"weft", mode="create")
+    except FileExistsError:
+        return True
+    return False
 
 
 def _tasks(settings: Settings) -> Iterator[Finding]:

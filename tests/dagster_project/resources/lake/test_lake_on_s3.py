@@ -10,6 +10,7 @@ import boto3
 import pytest
 from s3fs import S3FileSystem
 
+from dagster_project.orchestration.deployment import deployment
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
 from dagster_project.resources.search.sql import query_lake
@@ -57,6 +58,8 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
         work.lake, work.index, "SELECT DISTINCT partition FROM messages ORDER BY ALL"
     ).to_pylist()
     assert [row["partition"] for row in rows] == work.lake.partitions("messages")
+    said = {finding.found: finding.state for finding in deployment(work.settings)}
+    assert said[f"the lake at {LAKE} can be written, read and locked"] == "ok"
 
     two_lists(work.folder, storage=storage)
     gone.unlink()
