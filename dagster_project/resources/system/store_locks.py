@@ -2,8 +2,8 @@
 
 A claim is an object whose name is a number. It is put under a number that no claim has, which the store refuses to all but
 one (a conditional put: If-None-Match of S3 and Azure, ifGenerationMatch of Google). Whoever finds all claims before its own
-compatible holds the lock. A claim says until when it counts and is renewed while its process lives; one that ran out does not
-count, so that a killed process of another machine keeps nobody out for longer than that. Clocks may differ by less.
+compatible holds the lock. A claim says until when it counts and is renewed while its process lives; one that ran out counts
+nothing, so that a killed process of another machine keeps nobody out for longer than that. Clocks may differ by less.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
 
 
 def requests_of(lake: ParquetLake) -> list[str]:
-    """The operations that a lake asks its store for, as they come."""
+    """The operations that a lake asks its store for beside lists, as they come."""
     asked: list[str] = []
     lake.base.fs.connect()
     lake.base.fs.s3.meta.events.register("before-call.s3", lambda model, **_: asked.append(model.name))
@@ -111,10 +111,7 @@ def test_a_look_lists_the_objects_and_reads_the_footers_of_new_ones(
         with lake.one_look():
             looked.append({place: lake.damage(*place) or lake.footer(*place) for place in places})
             assert len(lake.partitions("messages")) == len(places) - 1 - (changed == "many/8")
-        listed = asked.count("ListObjectsV2")
-        assert listed == 2
-        read = len(asked) - listed
-        assert read > 1000 if len(looked) == 1 else read <= 4 * (changed == "many/7")
+        assert len(asked) > 1000 if len(looked) == 1 else len(asked) <= 4 * (changed == "many/7")
     assert looked[0] == looked[1]
     assert [looked[0][place] for place in places[-9:]] == [work.lake.footer(*place) for place in places[-9:]]
     assert looked[2] == looked[1] | {("messages", "many/7"): OTHER_SCHEMA}
