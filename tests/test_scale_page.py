@@ -48,7 +48,7 @@ def test_the_stages_add_up_and_objects_requests_and_dollars_follow():
     stages = rows("a first build, static model")
     total = stages.pop("all")
     assert sum(values[0] for values in stages.values()) == pytest.approx(total[0], abs=0.02)
-    lines = {name: values for name, values in rows("").items()}
+    lines = rows("")
     partitions = lines["partitions of 2,000 mails"]
     assert partitions == [millions * 1e6 / 2000 for millions in MILLIONS]
     objects = lines["objects of the lake, 18 a partition"]

@@ -124,7 +124,7 @@ def _listed(base: UPath) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     found = {info["name"]: info for info in top if info["type"] == "file"}
-    folders = [info["name"] for info in top if info["type"] == "directory"]
+    folders = [info["name"] for info in top if info["type"] == "directory" and "/." not in info["name"]]
     with ThreadPoolExecutor(_LISTS_AT_ONCE) as at_once:
         for listed in at_once.map(lambda folder: store.find(folder, detail=True), folders):
             found |= listed

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import numpy as np
 import pytest
 from s3fs import S3FileSystem
+from upath import UPath
 
 from dagster_project.orchestration.deployment import deployment
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.search.sql import query_lake
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
 from tests.s3_loopback import s3_service
@@ -39,9 +42,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def keys(store: Any) -> set[str]:
-    """The names of all objects of the lake."""
+    """The names of all objects of the lake, without vectors and locks."""
     pages = store.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-    return {item["Key"] for page in pages for item in page.get("Contents", ())}
+    return {item["Key"] for page in pages for item in page.get("Contents", ()) if "/." not in item["Key"]}
 
 
 def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
@@ -72,6 +75,20 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
     root = Path(str(built_once.lake.base))
     assert keys(store) == {f"lists/{p.relative_to(root)}" for p in root.rglob("*.parquet")}
     assert work.plan().is_empty
+
+
+def test_machines_with_disks_of_their_own_share_the_vectors_on_the_store(store: Any, tmp_path: Path):
+    key, a, b = ("model", 2, "document"), "a" * 32, "b" * 32
+    place = UPath(LAKE) / ".embeddings"
+    first, second = (ParquetEmbeddingCache(tmp_path / name, place) for name in ("first", "second"))
+    first.store(*key, [a], np.array([[1, 0]], dtype=np.float32))
+    assert second.hashes(*key) == {a}
+    second.store(*key, [b], np.array([[0, 1]], dtype=np.float32))
+    assert first.hashes(*key) == {a, b}
+    assert first.vectors(*key, [b]).column("vector").to_pylist() == [[0, 1]]
+    assert second.prune([b]) == 1
+    fresh = ParquetEmbeddingCache(tmp_path / "third", place)
+    assert fresh.hashes(*key) == {b} and fresh.verify() == []
 
 
 def requests_of(lake: ParquetLake) -> list[str]:
