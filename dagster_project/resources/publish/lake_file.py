@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -25,20 +25,37 @@ def lake_file(lake: ParquetLake, folder: Path) -> Path:
     """The file in `folder`, with a view for each stored table of the lake, by its name there; it holds no rows.
 
     Views of partitions have the column `partition`. A view reads the files that are there when it is asked. The file is
-    written again at each call, unless the folder may not be written.
+    written again where a table came or went, unless it may not be written.
     """
     file = folder / _NAME
-    if file.exists() and not may_be_made(file):
+    with lake.one_look():
+        views = _views(lake)
+    if _has(file, views) or (file.exists() and not may_be_made(file)):
         return file
     folder.mkdir(parents=True, exist_ok=True)
     building = folder / f".{_NAME}-{os.getpid()}"
     building.unlink(missing_ok=True)
-    with duckdb.connect(str(building)) as connection, lake.one_look():
+    with duckdb.connect(str(building)) as connection:
         see(connection, lake)
-        for statement in _views(lake):
-            connection.execute(statement)
+        for name, rows in views.items():
+            connection.execute(f'CREATE VIEW "{name}" AS {rows}')
+            connection.execute(f"COMMENT ON VIEW \"{name}\" IS '{quoted(rows)}'")
     building.replace(file)
     return file
+
+
+def _has(file: Path, views: Mapping[str, str]) -> bool:
+    """True if a file has these views and no others; the comment of each is what it was made of."""
+    if not file.exists():
+        return False
+    try:
+        with duckdb.connect(str(file), read_only=True) as connection:
+            rows = connection.execute(
+                "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal"
+            ).fetchall()
+    except duckdb.Error:
+        return False
+    return dict(rows) == views
 
 
 def see(connection: duckdb.DuckDBPyConnection, lake: ParquetLake) -> None:
@@ -49,14 +66,16 @@ def see(connection: duckdb.DuckDBPyConnection, lake: ParquetLake) -> None:
         connection.register_filesystem(fsspec.filesystem(lake.base.protocol, **options))
 
 
-def _views(lake: ParquetLake) -> Iterator[str]:
+def _views(lake: ParquetLake) -> dict[str, str]:
+    """The rows of each stored table as they are selected."""
+    views = {}
     for table, declared in lake.tables.items():
         columns = ", ".join(f'"{name}"' for name in declared.names)
         if "partition" not in declared.names and REGISTRY[table].partitions:
             columns += f", {_PARTITION} AS partition"
         if files := ", ".join(f"'{quoted(place)}'" for place in _files(lake, table)):
-            rows = f"SELECT {columns} FROM read_parquet([{files}], filename = '_file')"
-            yield f'CREATE VIEW "{table}" AS {rows}'
+            views[table] = f"SELECT {columns} FROM read_parquet([{files}], filename = '_file')"
+    return views
 
 
 def _files(lake: ParquetLake, table: str) -> list[str]:
