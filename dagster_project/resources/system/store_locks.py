@@ -78,7 +78,7 @@ def store_lock(
         if others := queue.before(number):
             if not waits:
                 raise BusyError(
-                    f"another build of {lake} is running, on {others[0].holder}; wait for it to end"
+                    f"another build of {lake} is running, {_named(others[0])}; wait for it to end"
                 )
             on_wait()
             while queue.before(number):

@@ -37,6 +37,7 @@ def test_the_lake_answers_sql_with_each_partition_by_name(built: Workspace):
         assert plain.sql("SELECT count(*) FROM messages").fetchone() == (sum(c["mails"] for c in counts),)
 
 
+@pytest.mark.exhaustive
 def test_what_came_since_is_seen_and_very_long_texts_are_among_the_chunks(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1), Mail(2, "word " * 40_000)])
     workspace.build()
