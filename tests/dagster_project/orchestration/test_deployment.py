@@ -148,11 +148,12 @@ CHART: dict[str, object] = {
     "runLauncher": {"type": str, "config": {"k8sRunLauncher": {
         "imagePullPolicy": str, "loadInclusterConfig": bool, "runK8sConfig": dict,
     }}},
-    "concurrency": {"enabled": bool, "pools": {"granularity": str, "defaultLimit": int}},
+    "concurrency": {
+        "enabled": bool, "pools": {"granularity": str, "defaultLimit": int},
+        "runs": {"maxConcurrentRuns": int, "tagConcurrencyLimits": list},
+    },
     "dagsterDaemon": {
-        "runCoordinator": {"enabled": bool, "type": str, "config": {"queuedRunCoordinator": {
-            "maxConcurrentRuns": int, "tagConcurrencyLimits": list,
-        }}},
+        "runCoordinator": {"enabled": bool},
         "runMonitoring": dict,
     },
     "retention": {"enabled": bool, "schedule": {"purgeAfterDays": dict}, "sensor": {"purgeAfterDays": dict}},
@@ -207,8 +208,8 @@ def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeyp
     # What the chart makes of them is what Dagster takes, and limits runs as the file for one machine does.
     pytest.importorskip("dagster_k8s", reason="dagster-k8s is not installed")
     launcher, daemon = values["runLauncher"]["config"]["k8sRunLauncher"], values["dagsterDaemon"]
-    queue = snaked(daemon["runCoordinator"]["config"]["queuedRunCoordinator"])
-    assert isinstance(queue, dict)
+    concurrency = {part: snaked(values["concurrency"][part]) for part in ("pools", "runs")}
+    assert not daemon["runCoordinator"]["enabled"]
     made = {
         "storage": {"postgres": {"postgres_db": {
             "username": "weft", "password": {"env": "WEFT_PG_PASSWORD"}, "hostname": "h", "db_name": "weft", "port": 5432,
@@ -219,10 +220,7 @@ def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeyp
             "service_account_name": "dagster", "dagster_home": {"env": "DAGSTER_HOME"}, "instance_config_map": "i",
             "postgres_password_secret": "weft-postgres", "run_k8s_config": snaked(launcher["runK8sConfig"]),
         }},
-        "run_coordinator": {
-            "module": "dagster.core.run_coordinator", "class": daemon["runCoordinator"]["type"], "config": queue,
-        },
-        "concurrency": {"pools": snaked(values["concurrency"]["pools"])},
+        "concurrency": concurrency,
         "run_monitoring": snaked(daemon["runMonitoring"]),
         "retention": {name: snaked(values["retention"][name]) for name in ("schedule", "sensor")},
         "telemetry": values["telemetry"],
@@ -232,13 +230,13 @@ def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeyp
     assert settings_fault(tmp_path) is None
     ours = yaml.safe_load((DEPLOY / "dagster-postgres.yaml").read_text())
     assert made["retention"] == ours["retention"] and made["run_monitoring"] == ours["run_monitoring"]
-    assert {"pools": snaked(values["concurrency"]["pools"]), "runs": queue} == ours["concurrency"]
+    assert concurrency == ours["concurrency"]
 
 
 def found(work: Workspace) -> dict[str, list[str]]:
     """What `weft doctor --deployment` says of a workspace, by state."""
     said = CliRunner().invoke(main, ["doctor", "--deployment", "--json", "--config", str(work.config)])
-    findings = json.loads(said.stdout)
+    findings = json.loads(said.stdout.splitlines()[0])
     assert said.exit_code == (7 if any(f["state"] == "fault" for f in findings) else 0), said.output
     assert all(f["remedy"] for f in findings if f["state"] != "ok")
     return {s: [f["found"] for f in findings if f["state"] == s] for s in ("ok", "warning", "fault")}
