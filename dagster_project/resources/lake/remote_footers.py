@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from transforms.hashing import text_hash
 from transforms.schemas.table import Table
 
 _LISTS_AT_ONCE = 16
+_S3 = ("s3", "s3a")
 _UNREAD = pa.schema([])
 """Stands for the columns of a footer that was kept, of which a digest is compared."""
 _KEPT = "CREATE TABLE IF NOT EXISTS footers (path TEXT PRIMARY KEY, etag TEXT, columns TEXT, written TEXT, rows INTEGER)"
@@ -118,23 +120,39 @@ class RemoteFooters:
 
 def _listed(base: UPath) -> dict[str, str]:
     """The ETag of every object of a lake by its path: one request for a thousand of a table, of many tables at once."""
-    store = _listing_store(base)
     try:
-        top = store.ls(base.path, detail=True)
+        top = base.fs.ls(base.path, detail=True)
     except FileNotFoundError:
         return {}
-    found = {info["name"]: info for info in top if info["type"] == "file"}
+    found = {info["name"]: _etag(info) for info in top if info["type"] == "file"}
     folders = [info["name"] for info in top if info["type"] == "directory" and "/." not in info["name"]]
+    listed = partial(_of_s3, _quick_store(base)) if base.protocol in _S3 else partial(_of_store, base.fs)
     with ThreadPoolExecutor(_LISTS_AT_ONCE) as at_once:
-        for listed in at_once.map(lambda folder: store.find(folder, detail=True), folders):
-            found |= listed
-    return {path: _etag(info) for path, info in found.items() if info["type"] == "file"}
+        for below in at_once.map(listed, folders):
+            found |= below
+    return found
 
 
-def _listing_store(base: UPath) -> Any:
-    """The store of a lake; one of S3 that leaves times as they are written, which take three quarters of reading a list."""
-    if base.protocol not in ("s3", "s3a"):
-        return base.fs
+def _of_store(store: Any, folder: str) -> dict[str, str]:
+    """The ETags below a folder by path."""
+    return {path: _etag(info) for path, info in store.find(folder, detail=True).items()}
+
+
+def _of_s3(store: Any, folder: str) -> dict[str, str]:
+    """The same of S3, page by page: what s3fs makes of each object takes as long as to read the page."""
+    bucket, _, prefix = folder.partition("/")
+    found: dict[str, str] = {}
+    asked = {"Bucket": bucket, "Prefix": f"{prefix}/"}
+    while True:
+        page = store.call_s3("list_objects_v2", **asked)
+        found |= {f"{bucket}/{info['Key']}": info["ETag"] for info in page.get("Contents", ())}
+        if not page.get("IsTruncated"):
+            return found
+        asked["ContinuationToken"] = page["NextContinuationToken"]
+
+
+def _quick_store(base: UPath) -> Any:
+    """The store of a lake on S3, which leaves times as they are written: these take three quarters of reading a page."""
     # It comes with the extra of this protocol.
     from aiobotocore.session import get_session
 

@@ -1,16 +1,17 @@
-"""A look at a lake of 20,000 partitions: how many requests, how many seconds."""
+"""A look at a lake of 20,000 partitions: how many requests, how many seconds of processor."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sqlite3
-import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -24,8 +25,9 @@ from transforms.schemas.registry import lake_tables
 pytest.importorskip("s3fs", reason="the extra s3 is not installed")
 
 PARTITIONS, PAGE = 20_000, 1_000
-REQUESTS, SECONDS = PARTITIONS * len(MAIL.tables) // PAGE + 1, 10
-"""A list names a thousand objects, of which each table has one for each partition; one more names the tables."""
+REQUESTS, SECONDS = PARTITIONS * len(MAIL.tables) // PAGE + 1, 20
+"""A list names a thousand objects, of which each table has one for each partition; one more names the tables. Seconds are of
+a core that has other work, twice those of a quiet one."""
 WRITTEN = {
     "weft.content_hash": "a" * 32,
     "weft.code_version": "b",
@@ -37,35 +39,40 @@ def etag(key: str) -> str:
     return f"{hash(key) & (1 << 64) - 1:032x}"
 
 
+class Lists(BaseHTTPRequestHandler):
+    """Lists sorted keys, a thousand at a time, and knows nothing else."""
+
+    protocol_version = "HTTP/1.1"
+    keys: list[str] = []
+    asked: Any = None
+
+    def do_GET(self) -> None:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+        with self.asked.get_lock():
+            self.asked.value += 1
+        after = query.get("continuation-token", "")
+        body = page(self.keys, query["prefix"], query.get("delimiter"), after).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
 @contextmanager
-def listing_service(keys: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """An S3 service that lists sorted keys, a thousand at a time, and knows nothing else; the requests that it got."""
-    asked: list[str] = []
-
-    class Lists(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-            assert query.get("list-type") == "2"
-            asked.append(query["prefix"])
-            body = page(
-                keys, query["prefix"], query.get("delimiter"), query.get("continuation-token", "")
-            ).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
+def listing_service(keys: list[str]) -> Iterator[tuple[str, Any]]:
+    """The address of an S3 service that lists keys, in a process of its own, and the number of requests that it got."""
+    forked = multiprocessing.get_context("fork")
+    Lists.keys, Lists.asked = keys, forked.Value("i", 0)
     service = ThreadingHTTPServer(("127.0.0.1", 0), Lists)
-    threading.Thread(target=service.serve_forever, daemon=True).start()
+    process = forked.Process(target=service.serve_forever, daemon=True)
+    process.start()
     try:
-        yield f"http://127.0.0.1:{service.server_port}", asked
+        yield f"http://127.0.0.1:{service.server_port}", Lists.asked
     finally:
-        service.shutdown()
+        process.kill()
         service.server_close()
 
 
@@ -118,7 +125,7 @@ def test_a_look_at_20_000_partitions_takes_a_request_for_a_thousand_objects(
         with lake.one_look():
             found = [lake.footer(table, name) for table in MAIL.tables for name in lake.partitions(table)]
         spent, seconds = time.process_time() - processor, time.perf_counter() - begun
-    print(f"{len(asked)} requests, {seconds:.1f} s, {spent:.1f} s of processor with those of the service")
+    print(f"{asked.value} requests, {seconds:.1f} s, {spent:.1f} s of processor")
     assert len(found) == len(keys) and all(isinstance(footer, Footer) for footer in found)
-    assert len(asked) <= REQUESTS
-    assert seconds <= SECONDS
+    assert asked.value <= REQUESTS
+    assert spent <= SECONDS
