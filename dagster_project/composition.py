@@ -24,6 +24,7 @@ from dagster_project.resources.evaluation.evaluate import make_evaluator, make_q
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.parquet_files import is_local
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
@@ -50,8 +51,10 @@ def make_seen_partitions(settings: Settings) -> SeenPartitions:
 
 
 def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
-    """The cache of vectors."""
-    return ParquetEmbeddingCache(settings.root / "cache" / "embeddings")
+    """The cache of vectors; with a lake on an object store all machines share that store's."""
+    lake = make_lake(settings).base
+    shared = None if is_local(lake) else lake / ".embeddings"
+    return ParquetEmbeddingCache(settings.root / "cache" / "embeddings", shared)
 
 
 def jobs_folder(settings: Settings) -> Path:

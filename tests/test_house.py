@@ -85,6 +85,7 @@ LAZY = {
     "s3fs": "an extra",
     "aiohttp": "comes with s3fs",
     "botocore": "comes with s3fs",
+    "aiobotocore": "comes with s3fs",
     "tokenizers": "its import loads what only embedding and token counts need",
     "matplotlib": "half a second, for the report alone",
 }

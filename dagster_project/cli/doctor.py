@@ -8,12 +8,11 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 import click
 import duckdb
@@ -29,7 +28,9 @@ from dagster_project.composition import (
     make_sources,
 )
 from dagster_project.config.settings import Settings, load_settings
+from dagster_project.orchestration.deployment import deployment
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
+from dagster_project.orchestration.outcomes import Finding
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
@@ -41,7 +42,6 @@ from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
 
-State = Literal["ok", "warning", "fault"]
 _PACKAGES = ("dagster", "ibis-framework", "polars", "pyarrow", "sqlglot")
 _PUBLISH_ROOM = 3
 """A publish needs the new version beside the old one, and DuckDB spills while it sorts."""
@@ -50,23 +50,20 @@ _CHANGED_IN_PLACE = (".db", ".sqlite", ".lock")
 """Endings of files that are written to; all others are made aside and renamed."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The result of one check: its area, its state, a sentence about it, and the remedy if something is wrong."""
-
-    area: str
-    state: State
-    found: str
-    remedy: str = ""
-
-
 @click.command()
 @CONFIG
 @JSON
+@click.option(
+    "--deployment",
+    "is_deployment",
+    is_flag=True,
+    help="Check what several machines need: Dagster's database and launcher, the lake, secrets, the index.",
+)
 @explained
-def doctor(config: Path | None, as_json: bool) -> None:
+def doctor(config: Path | None, as_json: bool, is_deployment: bool) -> None:
     """Check that everything is there and valid, and say what to do; exit code 7 if something is not."""
-    findings = list(examination(load_settings(config)))
+    settings = load_settings(config)
+    findings = list(deployment(settings) if is_deployment else examination(settings))
     if as_json:
         click.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False))
     else:

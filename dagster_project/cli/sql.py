@@ -13,8 +13,9 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
 from dagster_project.cli.render.tables import print_rows
 from dagster_project.config.settings import load_settings
+from dagster_project.engines.stores import make_lake
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.sql import query_current, query_lake
 
 
 @click.command()
@@ -22,17 +23,20 @@ from dagster_project.resources.search.sql import query_current
 @CONFIG
 @JSON
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")
+@click.option("--lake", is_flag=True, help="Ask the tables of the lake in place of the published index.")
 @explained
-def sql(statement: str, config: Path | None, as_json: bool, as_csv: bool) -> None:
+def sql(statement: str, config: Path | None, as_json: bool, as_csv: bool, lake: bool) -> None:
     """Run one SQL STATEMENT on the published index, read-only.
 
     Beside the macros of the file it may call search_semantic('some words', 10), the chunks nearest in meaning.
     """
     settings = load_settings(config)
-    rows = query_current(
-        settings.root / "index",
-        statement,
-        embedder=partial(make_embedder, settings.embedding, settings.gemini, settings.safety),
+    folder = settings.root / "index"
+    embedder = partial(make_embedder, settings.embedding, settings.gemini, settings.safety)
+    rows = (
+        query_lake(make_lake(settings), folder, statement)
+        if lake
+        else query_current(folder, statement, embedder=embedder)
     )
     if as_json:
         click.echo(json.dumps(rows.to_pylist(), default=str, ensure_ascii=False))

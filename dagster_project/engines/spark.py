@@ -54,14 +54,11 @@ class SparkCluster:
         # Workers of this machine run the same Python; a cluster's image says by itself which it has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName("weft")
-        builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")
-        master = self.settings.master
+        builder, master = SparkSession.builder.appName("weft"), self.settings.master
         if master and master.startswith("sc://"):
-            builder = builder.remote(master)
-        elif master:
-            builder = builder.master(master)
-        return builder.getOrCreate()
+            return builder.remote(master).getOrCreate()
+        builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")
+        return (builder.master(master) if master else builder).getOrCreate()
 
     def close(self) -> None:
         """End the session, if there is one."""
@@ -79,7 +76,10 @@ def _outcomes(place: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _reason(error: Any) -> str:
-    """What Spark says, without its traces: the last line of Python's, where a worker raised."""
+    """What Spark says, without its traces: the last line of Python's, where a worker raised; of Connect its details."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "EngineError: " in line]
-    return ours[-1].partition("EngineError: ")[2] if ours else next(iter(lines), type(error).__name__)
+    if ours:
+        return ours[-1].partition("EngineError: ")[2]
+    details = (line.partition(" = ")[2] for line in lines if line.startswith("details = "))
+    return next(details, next(iter(lines), type(error).__name__))

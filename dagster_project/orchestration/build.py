@@ -92,7 +92,7 @@ def build(
     with (
         alerting(settings.alerts, settings.root),
         translate_disk_faults(settings.root),
-        only_build(settings.root),
+        only_build(settings.root, settings.lake_uri),
     ):
         sweep(settings)
         interrupted = close_dead_runs(instance, settings.root, only_command=True)
@@ -125,7 +125,7 @@ def fetch_only(
     settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()
 ) -> dict[str, FetchOutcome]:
     """Fetch all sources that have a remote, or those named; BusyError while a build runs."""
-    with translate_disk_faults(settings.root), only_build(settings.root):
+    with translate_disk_faults(settings.root), only_build(settings.root, settings.lake_uri):
         close_dead_runs(instance, settings.root, only_command=True)
         return fetch_sources(settings, instance, names)
 
@@ -145,7 +145,7 @@ def make_texts(
         if make_plan(settings, make_sources(settings), make_lake(settings)).publish:
             require_writable(settings.root, settings.root)
         return
-    with translate_disk_faults(settings.root), only_build(settings.root):
+    with translate_disk_faults(settings.root), only_build(settings.root, settings.lake_uri):
         close_dead_runs(instance, settings.root, only_command=True)
         work = _Build(settings, instance, CountedProgress(tell))
         plan = planned(settings, instance)

@@ -1,16 +1,28 @@
-"""Results of fetches, checks and builds."""
+"""Results of fetches, checks, examinations and builds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 
 from assets.embedding import PAID_TWICE
 from dagster_project.orchestration.plan import Plan
+
+State = Literal["ok", "warning", "fault"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check: its area, its state, a sentence about it, and the remedy if something is wrong."""
+
+    area: str
+    state: State
+    found: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,11 @@ FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagster
 
 @contextlib.contextmanager
 def held_by_run(
-    context: dg.InitResourceContext, root: Path, whole: Collection[str], tell: Callable[[str | None], None]
+    context: dg.InitResourceContext,
+    root: Path,
+    lake: str,
+    whole: Collection[str],
+    tell: Callable[[str | None], None],
 ) -> Iterator[None]:
     """While a run lasts: the lock that says that it lives, and its hold on the lake; a run of Dagster's joins its refresh.
 
@@ -61,7 +65,7 @@ def held_by_run(
         _join_refresh(instance, run)
         alone = bool(tables & set(whole))
         if alone or tables & _READ_TOGETHER:
-            holds.enter_context(lake_lock(root, exclusive=alone, on_wait=note_wait))
+            holds.enter_context(lake_lock(root, exclusive=alone, on_wait=note_wait, lake=lake))
         if waits:
             tell(None)
         yield

@@ -109,7 +109,7 @@ def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, in
     With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
     Returns how many were dropped, by what they are. BusyError while a build runs.
     """
-    with only_build(settings.root):
+    with only_build(settings.root, settings.lake_uri):
         cache = make_embedding_cache(settings)
         if refused:
             make_lake(settings).discard("embedding_refusals")

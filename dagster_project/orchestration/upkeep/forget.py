@@ -82,7 +82,7 @@ def forget(
 
     Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does.
     """
-    with only_build(settings.root):
+    with only_build(settings.root, settings.lake_uri):
         Forgotten(make_lake(settings).base).begin(target.names)
     return build(settings, instance, BuildOptions(fetch=False), tell=tell)
 

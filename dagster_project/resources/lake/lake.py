@@ -162,13 +162,13 @@ class ParquetLake:
 
     def code_version(self, table: str, partition: str | None = None) -> str | None:
         """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
-        place = self.path(table, partition)
-        return self._look.code_version(place, table) if self._look else read_code_version(place)
+        if self._look:
+            return self._look.code_version(table, partition)
+        return read_code_version(self.path(table, partition))
 
     def is_stored(self, table: str, partition: str | None = None) -> bool:
         """True if there is a file of the table, whatever stands in it."""
-        place = self.path(table, partition)
-        return self._look.has(place) if self._look else bool(place.exists())
+        return self._look.has(table, partition) if self._look else bool(self.path(table, partition).exists())
 
     def code_versions(self, table: str) -> list[str]:
         """The versions of the code that made the partitions of a table and of its slow part, sorted.
@@ -206,7 +206,7 @@ class ParquetLake:
         """The footer of the stored file, or its fault."""
         is_list = partition is None and table in IN_PARTS
         if self._look:
-            return self._look.footer(self.path(table, partition), table, is_list=is_list)
+            return self._look.footer(table, partition, is_list=is_list)
         return footer_of(self.path(table, partition), self.tables[table], is_list=is_list)
 
     def has_tables(self, tables: Sequence[str], partition: str) -> bool:
@@ -288,10 +288,10 @@ class ParquetLake:
 
     def partitions(self, table: str) -> list[str]:
         """The partitions that are stored for a table, sorted."""
-        folder = self.base / table
         if self._look:
-            names = self._look.below(folder)
+            names = self._look.below(table)
             return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+        folder = self.base / table
         if not folder.exists():
             return []
         return sorted(

@@ -15,11 +15,13 @@ from urllib.parse import quote, unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from upath import UPath
 
 from dagster_project.resources.models.answer_cache import Damage, SQLiteAnswerCache
 from dagster_project.resources.models.laid_out_vectors import LaidOutVectors
 from dagster_project.resources.models.vector_segments import (
     TEMPORARY,
+    SharedSegments,
     damage_of,
     matches_in,
     read_segment,
@@ -74,8 +76,10 @@ class ParquetEmbeddingCache:
     refused, another one which texts were requested and have no answer yet.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, shared: UPath | None = None):
+        """`shared` is a place on an object store with the segments of all machines; notes of requests stay here."""
         self.root = root
+        self._shared = None if shared is None else SharedSegments(root, shared)
         self._refusals = SQLiteAnswerCache(root / "refusals.sqlite")
         self._requests = SQLiteAnswerCache(root / "requests.sqlite")
         self._known: dict[Key, _Known] = {}
@@ -84,6 +88,8 @@ class ParquetEmbeddingCache:
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
         """The text hashes that have a vector; segments read before are not read again."""
         known = self._known.setdefault((model, dimensions, task), _Known())
+        if self._shared:
+            self._shared.bring(self._folder(model, dimensions, task))
         while True:
             segments = {s.name: s for s in self._segments(model, dimensions, task)}
             if known.segments - segments.keys():
@@ -110,7 +116,7 @@ class ParquetEmbeddingCache:
         if not hashes:
             return
         require_usable(vectors, len(hashes), dimensions)
-        write_segment(
+        self._write(
             self._folder(model, dimensions, task), table_of(pa.array(list(hashes), pa.string()), vectors)
         )
 
@@ -240,6 +246,8 @@ class ParquetEmbeddingCache:
         wanted = pa.array(sorted(set(keep)), pa.string())
         allowed = None if models is None else set(models)
         dropped = 0
+        if self._shared:
+            self._shared.bring(self.root)
         for key in self._keys():
             for segment in self._segments(*key):
                 table = read_segment(segment)
@@ -250,8 +258,8 @@ class ParquetEmbeddingCache:
                 dropped += table.num_rows - kept.num_rows
                 if kept.num_rows < table.num_rows:
                     if kept.num_rows:
-                        write_segment(self._folder(*key), kept)
-                    segment.unlink()
+                        self._write(self._folder(*key), kept)
+                    self._unlink(segment)
         for notes in (self._refusals, self._requests):
             _prune_notes(notes, set(wanted.to_pylist()), allowed)
         return dropped
@@ -319,10 +327,20 @@ class ParquetEmbeddingCache:
         merged = pa.concat_tables(valid.values())
         hashes = merged.column("text_hash").combine_chunks()
         first = pc.index_in(pc.unique(hashes), value_set=hashes)
-        write_segment(folder, merged.take(first))
+        self._write(folder, merged.take(first))
         for segment in valid:
-            segment.unlink(missing_ok=True)
+            self._unlink(segment)
         return True
+
+    def _write(self, folder: Path, table: pa.Table) -> None:
+        segment = write_segment(folder, table)
+        if self._shared:
+            self._shared.put(segment)
+
+    def _unlink(self, segment: Path) -> None:
+        segment.unlink(missing_ok=True)
+        if self._shared:
+            self._shared.drop(segment)
 
     def _claims_file(self, key: Key) -> IO[bytes]:
         """The only open handle of the file: closing another one would release all claims."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from upath import UPath
 
 from transforms.embedding.vectors import require_usable, stacked
 from transforms.errors import EmbeddingError
@@ -86,8 +88,8 @@ def damage_of(segment: Path, dimensions: int) -> str | None:
     return None
 
 
-def write_segment(folder: Path, table: pa.Table) -> None:
-    """Write a segment durably; it becomes visible when it is complete."""
+def write_segment(folder: Path, table: pa.Table) -> Path:
+    """Write a segment durably; it becomes visible when it is complete. Its place."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{os.getpid()}-{secrets.token_hex(8)}"
     temporary = folder / f"{TEMPORARY}{name}"
@@ -102,9 +104,46 @@ def write_segment(folder: Path, table: pa.Table) -> None:
         )
         stream.flush()
         os.fsync(stream.fileno())
-    temporary.replace(folder / f"{name}.parquet")
+    segment = temporary.replace(folder / f"{name}.parquet")
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+    return segment
+
+
+class SharedSegments:
+    """The segments of a cache on an object store, for machines that share no disk: each copies what others made."""
+
+    def __init__(self, root: Path, place: UPath):
+        self.root, self.place = root, place
+
+    def bring(self, folder: Path) -> None:
+        """Copy the segments below a folder of the cache that are there and not here."""
+        there = self._place(folder)
+        try:
+            paths = there.fs.find(there.path)
+        except FileNotFoundError:
+            return
+        for path in paths:
+            segment = folder / path.removeprefix(f"{there.path}/")
+            if not segment.exists():
+                segment.parent.mkdir(parents=True, exist_ok=True)
+                temporary = segment.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")
+                there.fs.get_file(path, str(temporary))
+                temporary.replace(segment)
+
+    def put(self, segment: Path) -> None:
+        """Copy a segment there; durable when the call returns."""
+        there = self._place(segment)
+        there.fs.put_file(str(segment), there.path)
+
+    def drop(self, segment: Path) -> None:
+        """Delete a segment there."""
+        there = self._place(segment)
+        with suppress(FileNotFoundError):
+            there.fs.rm_file(there.path)
+
+    def _place(self, place: Path) -> UPath:
+        return self.place.joinpath(*place.relative_to(self.root).parts)

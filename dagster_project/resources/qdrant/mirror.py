@@ -15,7 +15,7 @@ from qdrant_client import QdrantClient
 from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.resources.arrays.segments import read_terms, segments_of
 from dagster_project.resources.qdrant.changes import POINTS, changed_documents, chunks_of
-from dagster_project.resources.qdrant.collection import Collection
+from dagster_project.resources.qdrant.collection import Collection, faults_of
 from dagster_project.resources.qdrant.mirrored import Mirrored, PointIds, mirrored, write_mirrored
 from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Point
 from transforms.embedding import sparse_vectors
@@ -35,6 +35,11 @@ class QdrantMirror:
 
     def __init__(self, client: QdrantClient, alias: str, search: SearchSettings):
         self.client, self.alias, self.search = client, alias, search
+
+    def require_answer(self) -> None:
+        """IndexUnavailableError unless the service answers."""
+        with faults_of(self.alias):
+            self.client.get_collections()
 
     def holds(self, published: Path) -> bool:
         """True if the points of a published file are all there."""

@@ -1,4 +1,4 @@
-"""SQL on the current published version."""
+"""SQL on the current published version, and on the lake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from duckdb import list_type
 from duckdb.sqltypes import FLOAT, VARCHAR
 
 from assets.protocols.models import Embedder
+from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.publish import vector_index
+from dagster_project.resources.publish.lake_file import lake_file, see
+from dagster_project.resources.publish.lake_views import quoted
 from dagster_project.resources.publish.versions import attach, current_version
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import storable_values
@@ -54,8 +57,6 @@ def query_file(
     on_open: Callable[[duckdb.DuckDBPyConnection], None] = lambda connection: None,
 ) -> pa.Table:
     """As `query_current`, on one published file, `most` rows at most; `on_open` gets the connection before it is asked."""
-    if not statement.strip(" ;\n\t"):
-        raise QueryError("the SQL statement is empty")
     # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
     with duckdb.connect() as connection:
         with faults_translated(file):
@@ -66,15 +67,48 @@ def query_file(
                 vector_index.use(connection)
             if embedder and "search_semantic" in statement.lower():
                 _add_semantic(connection, embedder(), file.stem)
-            for option in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
-                connection.execute(f"SET {option}")
+            _close_off(connection)
         with faults_translated(file, own=False):
-            count = len(connection.extract_statements(storable(statement)))
-            if count > 1:
-                raise QueryError(f"these are {count} SQL statements: give one, and call again for the next")
+            _kind_of(connection, statement)
             on_open(connection)
             result = connection.execute(storable(statement), storable_values(values or {}))
             return result.to_arrow_table() if most is None else _first(result.to_arrow_reader(most), most)
+
+
+def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
+    """The rows of one SQL statement on the tables of the lake as it is now, read through the file of views in `folder`.
+
+    QueryError if the statement is wrong, or if a build replaced a file while it was read.
+    """
+    file = lake_file(lake, folder)
+    with duckdb.connect() as connection:
+        see(connection, lake)
+        attach(connection, file, file.stem)
+        connection.execute(f"SET allowed_directories = ['{quoted(lake.base)}']")
+        _close_off(connection)
+        try:
+            # COPY would write beside the files that it may read.
+            if _kind_of(connection, statement) != duckdb.StatementType.SELECT:
+                raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked of the lake")
+            return connection.execute(storable(statement)).to_arrow_table()
+        except (duckdb.Error, OSError) as error:
+            raise QueryError(str(error)) from error
+
+
+def _close_off(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a connection read no other file, and change none of its options."""
+    for option in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+        connection.execute(f"SET {option}")
+
+
+def _kind_of(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.StatementType:
+    """What kind of statement it is; QueryError if there is none, or several."""
+    statements = connection.extract_statements(storable(statement))
+    if not statements:
+        raise QueryError("the SQL statement is empty")
+    if len(statements) > 1:
+        raise QueryError(f"these are {len(statements)} SQL statements: give one, and call again for the next")
+    return statements[0].type
 
 
 def _first(reader: pa.RecordBatchReader, most: int) -> pa.Table:

@@ -1,6 +1,6 @@
 """Locks of a storage root: one build at a time, readers and one writer of the lake, and the runs that live.
 
-The system releases a lock when the process that holds it ends, however it ends.
+The system releases a lock when the process that holds it ends, however it ends; one on an object store runs out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dagster_project.resources.system.store_locks import store_lock
 from transforms.errors import BusyError
 
 _TRIES, _PAUSE = 3, 0.02
@@ -19,8 +20,8 @@ BUILD_LOCK, LAKE_LOCK, QUEUE_LOCK, RUNS = ".build.lock", ".lake.lock", ".queue.l
 
 
 @contextlib.contextmanager
-def only_build(root: Path) -> Iterator[None]:
-    """Hold the build lock of a storage root; BusyError if another `weft build` holds it."""
+def only_build(root: Path, lake: str = "") -> Iterator[None]:
+    """Hold the build lock of a storage root and of a `lake` on an object store; BusyError if another build holds one."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / BUILD_LOCK).open("a") as file:
         for tries_left in reversed(range(_TRIES)):
@@ -32,28 +33,33 @@ def only_build(root: Path) -> Iterator[None]:
                 time.sleep(_PAUSE)
             else:
                 break
-        yield
+        with store_lock(lake, "build", waits=False):
+            yield
 
 
 @contextlib.contextmanager
-def lake_lock(root: Path, *, exclusive: bool, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+def lake_lock(
+    root: Path, *, exclusive: bool, on_wait: Callable[[], None] = lambda: None, lake: str = ""
+) -> Iterator[None]:
     """Hold the lake of a storage root: shared while partitions are made, exclusive while all of it is read and published.
 
     Whoever comes waits in a queue, so that many who share it cannot keep out one who wants it alone. `on_wait` is
-    called before waiting.
+    called before waiting. One on an object store, at the address `lake`, is held there, too: builds with other roots may
+    work on it.
     """
     root.mkdir(parents=True, exist_ok=True)
     kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-    with (root / LAKE_LOCK).open("a") as lake:
+    with (root / LAKE_LOCK).open("a") as file:
         with (root / QUEUE_LOCK).open("a") as queue:
             try:
                 fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.flock(lake, kind | fcntl.LOCK_NB)
+                fcntl.flock(file, kind | fcntl.LOCK_NB)
             except BlockingIOError:
                 on_wait()
                 fcntl.flock(queue, fcntl.LOCK_EX)
-                fcntl.flock(lake, kind)
-        yield
+                fcntl.flock(file, kind)
+        with store_lock(lake, "lake", exclusive=exclusive, on_wait=on_wait):
+            yield
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The files of docs/deploy: systemd takes the units, their commands exist, Dagster keeps its state in PostgreSQL."""
+"""The files of docs/deploy: systemd, Compose, Dagster's chart and PostgreSQL take them, and their commands exist."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import click
 import dagster as dg
 import pytest
 import yaml
+from click.testing import CliRunner
 from packaging.specifiers import SpecifierSet
 
 from dagster_project.cli.command import run
@@ -27,6 +28,7 @@ from dagster_project.cli.main import main
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.resources.evaluation.evaluate import open_index
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.system.dagster_internals import settings_fault
 from tests.archives import Mail, Workspace, differences, embedded
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
@@ -97,6 +99,174 @@ def test_the_container_runs_commands_that_exist(given: list[str] | None):
     assert "WEFT_CONFIG=/etc/weft/weft.toml" in said["ENV"]
 
 
+COMPOSED = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICE = {
+    "image", "build", "entrypoint", "command", "environment", "env_file", "volumes", "ports", "depends_on", "healthcheck",
+    "restart", "stop_grace_period",
+}  # fmt: skip
+"""What of the Compose specification a service here says."""
+
+
+def test_the_compose_file_says_what_the_specification_knows_and_names_what_is_there():
+    assert set(COMPOSED) - {"x-weft"} == {"name", "services", "volumes"}
+    for name, service in COMPOSED["services"].items():
+        assert set(service) <= SERVICE, name
+        assert set(service.get("depends_on", ())) <= set(COMPOSED["services"])
+        for mount in service["volumes"]:
+            outside = mount.split(":")[0]
+            known = outside in COMPOSED["volumes"] or outside == "./weft.toml" or (DEPLOY / outside).is_file()
+            assert known, mount
+        if build := service.get("build"):
+            assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
+    assert "PASSWORD" not in str(COMPOSED), "secrets come from a file of their own"
+    variables = COMPOSED["services"]["code"]["environment"]
+    named = set(re.findall(r"env: (WEFT_\w+)", (DEPLOY / "dagster-postgres.yaml").read_text()))
+    assert named - set(variables) == {"WEFT_PG_PASSWORD"}
+
+
+@pytest.mark.parametrize("name", ["code", "daemon", "webserver"])
+def test_the_commands_of_the_compose_file_exist_and_find_the_code(name: str):
+    service = COMPOSED["services"][name]
+    place = str(DEPLOY / "workspace-compose.yaml")
+    given = [place if part == "/etc/weft/workspace.yaml" else part for part in service["command"]]
+    assert parsed(service["entrypoint"][0], given).params
+    assert f"{place.rpartition('/')[2]}:/etc/weft/workspace.yaml" in str(service["volumes"])
+    (found,) = yaml.safe_load(Path(place).read_text())["load_from"]
+    code = COMPOSED["services"]["code"]["command"]
+    assert found["grpc_server"]["host"] in COMPOSED["services"]
+    assert str(found["grpc_server"]["port"]) == code[code.index("--port") + 1]
+
+
+CHART: dict[str, object] = {
+    "global": {"postgresqlSecretName": str},
+    "generatePostgresqlPasswordSecret": bool,
+    "postgresql": {
+        "enabled": bool, "postgresqlHost": str, "postgresqlUsername": str, "postgresqlDatabase": str,
+        "postgresqlScheme": str, "service": {"port": int},
+    },
+    "dagster-user-deployments": {"enabled": bool, "deployments": list},
+    "runLauncher": {"type": str, "config": {"k8sRunLauncher": {
+        "imagePullPolicy": str, "loadInclusterConfig": bool, "runK8sConfig": dict,
+    }}},
+    "concurrency": {
+        "enabled": bool, "pools": {"granularity": str, "defaultLimit": int},
+        "runs": {"maxConcurrentRuns": int, "tagConcurrencyLimits": list},
+    },
+    "dagsterDaemon": {
+        "runCoordinator": {"enabled": bool},
+        "runMonitoring": dict,
+    },
+    "retention": {"enabled": bool, "schedule": {"purgeAfterDays": dict}, "sensor": {"purgeAfterDays": dict}},
+    "telemetry": {"enabled": bool},
+}  # fmt: skip
+"""Of the keys of Dagster's chart (helm/dagster/values.schema.json) those that the values file may use, with their types."""
+OF_DEPLOYMENT = {
+    "name", "image", "dagsterApiGrpcArgs", "port", "includeConfigInLaunchedRuns", "env", "envSecrets", "volumes",
+    "volumeMounts", "podSecurityContext", "resources",
+}  # fmt: skip
+
+
+def unknown(values: dict[str, object], chart: dict[str, object]) -> Iterator[str]:
+    """The keys that a chart does not know, or knows with another type."""
+    for key, value in values.items():
+        kind = chart.get(key)
+        if isinstance(kind, dict) and isinstance(value, dict):
+            yield from (f"{key}.{below}" for below in unknown(value, kind))
+        elif not (isinstance(kind, type) and isinstance(value, kind)):
+            yield key
+
+
+def snaked(value: object) -> object:
+    """A part of the chart's values as Dagster spells its keys."""
+    if isinstance(value, dict):
+        return {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", k).lower(): snaked(v) for k, v in value.items()}
+    return value
+
+
+def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    values = yaml.safe_load((DEPLOY / "helm-values.yaml").read_text())
+    assert list(unknown(values, CHART)) == []
+    (deployed,) = values["dagster-user-deployments"]["deployments"]
+    assert set(deployed) <= OF_DEPLOYMENT
+    assert parsed(
+        "dagster", ["api", "grpc", *deployed["dagsterApiGrpcArgs"], "--port", str(deployed["port"])]
+    ).params
+    assert {mount["name"] for mount in deployed["volumeMounts"]} == {
+        volume["name"] for volume in deployed["volumes"]
+    }
+    said = dict(instructions())
+    assert f"WEFT_CONFIG={deployed['env'][0]['value']}" in said["ENV"]
+    users = {deployed["podSecurityContext"]["runAsUser"]}
+    users.add(
+        values["runLauncher"]["config"]["k8sRunLauncher"]["runK8sConfig"]["podSpecConfig"]["securityContext"][
+            "runAsUser"
+        ]
+    )
+    assert f"--uid {users.pop()} " in str(instructions()) and not users
+    assert "--version " + metadata.version("dagster") in (DEPLOY / "helm-values.yaml").read_text()
+
+    # What the chart makes of them is what Dagster takes, and limits runs as the file for one machine does.
+    pytest.importorskip("dagster_k8s", reason="dagster-k8s is not installed")
+    launcher, daemon = values["runLauncher"]["config"]["k8sRunLauncher"], values["dagsterDaemon"]
+    concurrency = {part: snaked(values["concurrency"][part]) for part in ("pools", "runs")}
+    assert not daemon["runCoordinator"]["enabled"]
+    made = {
+        "storage": {"postgres": {"postgres_db": {
+            "username": "weft", "password": {"env": "WEFT_PG_PASSWORD"}, "hostname": "h", "db_name": "weft", "port": 5432,
+            "scheme": values["postgresql"]["postgresqlScheme"],
+        }}},
+        "run_launcher": {"module": "dagster_k8s", "class": values["runLauncher"]["type"], "config": {
+            "load_incluster_config": launcher["loadInclusterConfig"], "image_pull_policy": launcher["imagePullPolicy"],
+            "service_account_name": "dagster", "dagster_home": {"env": "DAGSTER_HOME"}, "instance_config_map": "i",
+            "postgres_password_secret": "weft-postgres", "run_k8s_config": snaked(launcher["runK8sConfig"]),
+        }},
+        "concurrency": concurrency,
+        "run_monitoring": snaked(daemon["runMonitoring"]),
+        "retention": {name: snaked(values["retention"][name]) for name in ("schedule", "sensor")},
+        "telemetry": values["telemetry"],
+    }  # fmt: skip
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(made))
+    monkeypatch.setenv("WEFT_PG_PASSWORD", "none")
+    assert settings_fault(tmp_path) is None
+    ours = yaml.safe_load((DEPLOY / "dagster-postgres.yaml").read_text())
+    assert made["retention"] == ours["retention"] and made["run_monitoring"] == ours["run_monitoring"]
+    assert concurrency == ours["concurrency"]
+
+
+def found(work: Workspace) -> dict[str, list[str]]:
+    """What `weft doctor --deployment` says of a workspace, by state."""
+    said = CliRunner().invoke(main, ["doctor", "--deployment", "--json", "--config", str(work.config)])
+    findings = json.loads(said.stdout.splitlines()[0])
+    assert said.exit_code == (7 if any(f["state"] == "fault" for f in findings) else 0), said.output
+    assert all(f["remedy"] for f in findings if f["state"] != "ok")
+    return {s: [f["found"] for f in findings if f["state"] == s] for s in ("ok", "warning", "fault")}
+
+
+def test_the_doctor_says_what_a_deployment_of_one_machine_lacks(
+    built: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    said = found(built)
+    assert "in files of this machine" in said["fault"][0] and len(said["fault"]) == 1
+    assert [w.partition(",")[0] for w in said["warning"]] == [
+        "every run is a process beside the code server",
+        "the lake is a folder",
+    ]
+    home = built.folder / "home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    assert "dagster.yaml cannot be read" in found(built)["fault"][0]
+    configured = (DEPLOY / "dagster-postgres.yaml").read_text()
+    (home / "dagster.yaml").write_text(configured.replace("{ env: WEFT_PG_PASSWORD }", "hunter2"))
+    for name in ("HOST", "USER", "PASSWORD", "DATABASE"):
+        monkeypatch.delenv(f"WEFT_PG_{name}", raising=False)
+    faults = found(built)["fault"]
+    assert (
+        "WEFT_PG_HOST, WEFT_PG_USER, WEFT_PG_DATABASE" in faults[0]
+        and faults[1] == "dagster.yaml holds a password"
+    )
+    assert "hunter2" not in str(faults)
+
+
 def test_the_configuration_for_postgres_differs_in_storage_alone():
     shipped = yaml.safe_load((DEPLOY.parents[1] / "dagster_project" / "dagster.yaml").read_text())
     ours = yaml.safe_load((DEPLOY / "dagster-postgres.yaml").read_text())
@@ -161,6 +331,7 @@ def test_dagster_keeps_its_state_in_postgres(
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     workspace.write("dev.2004-01.mbox", [Mail(1)])
     assert workspace.build().published
+    assert "Dagster keeps its state in PostgreSQL, which has" in str(found(workspace)["ok"])
     with workspace.instance() as instance:
         assert type(instance.event_log_storage).__name__ == "PostgresEventLogStorage"
         assert instance.get_materialized_partitions(dg.AssetKey("messages")) == {"dev/dev.2004-01"}

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import numpy as np
 import pytest
 from s3fs import S3FileSystem
+from upath import UPath
 
+from dagster_project.orchestration.deployment import deployment
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
+from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.resources.search.sql import query_lake
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
 from tests.s3_loopback import s3_service
 
@@ -37,9 +42,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def keys(store: Any) -> set[str]:
-    """The names of all objects of the lake."""
+    """The names of all objects of the lake, without vectors and locks."""
     pages = store.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-    return {item["Key"] for page in pages for item in page.get("Contents", ())}
+    return {item["Key"] for page in pages for item in page.get("Contents", ()) if "/." not in item["Key"]}
 
 
 def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
@@ -52,6 +57,12 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
     assert work.build().published
     assert not (work.settings.root / "lake").exists()
     assert work.plan().is_empty
+    rows = query_lake(
+        work.lake, work.index, "SELECT DISTINCT partition FROM messages ORDER BY ALL"
+    ).to_pylist()
+    assert [row["partition"] for row in rows] == work.lake.partitions("messages")
+    said = {finding.found: finding.state for finding in deployment(work.settings)}
+    assert said[f"the lake at {LAKE} can be written, read and locked"] == "ok"
 
     two_lists(work.folder, storage=storage)
     gone.unlink()
@@ -66,8 +77,22 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
     assert work.plan().is_empty
 
 
+def test_machines_with_disks_of_their_own_share_the_vectors_on_the_store(store: Any, tmp_path: Path):
+    key, a, b = ("model", 2, "document"), "a" * 32, "b" * 32
+    place = UPath(LAKE) / ".embeddings"
+    first, second = (ParquetEmbeddingCache(tmp_path / name, place) for name in ("first", "second"))
+    first.store(*key, [a], np.array([[1, 0]], dtype=np.float32))
+    assert second.hashes(*key) == {a}
+    second.store(*key, [b], np.array([[0, 1]], dtype=np.float32))
+    assert first.hashes(*key) == {a, b}
+    assert first.vectors(*key, [b]).column("vector").to_pylist() == [[0, 1]]
+    assert second.prune([b]) == 1
+    fresh = ParquetEmbeddingCache(tmp_path / "third", place)
+    assert fresh.hashes(*key) == {b} and fresh.verify() == []
+
+
 def requests_of(lake: ParquetLake) -> list[str]:
-    """The operations that a lake asks its store for, as they come."""
+    """The operations that a lake asks its store for beside lists, as they come."""
     asked: list[str] = []
     lake.base.fs.connect()
     lake.base.fs.s3.meta.events.register("before-call.s3", lambda model, **_: asked.append(model.name))
@@ -103,10 +128,7 @@ def test_a_look_lists_the_objects_and_reads_the_footers_of_new_ones(
         with lake.one_look():
             looked.append({place: lake.damage(*place) or lake.footer(*place) for place in places})
             assert len(lake.partitions("messages")) == len(places) - 1 - (changed == "many/8")
-        listed = asked.count("ListObjectsV2")
-        assert listed == 2
-        read = len(asked) - listed
-        assert read > 1000 if len(looked) == 1 else read <= 4 * (changed == "many/7")
+        assert len(asked) > 1000 if len(looked) == 1 else len(asked) <= 4 * (changed == "many/7")
     assert looked[0] == looked[1]
     assert [looked[0][place] for place in places[-9:]] == [work.lake.footer(*place) for place in places[-9:]]
     assert looked[2] == looked[1] | {("messages", "many/7"): OTHER_SCHEMA}

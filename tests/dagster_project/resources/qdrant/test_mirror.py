@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dagster_project.cli.main import main
 from dagster_project.resources.publish.versions import version_of
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
@@ -23,6 +26,7 @@ from transforms.settings.search import SearchSettings
 pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
 
+from dagster_project.resources.qdrant import collection  # noqa: E402
 from dagster_project.resources.qdrant.collection import Collection  # noqa: E402
 from dagster_project.resources.qdrant.mirror import QdrantMirror  # noqa: E402
 from dagster_project.resources.qdrant.mirrored import mirrored  # noqa: E402
@@ -112,6 +116,46 @@ def test_a_collection_finds_what_the_file_finds_in_two_round_trips(
         index.search(["compactor load"])
         assert client.trips == 2
     assert found
+
+
+TALK = "Ada: The load doubles when the compactor runs.\nBen: And what does the shell say of its pace?\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search", "compactor load", "write-ahead log"],
+        ["search", "l:users pace"],
+        ["explain", "compactor load"],
+        ["similar", "m3@example.org"],
+        ["context", "--stdin"],
+        ["context", "--stdin", "--lens", "users"],
+    ],
+    ids=" ".join,
+)
+def test_every_way_of_asking_answers_as_the_file_does(
+    built_once: Workspace,
+    client: EdgeClient,
+    mirror: QdrantMirror,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+):
+    work = built_once.copied(tmp_path / "work")
+    mirror.publish(current(work), None)
+    monkeypatch.setattr(collection, "connected", lambda url: client)
+    plain = work.config.read_text() + '\n[lenses.users]\nwhere = "source:users"\n'
+    answers = []
+    for name, target in (("file", ""), ("points", 'target = "qdrant"\nurl = "http://host:6333/weft"\n')):
+        (config := work.folder / f"{name}.toml").write_text(plain.replace("[index]\n", f"[index]\n{target}"))
+        client.trips = 0
+        said = CliRunner().invoke(main, [*arguments, "--config", str(config)], input=TALK)
+        assert said.exit_code == 0, said.output
+        answers.append(re.sub(r"[\d.]+ m?s\b|exact|hnsw|(?m:^ *\w+ +\d+\.\d+ )", "", said.output))
+        assert (client.trips > 0) == (name == "points" and arguments[0] in ("search", "explain"))
+    assert answers[0] == answers[1] and len(answers[0]) > 200
+    if "--lens" in arguments:
+        assert "compactor" not in answers[1].replace(TALK, "")
 
 
 @pytest.mark.exhaustive

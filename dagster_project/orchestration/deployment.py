@@ -1,0 +1,195 @@
+"""Whether a deployment of several containers or machines is as docs/deploy says: state, runs, lake, secrets, index."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import yaml
+from upath import UPath
+
+from dagster_project.config.settings import Settings
+from dagster_project.engines.engine import TaskEngine, make_engine
+from dagster_project.engines.stores import make_lake
+from dagster_project.orchestration.instance import instance_place, open_instance
+from dagster_project.orchestration.outcomes import Finding
+from dagster_project.resources.lake.parquet_files import is_local
+from dagster_project.resources.qdrant.service import make_mirror
+from transforms.errors import WeftError
+
+_AREA = "deployment"
+_ONE_MACHINE = "DefaultRunLauncher"
+_PROBE = "doctor/doctor"
+"""Stands for a partition in a task that makes no table."""
+
+
+def deployment(settings: Settings) -> Iterator[Finding]:
+    """Every finding, in order; writes and deletes an object of the lake, and has the engine, if there is one, run a task."""
+    home = instance_place(settings)
+    try:
+        configured = yaml.safe_load((home / "dagster.yaml").read_text())
+    except (OSError, yaml.YAMLError) as error:
+        remedy = (
+            "put docs/deploy/dagster-postgres.yaml there as dagster.yaml, or set DAGSTER_HOME to where it is"
+        )
+        yield _fault(f"{home / 'dagster.yaml'} cannot be read ({error})", remedy)
+        configured = None
+    missing = list(_secrets(settings, configured or {}))
+    yield from missing
+    if configured is not None and not any(finding.state == "fault" for finding in missing):
+        yield from _instance(settings, home)
+    yield from _lake(settings)
+    yield from _tasks(settings)
+    yield from _index(settings)
+
+
+def _fault(found: str, remedy: str) -> Finding:
+    return Finding(_AREA, "fault", found, remedy)
+
+
+def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding]:
+    """Whether the variables that the settings and Dagster's name are set, and no password stands in a file."""
+    named = dict.fromkeys(_variables(configured))
+    for source in settings.sources:
+        if source.remote:
+            parts = (
+                source.remote.user_variable,
+                source.remote.password_variable,
+                source.remote.token_variable,
+            )
+            named |= dict.fromkeys(filter(None, parts))
+    if settings.alerts.url_env:
+        named[settings.alerts.url_env] = None
+    if unset := [name for name in named if not os.environ.get(name, "").strip()]:
+        remedy = "set them in the environment of every container: a file of Compose, a secret of Kubernetes"
+        yield _fault(f"these variables are not set: {', '.join(unset)}", remedy)
+    elif named:
+        yield Finding(_AREA, "ok", f"secrets come from the environment: {', '.join(named)}")
+    if any(_literals(configured)):
+        yield _fault("dagster.yaml holds a password", "name a variable: password: { env: WEFT_PG_PASSWORD }")
+
+
+def _variables(value: Any) -> Iterator[str]:
+    """The environment variables that a configuration of Dagster names."""
+    if isinstance(value, dict):
+        if set(value) == {"env"} and isinstance(value["env"], str):
+            yield value["env"]
+        for part in value.values():
+            yield from _variables(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _variables(part)
+
+
+def _literals(value: Any) -> Iterator[str]:
+    """The passwords that stand in a configuration of Dagster itself."""
+    for name, part in value.items() if isinstance(value, dict) else ():
+        if name in ("password", "postgres_url") and isinstance(part, str):
+            yield name
+        yield from _literals(part)
+
+
+def _instance(settings: Settings, home: Path) -> Iterator[Finding]:
+    """Where Dagster keeps its state, and who runs its runs."""
+    try:
+        with open_instance(settings) as instance:
+            yield from _state(instance)
+            yield _launcher(instance)
+    except WeftError as fault:
+        yield _fault(
+            str(fault), f"see that the database of {home / 'dagster.yaml'} runs and lets this machine in"
+        )
+
+
+def _state(instance: dg.DagsterInstance) -> Iterator[Finding]:
+    storages = (instance.run_storage, instance.event_log_storage, instance.schedule_storage)
+    kinds = sorted({type(storage).__name__ for storage in storages})
+    if all(kind.startswith("Postgres") for kind in kinds):
+        yield Finding(
+            _AREA, "ok", f"Dagster keeps its state in PostgreSQL, which has {instance.get_runs_count()} runs"
+        )
+    else:
+        remedy = "several machines need one database: docs/deploy/dagster-postgres.yaml"
+        yield _fault(f"Dagster keeps its state in files of this machine ({', '.join(kinds)})", remedy)
+
+
+def _launcher(instance: dg.DagsterInstance) -> Finding:
+    name = type(instance.run_launcher).__name__
+    if name == _ONE_MACHINE:
+        text = "every run is a process beside the code server"
+        return Finding(
+            _AREA, "warning", text, "a run launcher for containers, as in docs/deploy/helm-values.yaml"
+        )
+    return Finding(_AREA, "ok", f"runs are launched by {name}")
+
+
+def _lake(settings: Settings) -> Iterator[Finding]:
+    """Whether the lake can be written, read and locked from here."""
+    base = make_lake(settings).base
+    probe = base / f".tmp-{os.getpid()}-{secrets.token_hex(6)}"
+    try:
+        if is_local(base):
+            Path(str(base)).mkdir(parents=True, exist_ok=True)
+        probe.fs.pipe_file(probe.path, b"weft", mode="create")
+        is_whole, is_refused = probe.read_bytes() == b"weft", _is_refused(probe)
+        probe.unlink()
+    except Exception as error:  # noqa: BLE001 - each store has faults of its own
+        yield _fault(
+            f"the lake at {base} cannot be used: {error}", "mend storage.lake, its rights or its credentials"
+        )
+        return
+    if not is_whole:
+        yield _fault(f"the lake at {base} gives back other bytes than were written", "mend the store")
+    elif not is_refused:
+        yield _fault(
+            f"the store of {base} ignores If-None-Match", "update it, or let one machine alone build"
+        )
+    elif is_local(base):
+        text = f"the lake is a folder, {base}"
+        yield Finding(
+            _AREA, "warning", text, "mount it on all machines at this path, or set storage.lake to s3://…"
+        )
+    else:
+        yield Finding(_AREA, "ok", f"the lake at {base} can be written, read and locked")
+
+
+def _is_refused(place: UPath) -> bool:
+    """True if what exists cannot be created a second time, by which builds on several machines lock the lake."""
+    try:
+        place.fs.pipe_file(place.path, b"weft", mode="create")
+    except FileExistsError:
+        return True
+    return False
+
+
+def _tasks(settings: Settings) -> Iterator[Finding]:
+    """Whether a machine of the engine sees the lake: one task that makes nothing says so."""
+    try:
+        engine = make_engine(settings)
+        if not isinstance(engine, TaskEngine):
+            return
+        with closing(engine):
+            engine.outcomes("doctor", [], [_PROBE])
+    except WeftError as fault:
+        yield _fault(str(fault), "mend [engine], or what the message names")
+    else:
+        yield Finding(_AREA, "ok", f"tasks of {settings.engine.kind} see the lake")
+
+
+def _index(settings: Settings) -> Iterator[Finding]:
+    """Whether what ranks answers, and everybody sees the published file."""
+    folder = settings.root / "index"
+    text = f"versions are published in {folder}, which whoever searches has to mount"
+    try:
+        mirror = make_mirror(settings.index, settings.search)
+        if mirror:
+            mirror.require_answer()
+            text += f"; Qdrant at {settings.index.address} answers"
+        yield Finding(_AREA, "ok", text)
+    except WeftError as fault:
+        yield _fault(str(fault), "mend index.url, or see that Qdrant runs")
