@@ -108,7 +108,7 @@ def successor_of(name: str, served: Sequence[str], default: str) -> str:
     >>> successor_of("gemini-2.5-flash", ["gemini-3.5-flash-lite", "gemini-4-pro"], LANGUAGE_NAME)
     'gemini-3.5-flash-lite'
     """
-    known = _RETIRED.get(name)
+    known = _RETIRED.get(name, "")
     alike = get_close_matches(name, served, 1)
     return known if known in served else alike[0] if alike else default
 

@@ -47,9 +47,9 @@ class DocumentReaders:
     def read(self, data: bytes, kind: str, *, is_seen: bool = False) -> Converted:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
 
-        A picture that `is_seen` is kept with its text.
+        A picture that `is_seen` is kept with its text if `pictures` of the settings says so.
         """
-        is_seen = is_seen and kind == "picture"
+        is_seen = is_seen and kind == "picture" and self.settings.pictures
         place = self.kept.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
         if (known := self.kept.get(place)) is not None:
             return known

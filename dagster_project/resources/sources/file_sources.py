@@ -265,9 +265,7 @@ class FileSources:
         if kind is None or kind not in CONVERTED_FORMATS:
             return RawFile(file.name, data)
         try:
-            return RawFile(
-                file.name, b"", converted=self._readers.read(data, kind, is_seen=settings.pictures)
-            )
+            return RawFile(file.name, b"", converted=self._readers.read(data, kind, is_seen=True))
         except FormatError as error:
             return RawFile(file.name, data, str(error))
 

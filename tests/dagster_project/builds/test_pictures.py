@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,9 @@ def test_a_picture_of_a_note_has_one_vector_and_is_found_shown_and_cited(
         assert work.build().embedding["embedded"] == 1
         place.write_bytes(seen)
         assert work.build().embedding["embedded"] == 0 and len(gemini.requests) == asked + 1
-        with open_index(work.settings) as index:
+        with closing(open_index(work.settings)) as index:
             (hit, *_) = index.search(["turnstile"]).hits.to_pylist()
-        assert hit["citation"] == "notes:img/turnstile.png:0-29" and hit["chunk_kind"] == "picture"
+        assert hit["citation"] == "notes:img/turnstile.png bytes 0-31" and hit["chunk_kind"] == "picture"
         web = TestClient(web_app(work.settings), base_url="http://127.0.0.1:8320")
         assert 'src="/picture/notes%3Aimg%2Fturnstile.png"' in web.get("/?q=turnstile").text
         page = web.get("/d/notes%3Aimg%2Fturnstile.png").text
