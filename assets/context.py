@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import ibis
 import pyarrow as pa
 
+from transforms.documents.chunks.pictures import KIND as PICTURE
 from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
 from transforms.schemas.chunks import CHUNK_CONTEXT
@@ -48,7 +49,7 @@ def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
 def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -> pa.Table:
     """The published chunks with where they stand (`sentences.chunk_facts`), of all sources or those named."""
     chunks = tables.chunks()
-    chunks = chunks.filter(chunks.text_embed != "")
+    chunks = chunks.filter((chunks.text_embed != "") & (chunks.chunk_kind != PICTURE))
     if sources is not None:
         chunks = chunks.filter(chunks.source.isin(list(sources)))
     mails = canonical(tables.messages, tables.memberships)

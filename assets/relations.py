@@ -33,7 +33,7 @@ from transforms.schemas.relations import (
     THREADS,
 )
 from transforms.settings.mail import PeopleSettings, ThreadSettings
-from transforms.settings.models import SafetySettings, SentenceSettings
+from transforms.settings.models import WRITTEN_KINDS, SafetySettings, SentenceSettings
 from transforms.settings.search import TermSettings
 from transforms.text import terms
 
@@ -194,7 +194,7 @@ def chunk_context_stage(
     told = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
     chunks = ("message_chunks", "document_chunks", "conversation_chunks") if told else ("message_chunks",)
     if told:
-        used = safety.digest() if "gemini" in told.values() else ""
+        used = safety.digest() if set(WRITTEN_KINDS) & set(told.values()) else ""
         versions = f"{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}"
         version += f"-{versions}-{sentence_settings.digest()}-{used}-{told}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import polars as pl
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from assets.protocols.models import AnswerCache, LanguageModel
 from transforms.embedding import context_sentences
-from transforms.settings.models import SafetySettings
+from transforms.settings.models import WRITTEN_KINDS, SafetySettings
 
 
 @dataclass
@@ -63,7 +64,8 @@ def estimate_sentences(
     """What `chunk_sentences` would ask for now, and what it would return if nobody was there to answer."""
     known = context_sentences.structural_sentences(placed)
     mask = _wanted(placed, kinds)
-    asked, _ = context_sentences.requests(placed.filter(mask), known.filter(mask), model.model, safety)
+    asking = context_sentences.Asking(model.model, safety, kinds)
+    asked, _ = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
     answers = cache.known(sorted({r.key for r in asked}))
     prompts = [
         context_sentences.prompt(part)
@@ -93,7 +95,11 @@ def chunk_sentences(
     mask = _wanted(placed, kinds)
     written: dict[str, str] = {}
     if pc.any(mask).as_py():
-        written = _written(placed.filter(mask), known.filter(mask), safety, model, cache, report)
+        asking = context_sentences.Asking(model.model, safety, kinds)
+        asked, report.found = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
+        written = answered(
+            asked, context_sentences.INSTRUCTION, context_sentences.BATCH_CHUNKS, model, cache, report
+        )
     made = _made(known, written)
     report.kinds.update(made.column("sentence_kind").to_pylist())
     return made, report
@@ -102,7 +108,7 @@ def chunk_sentences(
 def _wanted(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
     """Which chunks a language model is to write about."""
     return pa.array(
-        [kinds.get(source) == "gemini" for source in placed.column("source").to_pylist()], pa.bool_()
+        [kinds.get(source) in WRITTEN_KINDS for source in placed.column("source").to_pylist()], pa.bool_()
     )
 
 
@@ -130,23 +136,12 @@ def _unanswered(
 def _batches(
     asked: Sequence[context_sentences.Request], size: int
 ) -> list[Sequence[context_sentences.Request]]:
-    """The requests `size` a prompt, the last fewer."""
-    return [asked[start : start + size] for start in range(0, len(asked), size)]
-
-
-def _written(
-    placed: pa.Table,
-    known: pa.Table,
-    safety: SafetySettings,
-    model: LanguageModel,
-    cache: AnswerCache,
-    report: SentenceReport,
-) -> dict[str, str]:
-    """The model's usable sentence of each chunk that has one, by its id."""
-    asked, report.found = context_sentences.requests(placed, known, model.model, safety)
-    return answered(
-        asked, context_sentences.INSTRUCTION, context_sentences.BATCH_CHUNKS, model, cache, report
-    )
+    """The requests `size` a prompt, the last fewer; those of a prompt read the same document."""
+    found: list[Sequence[context_sentences.Request]] = []
+    for _, of_one in groupby(asked, key=lambda request: request.document):
+        requests = list(of_one)
+        found += [requests[start : start + size] for start in range(0, len(requests), size)]
+    return found
 
 
 def answered(
@@ -164,9 +159,10 @@ def answered(
     answers = cache.known(sorted({r.key for r in asked}))
     missing = _unanswered(asked, answers)
     refused: list[context_sentences.Request] = []
-    whole = len(missing) - len(missing) % size
-    for part, count in ((missing[:whole], size), (missing[whole:], size)):
-        refused += _ask(_batches(part, count), instruction, model, cache, answers, report)
+    batches = _batches(missing, size)
+    for count in sorted({len(batch) for batch in batches}, reverse=True):
+        fitting = [batch for batch in batches if len(batch) == count]
+        refused += _ask(fitting, instruction, model, cache, answers, report)
     # What is refused in a batch may be one chunk of it: the others are asked about by themselves.
     report.refused = len(_ask(_batches(refused, 1), instruction, model, cache, answers, report))
     report.asked = len(missing)

@@ -21,7 +21,7 @@ from transforms.embedding.context_sentences import Request
 from transforms.graph.stripes import embedded_chunks, matrix
 from transforms.hashing import parts_hash, text_hash
 from transforms.schemas.documents import ISSUE_TRIAGE
-from transforms.settings.models import SafetySettings
+from transforms.settings.models import WRITTEN_KINDS, SafetySettings
 from transforms.settings.search import TermSettings
 from transforms.text.redaction import screened
 from transforms.triage import duplicates, items
@@ -205,7 +205,7 @@ def written_summaries(
     """
     asked = []
     for doc_id, source, title, text in issues.select("doc_id", "source", "title", "text").iter_rows():
-        if settings.kinds.get(source) == "gemini" and text.strip():
+        if settings.kinds.get(source) in WRITTEN_KINDS and text.strip():
             data = {"place": title, "text": text[:_TEXT_CHARS]}
             key = f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
             asked.append(Request(doc_id, key, data))

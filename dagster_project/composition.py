@@ -29,6 +29,7 @@ from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.models.language_models import make_language_model
+from dagster_project.resources.models.openai.language import PREFIX
 from dagster_project.resources.models.openai.service import KEY_VARIABLE
 from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.progress import LoggedProgress
@@ -43,6 +44,7 @@ from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from transforms.embedding import context_sentences
 from transforms.retrieval import bm25
+from transforms.settings.models import WRITTEN_KINDS
 
 
 def make_seen_partitions(settings: Settings) -> SeenPartitions:
@@ -67,16 +69,35 @@ def make_answer_cache(settings: Settings) -> SQLiteAnswerCache:
     return SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite")
 
 
+def writes_sentences(settings: Settings) -> bool:
+    """True if a language model writes sentences about the chunks of a source."""
+    return bool(set(WRITTEN_KINDS) & set(settings.sentence_kinds().values()))
+
+
 def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) -> LanguageModel:
     """The language model that writes sentences, if a source wants it."""
     return make_language_model(
-        settings.sentences.name if "gemini" in settings.sentence_kinds().values() else None,
+        settings.sentences.name if writes_sentences(settings) else None,
         context_sentences.BATCH_CHUNKS,
         settings.gemini,
         settings.safety,
         budget,
         jobs_folder(settings),
     )
+
+
+def require_served_models(settings: Settings) -> None:
+    """ServiceError with the successor of a model of the settings that Google does not serve; without one nobody is asked."""
+    embedding = {str(settings.embedding.name)} if settings.embedding.model == "gemini" else set()
+    writes = writes_sentences(settings) or settings.queries.rewrite == "gemini"
+    language = {settings.sentences.name} if writes else set()
+    language |= {settings.rerank.language_model} if settings.rerank.method == "gemini" else set()
+    language = {name for name in language if not name.startswith(PREFIX)}
+    if embedding or language:
+        # What it imports comes with an extra, which whoever uses the service has.
+        from dagster_project.resources.models.gemini.served import require_served
+
+        require_served(settings.gemini, embedding, language)
 
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
@@ -160,7 +181,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         ),
         "embedding_cache": make_embedding_cache(settings),
         "language_model": SentenceModel.around(
-            writer, model=writer.model, api_key=_key(is_sent="gemini" in settings.sentence_kinds().values())
+            writer, model=writer.model, api_key=_key(is_sent=writes_sentences(settings))
         ),
         "answer_cache": make_answer_cache(settings),
         "publisher": Index.around(
@@ -187,7 +208,7 @@ def _key(*, is_sent: bool) -> dict[str, str] | None:
     if not is_sent:
         return None
     # What it imports comes with an extra, which whoever uses the service has.
-    from dagster_project.resources.models.gemini_client import KEY_VARIABLES
+    from dagster_project.resources.models.gemini.client import KEY_VARIABLES
 
     named = next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0])
     return {"env": named}

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from assets.embedding import EmbeddingReport, vectors_of
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
+from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.progress import LoggedProgress
 from tests.gemini_loopback import KEY
 from tests.processes import FORKS

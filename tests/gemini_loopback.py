@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -18,6 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from transforms.settings.model_names import GEMINI_EMBEDDINGS
+from transforms.text.pictures import Picture, picture_text
+
 KEY = "AIzaSyLoopbackKeyThatMustNeverBeSeen012"
 FORBIDDEN = "forbidden words"
 HANG_SECONDS = 8.0
@@ -25,10 +29,18 @@ _PATH = re.compile(
     r"/v1(?:beta)?/(models/[\w.-]+):(batchEmbedContents|generateContent|asyncBatchEmbedContent|batchGenerateContent)"
 )
 _JOBS = re.compile(r"/v1(?:beta)?/batches(?:/(\w+)|\?.*)")
+_MODELS = re.compile(r"/v1(?:beta)?/models(?:\?.*)?")
+_HELD = re.compile(r"/v1(?:beta)?/(cachedContents(?:/\w+)?)")
 _PREFIXES = {
     "title: none | text: ": "RETRIEVAL_DOCUMENT",
     "task: search result | query: ": "RETRIEVAL_QUERY",
 }
+
+SERVED = {
+    **dict.fromkeys(GEMINI_EMBEDDINGS, "embedContent"),
+    **dict.fromkeys(("gemini-3.5-flash-lite", "gemini-3.5-flash"), "generateContent"),
+}
+"""The models of the server, and what each does."""
 
 Fault = Callable[["_Answer"], None]
 
@@ -40,14 +52,24 @@ def vector(text: str, dimensions: int, task: str) -> np.ndarray:
 
 
 def asked_text(request: dict[str, Any]) -> tuple[str, str]:
-    """The text of a request and its task, which models that know no task types have before the text."""
-    text = request["content"]["parts"][0]["text"]
+    """The text of a request and its task, which models that know no task types have before the text; or its picture."""
+    (part,) = request["content"]["parts"]
+    if seen := picture_in(part):
+        return picture_text(seen), "RETRIEVAL_DOCUMENT"
+    text = part["text"]
     if "taskType" in request:
         return text, request["taskType"]
     for prefix, task in _PREFIXES.items():
         if text.startswith(prefix):
             return text.removeprefix(prefix), task
     raise ValueError(text)
+
+
+def picture_in(part: dict[str, Any]) -> Picture | None:
+    """The picture of a part of a text; protocol buffers know both spellings of a name."""
+    if not (data := part.get("inlineData") or part.get("inline_data")):
+        return None
+    return Picture(data.get("mimeType") or data["mime_type"], base64.urlsafe_b64decode(data["data"]))
 
 
 def job_text(request: dict[str, Any]) -> str:
@@ -81,8 +103,9 @@ class Loopback:
 
     `plan` are the faults of the coming requests, in the order of arrival; None answers well. `jobs` are those of the Batch
     API by name, `job_ends` the states in which the coming ones end, SUCCEEDED without any, after `looks` at them; `seen`
-    counts these and the jobs. `rule`, if given, decides for every request of which `plan` says nothing. `reply` makes the
-    text that answers a prompt.
+    counts these and the jobs. `served` are the models on its list, which was asked for `listed` times, `held` the texts
+    that it holds, `holds` how many it was given to hold. `rule`, if given, decides for every request of which `plan` says
+    nothing. `reply` makes the text that answers a prompt.
     """
 
     url: str
@@ -92,6 +115,10 @@ class Loopback:
     paid: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    served: dict[str, str] = field(default_factory=lambda: dict(SERVED))
+    listed: int = 0
+    held: dict[str, str] = field(default_factory=dict)
+    holds: int = 0
     jobs: dict[str, Job] = field(default_factory=dict)
     job_ends: deque[str] = field(default_factory=deque)
     looks: int = 2
@@ -147,6 +174,9 @@ class _Answer(BaseHTTPRequestHandler):
         self.state: Loopback = self.server.state  # type: ignore[attr-defined]
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         called = _PATH.fullmatch(self.path)
+        if _HELD.fullmatch(self.path):
+            self.hold(body)
+            return
         if called and "batch" in body:
             self.submit(body["batch"])
             return
@@ -154,7 +184,13 @@ class _Answer(BaseHTTPRequestHandler):
         if called and called[2] == "generateContent":
             self.generate(body)
             return
-        if not called or len(self.asked) > 100 or {r["model"] for r in self.asked} != {called[1]}:
+        pictures = sum(picture_in(part) is not None for r in self.asked for part in r["content"]["parts"])
+        if (
+            not called
+            or len(self.asked) > 100
+            or pictures > 6
+            or {r["model"] for r in self.asked} != {called[1]}
+        ):
             status(404, "NOT_FOUND", "no such method, or a request that it does not take")(self)
             return
         texts = [asked_text(r)[0] for r in self.asked]
@@ -162,8 +198,16 @@ class _Answer(BaseHTTPRequestHandler):
         self.answer(texts, self.asked[0], good)
 
     def do_GET(self) -> None:
-        """Answer `batches/<name>` and `batches`."""
+        """Answer `batches/<name>`, `batches` and `models`."""
         self.state = self.server.state  # type: ignore[attr-defined]
+        if _MODELS.fullmatch(self.path):
+            self.state.listed += 1
+            models = [
+                {"name": f"models/{n}", "supportedGenerationMethods": [a]}
+                for n, a in self.state.served.items()
+            ]
+            self.send(200, {"models": models})
+            return
         called = _JOBS.fullmatch(self.path)
         self.state.seen += 1
         if not called or (called[1] and called[1] not in self.state.jobs):
@@ -172,6 +216,24 @@ class _Answer(BaseHTTPRequestHandler):
             self.send(200, self.shown(called[1]))
         else:
             self.send(200, {"operations": [self.shown(name) for name in list(self.state.jobs)]})
+
+    def do_DELETE(self) -> None:
+        """Let go of a held text."""
+        self.state = self.server.state  # type: ignore[attr-defined]
+        found = _HELD.fullmatch(self.path)
+        self.state.held.pop(found[1] if found else "", None)
+        self.send(200, {})
+
+    def hold(self, body: dict[str, Any]) -> None:
+        """Hold a text for later prompts."""
+        (part,) = body["contents"][0]["parts"]
+        if FORBIDDEN in part["text"]:
+            status(400, "INVALID_ARGUMENT", "Cached content is too small")(self)
+            return
+        name = f"cachedContents/c{self.state.holds}"
+        self.state.holds += 1
+        self.state.held[name] = part["text"]
+        self.send(200, {"name": name, "usageMetadata": {"totalTokenCount": len(part["text"]) // 4}})
 
     def submit(self, batch: dict[str, Any]) -> None:
         """Make a job; its requests are paid for unless it fails. A fault of the plan comes when it is made."""
@@ -219,7 +281,11 @@ class _Answer(BaseHTTPRequestHandler):
     def generate(self, body: dict[str, Any]) -> None:
         """Answer a prompt."""
         prompt = body["contents"][0]["parts"][0]["text"]
-        self.answer([prompt], body, lambda: candidate(self.state.reply(prompt)))
+        held = self.state.held.get(body.get("cachedContent", ""))
+        if "cachedContent" in body and (held is None or "systemInstruction" in body):
+            status(403, "PERMISSION_DENIED", "CachedContent not found (or permission denied)")(self)
+            return
+        self.answer([prompt], body, lambda: candidate(self.state.reply(prompt), held=held))
 
     def answer(self, texts: list[str], request: dict[str, Any], good: Callable[[], object]) -> None:
         """Send the fault that this request meets, else what `good` returns."""
@@ -257,13 +323,18 @@ class _Answer(BaseHTTPRequestHandler):
         """Nothing is printed."""
 
 
-def candidate(text: str, reason: str = "STOP") -> dict[str, Any]:
-    """The answer of a language model."""
+def candidate(text: str, reason: str = "STOP", held: str | None = None) -> dict[str, Any]:
+    """The answer of a language model, which was sent 9 tokens beside those of the text `held`."""
     content = {"role": "model", "parts": [{"text": text}]}
-    return {
-        "candidates": [{"content": content, "finishReason": reason}],
-        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12},
-    }
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12}
+    if held is not None:
+        count = len(held) // 4
+        usage |= {
+            "promptTokenCount": 9 + count,
+            "totalTokenCount": 12 + count,
+            "cachedContentTokenCount": count,
+        }
+    return {"candidates": [{"content": content, "finishReason": reason}], "usageMetadata": usage}
 
 
 def status(

@@ -14,7 +14,8 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, explained
 from dagster_project.cli.render.explanation import print_plan
-from dagster_project.config.settings import Settings, known_zone, load_settings
+from dagster_project.config.settings import Settings, load_settings
+from dagster_project.config.source_settings import known_zone
 from dagster_project.resources.context import conversation_context as work
 from dagster_project.resources.context.sessions import Session, opened_session
 from dagster_project.resources.models.token_counter import PackagedTokenCounter

@@ -41,6 +41,7 @@ from dagster_project.resources.sources.seen_partitions import fingerprint_in_lak
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
+from transforms.schemas.chunks import UNEMBEDDED
 
 _PACKAGES = ("dagster", "ibis-framework", "polars", "pyarrow", "sqlglot")
 _PUBLISH_ROOM = 3
@@ -251,6 +252,7 @@ def _index(settings: Settings) -> Iterator[Finding]:
         with duckdb.connect(str(current), read_only=True) as connection:
             yield from _index_facts(connection, current, publisher.layout, remedy)
             yield from without_headings(connection)
+            yield from _without_vectors(connection)
         yield from _collection(settings, current)
     except ValueError as error:
         yield Finding(
@@ -329,6 +331,16 @@ def without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]
         yield Finding(
             "index", "warning", text, 'set `chunker = "sections"` for their source, then weft build'
         )
+
+
+def _without_vectors(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """How many chunks of logs are found by their words alone, as `chunks.log_vector_chars` has it."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM chunks WHERE checksum = ? AND content_class = 'log'", [UNEMBEDDED]
+    ).fetchone() or (0,)
+    if count:
+        text = f"{count:,} chunks of logs have no vector (chunks.log_vector_chars); their words find them"
+        yield Finding("index", "ok", text)
 
 
 def _cache(settings: Settings) -> Iterator[Finding]:

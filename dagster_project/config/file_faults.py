@@ -41,6 +41,7 @@ REPLACED = {
     "context.dedup_max_per_doc": "is gone: one chunk of each document is shown, in its section or mail",
     "context.candidates": "is part of `context.profile` now (recommended: 20; seed: 5)",
     "context.pick": "is part of `context.profile` now (recommended: mmr; seed: score)",
+    "context.min_similarity": "is part of `context.profile` now (recommended: 0; seed: 0.7)",
     "context.expand": "is always on now; `context.budget_tokens` bounds it",
     "mail.max_attachment_bytes": "is gone: of a compressed attachment at most 64 MiB are read",
     "operations.batch_bytes": "is gone: a run of a backfill makes at most 32 neighbouring partitions",
@@ -54,6 +55,7 @@ REPLACED = {
     "index.ann_min_vectors": "is `index.ann_max_vectors` now: vectors up to which an HNSW index is built",
     "search.label_rerank": "is always 5, half of a model's scale",
     "storage.sources": "is always `sources/` below storage.root, which may be a link",
+    "sources.windows.gap_hours": "is always 8 now; `sources.windows.messages` ends a window sooner",
     "sources.fetch.region": "is AWS_REGION in the environment",
     "rerank.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
 }

@@ -8,13 +8,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from dagster_project.config.file_faults import explain, internal_keys, refused_keys
 from dagster_project.config.model_folders import with_folder
-from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote
+from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote, known_zone
 from dagster_project.config.synonyms_file import synonyms_in
 from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings, without_credentials
@@ -171,15 +170,6 @@ class DocumentSourceSettings(NamedSource):
         return "documents"
 
 
-def known_zone(name: str) -> str:
-    """`name`, if a time zone has it; ValueError if not."""
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"no time zone is called {name!r}; names are like Europe/London") from error
-    return name
-
-
 class ConversationSourceSettings(NamedSource):
     """Chats: exported files or folders of one program."""
 
@@ -265,6 +255,12 @@ class Settings(StageSettings):
         names = [s.name for s in self.sources]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"two sources are named {twice[0]!r}; names must differ")
+        return self
+
+    @model_validator(mode="after")
+    def _model_sees(self) -> Settings:
+        if self.documents.pictures and not self.embedding.sees:
+            raise ValueError('documents.pictures needs a model that sees: [embedding] model = "gemini"')
         return self
 
     @model_validator(mode="after")

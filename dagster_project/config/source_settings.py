@@ -7,6 +7,7 @@ from datetime import date
 from string import Formatter
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, field_validator, model_validator
 
@@ -235,3 +236,12 @@ REMOTES_OF = {
     "public_inbox": ("git",),
 }
 """Which remotes a kind of mail source can be fetched from."""
+
+
+def known_zone(name: str) -> str:
+    """`name`, if a time zone has it; ValueError if not."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"no time zone is called {name!r}; names are like Europe/London") from error
+    return name

@@ -16,7 +16,7 @@ import dagster as dg
 from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
 from assets.triage import NAME as TRIAGE
-from dagster_project.composition import make_lake, make_publisher, make_sources, sweep
+from dagster_project.composition import make_lake, make_publisher, make_sources, require_served_models, sweep
 from dagster_project.config.settings import Settings
 from dagster_project.engines.engine import make_engine
 from dagster_project.orchestration.alerts import (
@@ -177,6 +177,7 @@ class _Build:
         begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: begun}
         self.failed: list[FailedCheck] = []
+        self.knows_models = False
         self.engine = make_engine(settings)
 
     @cached_property
@@ -216,6 +217,9 @@ class _Build:
         figures: dict[str, Any] = {}
         slow: tuple[str, ...] = ()
         if plan.publish or plan.stale:
+            if not self.knows_models:
+                require_served_models(settings)
+                self.knows_models = True
             stale = [partition for partition in plan.partitions if partition.key in plan.stale]
             with workers_for(settings, instance, self.progress, stale) as workers:
                 self.make_partitions(plan.stale, SOURCE_TYPES, workers)

@@ -40,9 +40,9 @@ def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Cont
         window_id="doc_id", query=pl.lit(-1, pl.Int64), text="text", messages="message_count"
     )
     by_chunk = chunks.select(window_id="doc_id", query=pl.col("chunk_index").cast(pl.Int64), text="text")
-    if settings.strategy == "window":
+    if settings.strategy in ("window", "off"):
         by_chunk = by_chunk.clear()
-    elif settings.strategy == "chunks":
+    if settings.strategy in ("chunks", "off"):
         by_window = by_window.clear()
     elif settings.strategy == "adaptive":
         by_window = by_window.filter(pl.col("messages") <= _ADAPTIVE_MESSAGES)

@@ -190,6 +190,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "text": stored.text,
         "body_start": front.body_start,
         "page_starts": stored.page_starts,
+        "picture": stored.picture,
         "content_hash": text_hash(stored.text),
         "defects": defects,
     }

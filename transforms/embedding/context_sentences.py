@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import ibis
@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel, Field, create_model
 
+from transforms.embedding.prompts import DOCUMENT
 from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened
@@ -41,6 +42,8 @@ _LOOKBACK, _BEFORE_CHARS = 2, 300
 """Chunks before a chunk that are shown with it (SecondBrain), and characters of each."""
 _TEXT_CHARS = 2000
 """Characters of the chunk that are shown."""
+_LONG_CHARS, _MOST_CHARS = 16_000, 200_000
+"""Characters from which the service holds a document, some 4,096 tokens, and of it that are read at most."""
 _SCRIPT_SHARE = 0.5
 
 
@@ -147,22 +150,35 @@ class Request:
     chunk_id: str
     key: str
     data: Mapping[str, str]
+    document: str = ""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Who is asked: the model, what is screened, and by source whether it reads all of a document (`document`)."""
+
+    model: str
+    safety: SafetySettings
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
 
 def requests(
-    chunk_facts: pa.Table, sentences: pa.Table, model: str, safety: SafetySettings
+    chunk_facts: pa.Table, sentences: pa.Table, asking: Asking
 ) -> tuple[list[Request], Counter[str]]:
     """What the prompt says about each chunk of `chunk_facts`: its place, the chunks before it, its text, each cut.
 
-    Texts are screened before they are cut, so that no half of a secret is left; finds by kind beside them.
+    Texts are screened before they are cut, so that no half of a secret is left; finds by kind beside them. Where the
+    model reads documents, a chunk of one with more than `_LONG_CHARS` characters has the document beside it.
     """
-    screening = screened(chunk_facts.column("text_display").to_pylist(), safety)
+    screening = screened(chunk_facts.column("text_display").to_pylist(), asking.safety)
     chunk_facts = chunk_facts.set_column(
         chunk_facts.schema.get_field_index("text_display"),
         "text_display",
         pa.array(screening.texts, pa.large_string()),
     )
-    frame = pl.DataFrame(chunk_facts.select(["chunk_id", "doc_id", "attachment_id", "text_display"]))
+    frame = pl.DataFrame(
+        chunk_facts.select(["chunk_id", "source", "doc_id", "attachment_id", "text_display"])
+    )
     preceding = [
         pl.col("text_display").shift(n).over("doc_id", "attachment_id").str.slice(0, _BEFORE_CHARS)
         for n in range(_LOOKBACK, 0, -1)
@@ -173,13 +189,23 @@ def requests(
         .list.drop_nulls()
         .list.join("\n…\n"),
         text=pl.col("text_display").str.slice(0, _TEXT_CHARS),
+        document=_documents(asking.kinds),
     ).join(pl.DataFrame(sentences), on="chunk_id", maintain_order="left")
     result = []
-    for chunk_id, before, text, place in inputs.iter_rows():
+    for chunk_id, before, text, document, place in inputs.iter_rows():
         data = {"place": place, "before": before, "text": text}
-        key = f"{model}/{PROMPT_VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
-        result.append(Request(chunk_id, key, data))
+        read = {DOCUMENT: text_hash(document)} if document else {}
+        key = f"{asking.model}/{PROMPT_VERSION}/{text_hash(json.dumps(data | read, sort_keys=True))}"
+        result.append(Request(chunk_id, key, data, document))
     return result, screening.finds
+
+
+def _documents(kinds: Mapping[str, str]) -> pl.Expr:
+    """All of the document or attachment of a chunk, if a model is to read it and it is long; else empty."""
+    read = pl.col("source").is_in([source for source, kind in kinds.items() if kind == DOCUMENT])
+    whole = pl.col("text_display").str.join("\n\n").over("doc_id", "attachment_id")
+    is_long = whole.str.len_chars() > _LONG_CHARS
+    return pl.when(read & is_long).then(whole.str.slice(0, _MOST_CHARS)).otherwise(pl.lit(""))
 
 
 class Sentences(BaseModel):
@@ -196,7 +222,8 @@ def sentences_shape(count: int) -> type[Sentences]:
 
 def prompt(batch: Sequence[Request]) -> dict[str, Any]:
     """The data of a prompt on some chunks."""
-    return {"chunks": [{"number": n, **request.data} for n, request in enumerate(batch, 1)]}
+    read = {DOCUMENT: batch[0].document} if batch[0].document else {}
+    return read | {"chunks": [{"number": n, **request.data} for n, request in enumerate(batch, 1)]}
 
 
 def usable(sentence: str, text: str) -> str | None:

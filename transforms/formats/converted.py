@@ -24,7 +24,8 @@ class Converted(NamedTuple):
     """A file as Markdown, its defects as short codes with an explanation, and the title that its format carries.
 
     `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin; None without pages.
-    `created` and `modified` are the times of its properties, as ISO 8601 writes them.
+    `created` and `modified` are the times of its properties, as ISO 8601 writes them. `picture` is a picture that is to
+    have a vector, made small, as `transforms.text.pictures` writes it.
     """
 
     text: str
@@ -33,6 +34,7 @@ class Converted(NamedTuple):
     page_starts: list[int] | None = None
     created: str | None = None
     modified: str | None = None
+    picture: str | None = None
 
 
 class FormatError(Exception):

@@ -10,29 +10,63 @@ from PIL import Image, ImageSequence, UnidentifiedImageError
 
 from transforms.formats.converted import Converted, FormatError, paged, plain
 from transforms.formats.pdf import Ocr, pnm
+from transforms.text.pictures import Picture, picture_text
 
 _MAX_PIXELS = 200_000_000
 """Pixels of a picture that is opened, all of its pages together: 200 MB in grey."""
+_SIDE, _QUALITY = 768, 85
+"""Pixels of the longer side of a picture that is embedded, one tile for Gemini's models, and the quality of its JPEG."""
+_KEPT_BYTES = 200_000
+"""Bytes of a PNG or JPEG up to which it is embedded as it is."""
 _BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 
 
-def picture_markdown(data: bytes, ocr: Ocr | None) -> Converted:
-    """The text in a picture, each picture of a TIFF a page; FormatError without OCR, without text, or if it is a bomb."""
-    if ocr is None:
+def picture_markdown(data: bytes, ocr: Ocr | None, *, is_seen: bool = False) -> Converted:
+    """The text in a picture, each picture of a TIFF a page, and if it `is_seen` the picture itself, made small.
+
+    FormatError if it is a bomb, and, unless it is seen, without OCR or without text.
+    """
+    if ocr is None and not is_seen:
         raise FormatError("needs_ocr: it is a picture; set documents.ocr to read it")
+    seen = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with Image.open(io.BytesIO(data)) as image:
-                texts = [plain(ocr(picture)) for picture in _pictures(image)]
+                texts = [plain(ocr(picture)) for picture in _pictures(image)] if ocr else []
+                if is_seen:
+                    size = f"Picture of {image.width} × {image.height} pixels"
+                    seen = picture_text(_small(image, data))
         except Image.DecompressionBombError as error:
             raise FormatError(f"compression_bomb: {error}") from error
         except _BROKEN as error:
             raise FormatError(f"unreadable: it is no picture ({error})") from error
     if not any(text.strip() for text in texts):
-        raise FormatError("no_text: OCR finds no text in it")
-    converted = paged(texts, [], None)
+        if seen is None:
+            raise FormatError("no_text: OCR finds no text in it")
+        texts = [size]
+    converted = paged(texts, [], None)._replace(picture=seen)
     return converted if len(texts) > 1 else converted._replace(page_starts=None)
+
+
+def _small(image: Image.Image, data: bytes) -> Picture:
+    """The first picture, as it is if it is small, else as a JPEG of at most `_SIDE` pixels a side on white."""
+    if image.format in ("PNG", "JPEG") and len(data) <= _KEPT_BYTES and max(image.size) <= 2 * _SIDE:
+        image.load()
+        return Picture(f"image/{image.format.lower()}", data)
+    if image.width * image.height > _MAX_PIXELS:
+        raise FormatError(
+            f"compression_bomb: {image.width * image.height:,} pixels, the cap is {_MAX_PIXELS:,}"
+        )
+    image.seek(0)
+    image.draft("RGB", (_SIDE, _SIDE))
+    layer = image.convert("RGBA")
+    layer.thumbnail((_SIDE, _SIDE))
+    page = Image.new("RGB", layer.size, "white")
+    page.paste(layer, mask=layer)
+    written = io.BytesIO()
+    page.save(written, "JPEG", quality=_QUALITY)
+    return Picture("image/jpeg", written.getvalue())
 
 
 def _pictures(image: Image.Image) -> Iterator[bytes]:

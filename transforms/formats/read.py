@@ -21,11 +21,14 @@ _READERS: Mapping[str, Callable[[bytes], Converted]] = {
 }
 
 
-def read_format(data: bytes, kind: str, ocr: Ocr | None = None) -> Converted:
-    """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read."""
+def read_format(data: bytes, kind: str, ocr: Ocr | None = None, *, is_seen: bool = False) -> Converted:
+    """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read.
+
+    A picture that `is_seen` is kept with its text, and need not have one.
+    """
     if kind == "pdf":
         return pdf_markdown(data, ocr)
-    converted = picture_markdown(data, ocr) if kind == "picture" else _READERS[kind](data)
+    converted = picture_markdown(data, ocr, is_seen=is_seen) if kind == "picture" else _READERS[kind](data)
     if not converted.text.strip():
         raise FormatError("no_text: it holds no text")
     if converted.page_starts is None:  # without pages whose places would change

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from transforms.hashing import text_hash
 from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Table, required
 
 UNAUTHORED = "unauthored_message"
 """The kind of the one chunk of a mail without a word of its author, such as one of quotes alone: it has no words in the
 inverted index and no vector, so that no ranking knows of it, and conditions on text look at what it shows."""
+UNEMBEDDED = text_hash("")
+"""The checksum of a chunk that has no vector: nothing of it is embedded."""
 
 CHUNKS = Table(
     "chunks",
@@ -30,7 +33,7 @@ CHUNKS = Table(
             "chunk_kind",
             pa.string(),
             "authored_message, quote_reply_pair, review_pair, long_authored_segment, attachment_segment or "
-            "unauthored_message of mail; node, section or semantic_section of documents",
+            "unauthored_message of mail; node, section, semantic_section or picture of documents",
         ),
         required("chunk_index", pa.int64(), "position in the document, from 0"),
         required("chunk_count", pa.int64(), "chunks of the document (of the attachment, for attachments)"),
@@ -41,7 +44,11 @@ CHUNKS = Table(
             "title", pa.string(), "subject, with the file name for attachments; titles from the document down"
         ),
         required("text_display", TEXT, "the text as people see it, quote marks kept"),
-        required("text_embed", TEXT, "the text that is embedded"),
+        required(
+            "text_embed",
+            TEXT,
+            "the text that is embedded, or the picture as a `data:` address; empty if nothing is",
+        ),
         required(
             "text_lex", TEXT, "authored text for the lexical index, without the changed lines of a diff"
         ),

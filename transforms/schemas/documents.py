@@ -42,6 +42,11 @@ DOCUMENTS = Table(
             pa.list_(pa.int64()),
             "first byte of each page or slide; null for what has no pages",
         ),
+        Column(
+            "picture",
+            TEXT,
+            "of a picture with a vector: the picture, made small, as a `data:` address of PNG or JPEG; null for others",
+        ),
         required("content_hash", pa.string(), "hash of the text"),
         required("defects", pa.list_(pa.string()), "what was broken and repaired, as short codes"),
     ),

@@ -17,7 +17,8 @@ class WindowSettings(StageSettings):
         "count", description="so many entries, up to a long silence, or a day"
     )
     messages: int = Field(500, gt=0, description="entries of a window; with gap the most")
-    gap_hours: float = Field(8.0, gt=0, description="gap: hours of silence that end a window")
+    gap_hours: Internal[float] = Field(8.0, gt=0)
+    """By gap: hours of silence that end a window."""
 
 
 _READING = {"max_chat_bytes"}
@@ -75,12 +76,9 @@ class ContextSettings(StageSettings):
     profile: Literal["recommended", "seed"] = Field(
         "recommended", description="seed: what the egregora design does"
     )
-    strategy: Literal["window", "chunks", "hybrid", "adaptive", "adaptive_tokens"] = Field(
+    strategy: Literal["window", "chunks", "hybrid", "adaptive", "adaptive_tokens", "off"] = Field(
         "chunks",
-        description="queries: one for each part of a window, for the window, both, or by its messages or tokens",
-    )
-    min_similarity: float = Field(
-        0.0, ge=-1, le=1, description="cosine below which a candidate is left out (seed: 0.7)"
+        description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
     )
     where: str = Field(
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
@@ -94,6 +92,8 @@ class ContextSettings(StageSettings):
     )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
+    min_similarity: Internal[float] = Field(0.0, ge=-1, le=1)
+    """Cosine below which a candidate is left out (seed: 0.7)."""
     candidates: Internal[int] = Field(20, gt=0)
     """Chunks taken for each query (seed: 5)."""
     pick: Internal[Literal["score", "rounds", "mmr", "coverage"]] = "mmr"
@@ -108,6 +108,10 @@ class ContextSettings(StageSettings):
     """What was said, without headings; or the query chunk as it is (seed)."""
     mode: Internal[Literal["ann", "exact"]] = "exact"
     """By the HNSW index where there is one (seed), or by every vector."""
+    nprobe: Internal[int] = Field(256, gt=0)
+    """Vectors that a search of the HNSW index keeps in view, its `ef_search`; at 256 it finds all of ten (egregora)."""
+    overfetch: Internal[int] = Field(4, gt=0)
+    """Times `candidates` that the HNSW index is asked for, since some of what it finds may not be shown (egregora)."""
     lexical_weight: Internal[float] = Field(0.5, ge=0, le=1)
     """Weight of the lexical score of a candidate; the seed has none."""
 

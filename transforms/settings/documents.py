@@ -60,10 +60,18 @@ class DocumentSettings(StageSettings):
         description="languages of Tesseract, as `eng` or `deu+eng`, by which pictures and scanned pages are read; none: "
         "they are not",
     )
+    pictures: bool = Field(
+        False, description="with gemini-embedding-2: a vector of each picture, by what it shows"
+    )
     read_seconds: Internal[float] = Field(120, gt=0)
     """Seconds in which such a file, or one scanned page of it, is read."""
     read_memory_bytes: Internal[int] = Field(1 << 30, gt=0)
     """Bytes of memory for reading it."""
+
+    @property
+    def reads_pictures(self) -> bool:
+        """True if pictures become documents: by the text in them, or by what they show."""
+        return self.pictures or self.ocr is not None
 
 
 _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {

@@ -39,6 +39,11 @@ class ChunkSettings(StageSettings):
     slow_body_chars: int = Field(
         200_000, gt=0, description="characters; a longer body waits until the rest is published"
     )
+    log_vector_chars: int | None = Field(
+        None,
+        ge=0,
+        description="characters; longer logs have no vectors, their words find them; none: all have",
+    )
 
 
 class ThreadSettings(StageSettings):

@@ -5,6 +5,8 @@ Google's figures are those of its pages on models, prices and deprecations of No
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 EMBEDDING_NAME = "gemini-embedding-2"
@@ -14,18 +16,22 @@ DIMENSIONS = (768, 1536, 3072)
 BATCH_SHARE = 0.5
 """What the Batch API costs of the list price."""
 
+HELD_SHARE = 0.1
+"""What tokens that the service holds cost of the list price."""
+
 
 class GeminiEmbedding(NamedTuple):
-    """Tokens of a text that a model reads, its price in US dollars per million, and whether it knows task types."""
+    """Tokens of a text that a model reads, its price in US dollars per million, whether it knows task types and sees."""
 
     max_tokens: int
     price: float
     knows_tasks: bool
+    sees: bool
 
 
 GEMINI_EMBEDDINGS = {
-    "gemini-embedding-2": GeminiEmbedding(8192, 0.20, knows_tasks=False),
-    "gemini-embedding-001": GeminiEmbedding(2048, 0.15, knows_tasks=True),
+    "gemini-embedding-2": GeminiEmbedding(8192, 0.20, knows_tasks=False, sees=True),
+    "gemini-embedding-001": GeminiEmbedding(2048, 0.15, knows_tasks=True, sees=False),
 }
 """The models that Google serves; a name that is not here is taken for one like the first."""
 
@@ -96,12 +102,26 @@ def in_service(name: str) -> str:
     return bare
 
 
+def successor_of(name: str, served: Sequence[str], default: str) -> str:
+    """What takes the place of a model that is not `served`: its known successor, else one of a like name, else `default`.
+
+    >>> successor_of("gemini-2.5-flash", ["gemini-3.5-flash-lite", "gemini-4-pro"], LANGUAGE_NAME)
+    'gemini-3.5-flash-lite'
+    """
+    known = _RETIRED.get(name, "")
+    alike = get_close_matches(name, served, 1)
+    return known if known in served else alike[0] if alike else default
+
+
 def gemini_embedding(name: str | None) -> GeminiEmbedding:
     """What is known of an embedding model of Google."""
     return GEMINI_EMBEDDINGS.get(name or EMBEDDING_NAME, GEMINI_EMBEDDINGS[EMBEDDING_NAME])
 
 
-def language_dollars(name: str, sent: int, said: int) -> float:
-    """The list price of so many tokens sent, and thought and answered; of an unknown model that of LANGUAGE_NAME."""
+def language_dollars(name: str, sent: int, said: int, held: int = 0) -> float:
+    """The list price of so many tokens sent, and thought and answered; of an unknown model that of LANGUAGE_NAME.
+
+    `held` of the tokens sent were read of what the service holds.
+    """
     prompt, answer = _LANGUAGE_PRICES.get(name, _LANGUAGE_PRICES[LANGUAGE_NAME])
-    return (sent * prompt + said * answer) / 1e6
+    return ((sent - held + held * HELD_SHARE) * prompt + said * answer) / 1e6

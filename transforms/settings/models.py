@@ -141,6 +141,11 @@ class EmbeddingSettings(StageSettings):
         return Prefixes(*(k if g is None else g for g, k in zip(given, known, strict=True)))
 
     @property
+    def sees(self) -> bool:
+        """True if the model makes vectors of pictures."""
+        return self.model == "gemini" and gemini_embedding(self.name).sees
+
+    @property
     def is_remote(self) -> bool:
         """True if texts leave this machine for their vectors."""
         return self.model in ("gemini", "openai")
@@ -208,7 +213,9 @@ class SafetySettings(StageSettings):
     )
 
 
-SentenceKind = Literal["off", "structural", "gemini"]
+SentenceKind = Literal["off", "structural", "gemini", "document"]
+WRITTEN_KINDS = ("gemini", "document")
+"""Kinds of sentences that a language model writes."""
 
 
 class SentenceSettings(StageSettings):
@@ -216,7 +223,8 @@ class SentenceSettings(StageSettings):
 
     kind: SentenceKind = Field(
         "off",
-        description="for sources without `sentence`: from what is known of a chunk, or by a language model",
+        description="for sources without `sentence`: from what is known of a chunk, or by a language model; document: by "
+        "one that reads all of a long document",
     )
     name: str = Field(LANGUAGE_NAME, description="gemini: the language model")
     _served = field_validator("name")(in_service)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from transforms.settings.models import SafetySettings
+from transforms.text import pictures
 
 VERSION = "1"
 _KEY_BLOCK = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
@@ -83,7 +84,7 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     """`texts` with every find masked as `[kind]`, or replaced as a whole if the settings withhold its kind.
 
     `[held back: kind]` replaces a withheld text. Screening a second time changes nothing. A lone surrogate,
-    which a command line or JSON may contain but a request cannot, becomes a question mark.
+    which a command line or JSON may contain but a request cannot, becomes a question mark. A picture stays as it is.
 
     >>> screened(["password: hunter2 of ann@example.org"], SafetySettings(emails="mask")).texts
     ['password: hunter2 of [email]']
@@ -93,7 +94,7 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     rules = _rules(settings)
     if not rules or series.is_empty():
         return Screened(texts)
-    suspect = _suspect(series, rules)
+    suspect = _suspect(series, rules) & ~series.str.contains(pictures.PATTERN)
     rows = suspect.arg_true()
     if not len(rows):
         return Screened(texts)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from assets.partitions import CHUNKS_OF, CONTEXT, GRAPH, SLOW
-from dagster_project.composition import make_lake, make_sources
+from dagster_project.composition import make_lake, make_sources, require_served_models
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted, alert_sources
 from dagster_project.orchestration.asset_graph import around_graph
@@ -54,6 +54,7 @@ def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: 
     alert_sources(settings.alerts, settings.root, plan.broken)
     works = partition_runs(instance, plan.stale) + _of_broken(settings, plan, taken)
     if works:
+        require_served_models(settings)
         return [work.request(refresh, PARTITIONS) for work in works]
     slow = set(SLOW.tables)
     if going := [
@@ -64,6 +65,7 @@ def refresh_requests(settings: Settings, instance: dg.DagsterInstance, refresh: 
     ]:
         return dg.SkipReason(f"run {going[0].run_id[:8]} and what follows it is under way")
     if plan.publish:
+        require_served_models(settings)
         return [_whole(settings).request(refresh, {SCOPE_TAG: WHOLE})]
     return later_requests(settings, instance, refresh)
 

@@ -134,7 +134,8 @@ def prune_answers(settings: Settings, other_models: bool = False) -> int:
     placed = placed_chunks(_context_tables(settings))
     own = settings.sentences.name
     known = context_sentences.structural_sentences(placed)
-    requests, _ = context_sentences.requests(placed, known, own, settings.safety)
+    asking = context_sentences.Asking(own, settings.safety, settings.sentence_kinds())
+    requests, _ = context_sentences.requests(placed, known, asking)
     used = {r.key.rpartition("/")[2] for r in requests}
     unused = [
         key

@@ -42,7 +42,7 @@ from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
-from transforms.schemas.chunks import UNAUTHORED
+from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
 FORMAT = "6"
 _FACTS = "facts.json"
@@ -372,7 +372,7 @@ ORDER BY term_no, chunk_key
 
 _VECTORS = "SELECT chunk_no, vector FROM embeddings"
 _WITHOUT_VECTOR = f"""
-SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE chunk_kind = '{UNAUTHORED}' ORDER BY 1
+SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE checksum = '{UNEMBEDDED}' ORDER BY 1
 """
 
 _LENGTHS = """

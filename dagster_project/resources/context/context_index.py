@@ -27,8 +27,6 @@ from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
 from transforms.text import terms
 
-_OVERFETCH = 4
-"""Times the candidates to request from the HNSW index, since own documents are left out of what it finds."""
 _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
@@ -237,7 +235,8 @@ class IndexForContext:
     ) -> fusion.Scores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = self.index.chunk_count - len(self.index.unembedded)
-        near = self.index.hnsw_scores(query, min(settings.candidates * _OVERFETCH, embedded))
+        wanted = min(settings.candidates * settings.overfetch, embedded)
+        near = self.index.hnsw_scores(query, wanted, settings.nprobe)
         if mask is not None:
             near.nearest = near.nearest[mask[near.nearest]]
             embedded = int(mask.sum()) - int(mask[self.index.unembedded].sum())

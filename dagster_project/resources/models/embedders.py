@@ -23,7 +23,7 @@ def make_embedder(
     """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
     if settings.model == "gemini":
         try:
-            from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
+            from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
         except ImportError as error:
             raise not_installed(error, "gemini") from error
         return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget, jobs)

@@ -60,7 +60,7 @@ def language_model(
     if name.startswith(PREFIX):
         return OpenAILanguageModel(name, gemini, max_output_tokens, safety, budget)
     try:
-        from dagster_project.resources.models.gemini_language import GeminiLanguageModel
+        from dagster_project.resources.models.gemini.language import GeminiLanguageModel
     except ImportError as error:
         raise not_installed(error, "gemini") from error
     return GeminiLanguageModel(name, gemini, max_output_tokens, safety, budget, jobs)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dagster_project.resources.publish.view_sql import VIEW_COMMENTS
 from transforms.retrieval import bm25
-from transforms.schemas.chunks import CHUNKS, UNAUTHORED
+from transforms.schemas.chunks import CHUNKS, UNAUTHORED, UNEMBEDDED
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_names
 from transforms.schemas.relations import LINKS
 from transforms.schemas.table import PARTITION, Table
@@ -206,7 +206,7 @@ RULES = {
     "a chunk has one vector, or a reason why it has none": (
         "SELECT count(*) FROM chunks LEFT JOIN (SELECT chunk_no, count(*) AS n FROM "
         "(SELECT chunk_no FROM embeddings UNION ALL SELECT chunk_no FROM embedding_refusals) GROUP BY chunk_no) "
-        f"USING (chunk_no) WHERE n IS DISTINCT FROM 1 AND chunk_kind <> '{UNAUTHORED}'"
+        f"USING (chunk_no) WHERE n IS DISTINCT FROM 1 AND checksum <> '{UNEMBEDDED}'"
     ),
     "a chunk has terms": (
         "SELECT count(*) FROM chunk_lengths JOIN chunks USING (chunk_key) "

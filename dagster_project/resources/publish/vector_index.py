@@ -18,8 +18,8 @@ DROP = "DROP INDEX IF EXISTS embeddings_hnsw"
 """The statement before rows of `embeddings` change: deletes spoil the index, so each version has one of its own."""
 HNSW = "hnsw"
 """What a manifest says under `vector_search` if the file has the index; `exact` otherwise."""
-_EF_SEARCH = 256
-"""Candidates that a search keeps, DuckDB's default is 64: recall@10 .86, .96, .99 and 1.0 at 32, 64, 128 and 256."""
+IN_VIEW = 256
+"""Vectors that a search keeps in view, its `ef_search`: recall@10 .86, .96, .99, 1.0 at 32, 64 (DuckDB's), 128, 256."""
 _QUERIES, _K = 100, 10
 _ROWS_AT_ONCE = 10_000
 _EQUAL = 1e-5
@@ -37,10 +37,10 @@ def create(connection: duckdb.DuckDBPyConnection) -> float:
     return time.perf_counter() - start
 
 
-def use(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let statements on a connection use the indexes of the files that it has open."""
+def use(connection: duckdb.DuckDBPyConnection, in_view: int = IN_VIEW) -> None:
+    """Let statements on a connection use the indexes of the files that it has open, with so many vectors in view."""
     load_vss(connection)
-    connection.execute(f"SET hnsw_ef_search = {_EF_SEARCH}")
+    connection.execute(f"SET hnsw_ef_search = {int(in_view)}")
 
 
 def nearest(dimensions: int, columns: str, k: int) -> str:

@@ -71,7 +71,7 @@ class OpenedVersion:
         """The collection that ranks in place of the arrays."""
         self.screen = Screen(SafetySettings(outputs="send"))
         self.threads = ThreadPoolExecutor(os.cpu_count())
-        self._uses_vector_index = False
+        self._in_view = 0
         self._weights: tuple[str, bm25.Weighed] | None = None
         self._mail_weights: tuple[str, bm25.WeighedMails] | None = None
         self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
@@ -165,11 +165,11 @@ class OpenedVersion:
             )
         return bm25.terms_by_query(self._query_terms[1], len(queries))
 
-    def hnsw_scores(self, query: np.ndarray, k: int) -> HnswScores:
-        """The `k` nearest chunks of a query by the HNSW index, which the file must have."""
-        if not self._uses_vector_index:
-            vector_index.use(self.connection)  # takes as long as many a search
-            self._uses_vector_index = True
+    def hnsw_scores(self, query: np.ndarray, k: int, in_view: int = vector_index.IN_VIEW) -> HnswScores:
+        """The `k` nearest chunks of a query by the HNSW index, which the file must have, with so many vectors in view."""
+        if self._in_view != in_view:
+            vector_index.use(self.connection, in_view)  # takes as long as many a search
+            self._in_view = in_view
         statement = vector_index.nearest(len(query), "chunk_no", k)
         rows = self.connection.execute(statement, [query.tolist()]).fetchnumpy()
         nearest = np.asarray(rows["chunk_no"], dtype=np.int64)

@@ -44,30 +44,34 @@ class DocumentReaders:
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
 
-    def read(self, data: bytes, kind: str) -> Converted:
-        """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read."""
-        place = self.kept.place(data, kind, self.settings.ocr)
+    def read(self, data: bytes, kind: str, *, is_seen: bool = False) -> Converted:
+        """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
+
+        A picture that `is_seen` is kept with its text if `pictures` of the settings says so.
+        """
+        is_seen = is_seen and kind == "picture" and self.settings.pictures
+        place = self.kept.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
         if (known := self.kept.get(place)) is not None:
             return known
         try:
-            converted = self._read(data, kind)
+            converted = self._read(data, kind, is_seen)
         except FormatError as fault:
             self.kept.put(place, fault)
             raise
         self.kept.put(place, converted)
         return converted
 
-    def _read(self, data: bytes, kind: str) -> Converted:
+    def _read(self, data: bytes, kind: str, is_seen: bool) -> Converted:
         """What a process makes of a file; a new one tries again where an older one ends, as it may over files before."""
         with self._lock:
             reader = self._idle.pop() if self._idle else None
         reader = reader or _Reader(self.settings)
         try:
-            converted = reader.read(data, kind)
+            converted = reader.read(data, kind, is_seen)
         except FormatError as fault:
             self._keep(reader)
             if reader.files > 1 and str(fault).startswith(_OF_THE_PROCESS):
-                return self._read(data, kind)
+                return self._read(data, kind, is_seen)
             raise
         except BaseException:
             reader.end()
@@ -135,11 +139,17 @@ class _Reader:
         """False once the process has ended."""
         return self._process.poll() is None
 
-    def read(self, data: bytes, kind: str) -> Converted:
+    def read(self, data: bytes, kind: str, is_seen: bool) -> Converted:
         """A file as Markdown; FormatError with the reason if it is not read, after which the process may be gone."""
         self.files += 1
         settings = self.settings
-        asked = {"kind": kind, "bytes": len(data), "ocr": settings.ocr, "seconds": settings.read_seconds}
+        asked = {
+            "kind": kind,
+            "bytes": len(data),
+            "ocr": settings.ocr,
+            "is_seen": is_seen,
+            "seconds": settings.read_seconds,
+        }
         assert self._process.stdin
         # Beside: a process that reads nothing any more would hold up who writes to it.
         writer = threading.Thread(

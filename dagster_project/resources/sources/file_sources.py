@@ -265,7 +265,7 @@ class FileSources:
         if kind is None or kind not in CONVERTED_FORMATS:
             return RawFile(file.name, data)
         try:
-            return RawFile(file.name, b"", converted=self._readers.read(data, kind))
+            return RawFile(file.name, b"", converted=self._readers.read(data, kind, is_seen=True))
         except FormatError as error:
             return RawFile(file.name, data, str(error))
 
@@ -293,9 +293,9 @@ class FileSources:
         return self.chats.window(partition, self.converted)
 
     def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
-        root, has_ocr = self.settings.place(source), self.settings.documents.ocr is not None
+        root, reads_pictures = self.settings.place(source), self.settings.documents.reads_pictures
         refuse_missing_ocr(self.settings.documents)
-        found = tree_files(source, root, self.settings.root, has_ocr=has_ocr)
+        found = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
         for partition, part in sorted(
             parts_of(found, "whole" if source.kind == "issues" else source.grain).items()
         ):

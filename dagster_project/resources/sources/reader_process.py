@@ -1,7 +1,7 @@
 """The process that reads PDF, office, book, notebook and picture files: what is in a file can harm it and nothing else.
 
-It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `seconds`), and answers each
-with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with what else is known
+It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `is_seen`, `seconds`), and answers
+each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with what else is known
 (`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process
 ends over it.
 """
@@ -40,7 +40,8 @@ def main() -> None:
         # If nobody is there any more to end this process.
         signal.alarm(math.ceil(asked["seconds"]) + 10)
         try:
-            converted = read_format(data, asked["kind"], _ocr(asked["ocr"], asked["seconds"]))
+            ocr = _ocr(asked["ocr"], asked["seconds"])
+            converted = read_format(data, asked["kind"], ocr, is_seen=asked["is_seen"])
         except FormatError as fault:
             _say({"fault": str(fault)})
             continue

@@ -38,7 +38,7 @@ class TreeFile:
 
 
 def tree_files(
-    source: DocumentSourceSettings, root: Path, generated: Path, *, has_ocr: bool = False
+    source: DocumentSourceSettings, root: Path, generated: Path, *, reads_pictures: bool = False
 ) -> list[TreeFile]:
     """The files below `root` in order of name, each to be read or with its reason; nothing below `generated`.
 
@@ -53,7 +53,7 @@ def tree_files(
             f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
             "from them to remove its documents from the index"
         )
-    walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated), has_ocr)
+    walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated), reads_pictures)
     files = sorted(walk.files(), key=lambda file: file.name)
     if all(file.fault for file in files):
         raise SourceError(
@@ -97,8 +97,8 @@ class _Walk:
     Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry.
     """
 
-    def __init__(self, source: DocumentSourceSettings, root: str, generated: str, has_ocr: bool):
-        self.root, self.generated, self.has_ocr = root, generated, has_ocr
+    def __init__(self, source: DocumentSourceSettings, root: str, generated: str, reads_pictures: bool):
+        self.root, self.generated, self.reads_pictures = root, generated, reads_pictures
         self.included = matcher(source.include)
         self.excluded = matcher((*USUALLY_EXCLUDED, *source.exclude))
         self.exports = ISSUE_FORMATS if source.kind == "issues" else ()
@@ -156,8 +156,8 @@ class _Walk:
         ending = PurePosixPath(_as_text(entry.name)).suffix
         if kind is None and ending[1:].lower() not in self.exports:
             return f"no_format: files ending in {ending or 'nothing'} are not read"
-        if kind == "picture" and not self.has_ocr:
-            return "needs_ocr: it is a picture; set documents.ocr to read it"
+        if kind == "picture" and not self.reads_pictures:
+            return "needs_ocr: it is a picture; set documents.ocr or documents.pictures to read it"
         return None
 
 

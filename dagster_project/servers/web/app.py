@@ -34,6 +34,7 @@ _VIEWS = {
     "/diff": views.diff,
     "/d/{id:path}": views.document,
     "/c/{id:path}": views.chat,
+    "/picture/{id:path}": views.picture,
     "/corpus": views.corpus_page,
     "/feed": feed.feed,
     "/api/search": api.search,

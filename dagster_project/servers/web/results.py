@@ -145,6 +145,7 @@ def _badges(row: Mapping[str, Any], content_class: str | None) -> list[str]:
     """What a hit is, where it is not plain mail."""
     kinds = {"document": "document", "conversation": "chat", "attachment": "attachment"}
     badges = [kinds[row["source_kind"]]] if row["source_kind"] in kinds else []
+    badges = ["picture"] if row["chunk_kind"] == "picture" else badges
     return badges + ([content_class] if content_class in ("patch", "log", "code") else [])
 
 

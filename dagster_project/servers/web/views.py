@@ -20,6 +20,7 @@ from dagster_project.servers.web.mail_parts import plain_parts
 from dagster_project.servers.web.marks import Marked
 from dagster_project.servers.web.site import Site, cited, named
 from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
+from transforms.text.pictures import picture_of
 
 _ATTACHMENT = """
 SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at,
@@ -28,6 +29,8 @@ FROM attachments a LEFT JOIN messages m USING (message_id) LEFT JOIN conversatio
 WHERE attachment_id = $id
 """
 _PLACES = "SELECT source, place, message_id, raw_bytes FROM messages WHERE message_id = $id ORDER BY source"
+
+_PICTURE = "SELECT picture FROM documents WHERE doc_id = $id AND picture IS NOT NULL"
 
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -158,6 +161,15 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and what links to it."""
     shown = documents.document_page(index.ask, named(request), cited(request))
     return site.page("document.html", request, index, document=shown)
+
+
+def picture(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A picture as it was embedded."""
+    rows = index.ask(_PICTURE, {"id": named(request)}).to_pylist()
+    seen = picture_of(rows[0]["picture"]) if rows else None
+    if seen is None:
+        raise UnknownIdError(f"the index holds no picture {shortened(named(request))!r}")
+    return Response(seen.data, media_type=seen.media_type)
 
 
 def chat(site: Site, request: Request, index: SearchIndex) -> Response:

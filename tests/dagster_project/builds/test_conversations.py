@@ -403,6 +403,13 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
             paths[mode] = index.paths
         own = {"chat:x": Asker(["notes:Paris.md"])}
         without = index.candidates(queries, ContextSettings(mode="ann", candidates=5), own)
+        narrow = ContextSettings(mode="ann", candidates=5, overfetch=1, nprobe=7)
+        exactly = index.candidates(queries, narrow, own)
+        paths["narrow"] = index.paths
+        in_view = index.index.connection.execute("SELECT current_setting('hnsw_ef_search')").fetchone()
+    # Without more than it needs, what the index finds of the own document is missing: every vector is compared.
+    assert paths.pop("narrow")["exact"] > 0 and in_view == (7,)
+    assert exactly["chunk_id"].to_list() == without["chunk_id"].to_list()
     assert paths == {"exact": {"exact": 3}, "ann": {"hnsw": 3}}
     assert found["ann"]["chunk_id"].to_list() == found["exact"]["chunk_id"].to_list()
     assert "notes:Paris.md" in found["ann"]["document_id"].to_list()

@@ -119,6 +119,7 @@ def test_near_equal_texts_are_left_out_whatever_their_document():
         ("hybrid", [-1, 0, 1], [-1, 0, 1]),
         ("adaptive", [-1], [0, 1]),
         ("adaptive_tokens", [-1], [0, 1]),
+        ("off", [], []),
     ],
 )
 def test_which_queries_a_window_makes(strategy: str, small: list[int], large: list[int]):

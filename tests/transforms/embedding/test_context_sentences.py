@@ -90,7 +90,8 @@ def asked(
     *chunks: dict[str, Any], safety: SafetySettings = SafetySettings()
 ) -> list[context_sentences.Request]:
     rows = placed(*chunks)
-    return context_sentences.requests(rows, context_sentences.structural_sentences(rows), "model", safety)[0]
+    asking = context_sentences.Asking("model", safety)
+    return context_sentences.requests(rows, context_sentences.structural_sentences(rows), asking)[0]
 
 
 def test_a_chunk_is_shown_with_those_before_it_in_its_document_and_no_others():
@@ -166,3 +167,29 @@ def test_the_sentence_stands_before_the_text_that_is_embedded_and_is_kept_apart(
         "z": ("parent", "", "In reply to:\nIs it?\n\nReply:\nYes."),
     }
     assert all(r["checksum"] == text_hash(r["text_embed"]) for r in rows)
+
+
+def test_a_chunk_of_a_long_document_is_shown_with_all_of_it_if_its_source_says_so():
+    long = [
+        chunk(f"d{n}", "d", source_kind="document", chunk_index=n, text_display=f"{n} " * 3000)
+        for n in range(4)
+    ]
+    rows = placed(
+        *long, chunk("e0", "e", source="s", source_kind="document"), chunk("m0", "m", source="other")
+    )
+    known = context_sentences.structural_sentences(rows)
+
+    def asked(kind: str) -> dict[str, context_sentences.Request]:
+        asking = context_sentences.Asking("model", SafetySettings(), {"s": kind, "other": "gemini"})
+        return {r.chunk_id: r for r in context_sentences.requests(rows, known, asking)[0]}
+
+    reads, not_read = asked("document"), asked("gemini")
+    whole = reads["d0"].document
+    assert whole == "\n\n".join(f"{n} " * 3000 for n in range(4))
+    assert (
+        {i for i, r in reads.items() if r.document}
+        == {"d0", "d1", "d2", "d3"}
+        == {i for i in reads if reads[i].key != not_read[i].key}
+    )
+    assert context_sentences.prompt([reads["d0"], reads["d1"]])["document"] == whole
+    assert "document" not in context_sentences.prompt([reads["e0"], reads["m0"]])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
 import pytest
+from PIL import Image
 
 from tests import format_files as made
 from tests.format_files import Text, page_of, paragraph, pdf, picture
 from transforms.formats.converted import FormatError, plain
 from transforms.formats.pdf import pdf_markdown
 from transforms.formats.read import read_format
+from transforms.text.pictures import picture_of
 
 _ODT = (
     '<office:text><text:h text:outline-level="2">Plan</text:h><text:p>Two<text:s text:c="2"/>blanks<text:note>'
@@ -204,3 +207,29 @@ def test_scans_are_read_by_ocr_and_named_without():
 def test_what_cannot_be_read_says_why(kind: str, data: bytes, reason: str):
     with pytest.raises(FormatError, match=f"^{reason}: "):
         read_format(data, kind)
+
+
+@pytest.mark.parametrize(("kind", "side"), [("PNG", 900), ("JPEG", 900), ("BMP", 900), ("PNG", 2000)])
+def test_a_picture_that_is_seen_is_kept_small_and_needs_no_text(kind: str, side: int):
+    written = io.BytesIO()
+    Image.new("RGB", (side, 300), "navy").save(written, kind)
+    read = read_format(written.getvalue(), "picture", is_seen=True)
+    assert read.text.strip() == f"Picture of {side} × 300 pixels"
+    seen = picture_of(read.picture or "")
+    assert seen is not None
+    with Image.open(io.BytesIO(seen.data)) as small:
+        assert seen.media_type == f"image/{(small.format or '').lower()}"
+        assert small.convert("RGB").getpixel((5, 5)) == pytest.approx((0, 0, 128), abs=4)
+        is_kept = kind in ("PNG", "JPEG") and side == 900
+        assert (seen.data == written.getvalue(), small.width) == ((True, 900) if is_kept else (False, 768))
+
+
+def test_a_seen_picture_has_the_text_that_ocr_finds_and_a_clear_one_a_white_ground():
+    written = io.BytesIO()
+    Image.new("RGBA", (2000, 10), (0, 0, 0, 0)).save(written, "PNG")
+    read = read_format(written.getvalue(), "picture", lambda _: "a queue", is_seen=True)
+    seen = picture_of(read.picture or "")
+    assert read.text.strip() == "a queue" and seen is not None
+    with Image.open(io.BytesIO(seen.data)) as small:
+        assert small.getpixel((5, 1)) == (255, 255, 255)
+    assert read_format(picture("x"), "picture", lambda _: "a queue").picture is None

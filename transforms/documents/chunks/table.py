@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.chunks.table import ChunkTables
-from transforms.documents.chunks import headings, sections, semantic
+from transforms.documents.chunks import headings, pictures, sections, semantic
 from transforms.documents.files import WORD_LIST
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.schemas.table import rows_of
 from transforms.settings.documents import DocumentChunkSettings
 
-VERSION = f"2.{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}"
+VERSION = f"2.{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}.{pictures.VERSION}"
 
 
 def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
@@ -20,10 +20,11 @@ def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
 
     Chunks are ordered by document and position. `parent_id` is the node that holds the chunk, for
     expansion to its surroundings; spans are UTF-8 bytes of the stored text, those with the role
-    overlap repeat the end of the previous chunk. A list of keywords has no chunks.
+    overlap repeat the end of the previous chunk. A list of keywords has no chunks, a picture that has a vector has one.
     """
-    is_list = _are_word_lists(documents)
-    chunks, exclusions = _chunks(documents.filter(pc.invert(is_list)), nodes, settings)
+    is_list, is_seen = _are_word_lists(documents), pc.is_valid(documents.column("picture"))
+    chunks, exclusions = _chunks(documents.filter(pc.invert(pc.or_(is_list, is_seen))), nodes, settings)
+    chunks = pa.concat_tables([chunks, pictures.picture_chunks(documents.filter(is_seen))])
     lists = documents.filter(is_list)
     rows = [
         (doc_id, None, source, partition, 0, len(text.encode()), "word_list")

@@ -89,8 +89,11 @@ class Drafts:
         d = self.documents[-1]
         self.excluded.append((d.message_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
-    def chunks(self, chunker: str, seen: dict[str, int]) -> pa.Table:
-        """The table `chunks`; `seen` counts the occurrences of equal ids in all batches and is updated."""
+    def chunks(self, chunker: str, seen: dict[str, int], log_chars: int | None = None) -> pa.Table:
+        """The table `chunks`; `seen` counts the occurrences of equal ids in all batches and is updated.
+
+        Of a body or attachment with more than `log_chars` characters of logs these have no text to embed.
+        """
         frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)
         owners = numbers.repeat_by(pl.Series(self.counts)).explode()
@@ -103,6 +106,8 @@ class Drafts:
         frame = frame.with_columns(chunk_index=pl.int_range(pl.len()).over("base"))
         frame = frame.with_columns(pl.when(pl.col("chunk_index") == 0).then("rest_lex").otherwise(pl.lit("")))
         frame = _with_diffs(_with_texts(frame))
+        if log_chars is not None:
+            frame = _without_long_logs(frame, log_chars)
         table = frame.select(_DERIVED).to_arrow()
         ids = _chunk_ids(frame, seen)
         struct = pa.StructArray.from_arrays(
@@ -219,6 +224,14 @@ def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
         & (pl.col("chunk_kind") == "authored_message")
         & pl.col("in_reply_to").is_not_null(),
     )
+
+
+def _without_long_logs(frame: pl.DataFrame, log_chars: int) -> pl.DataFrame:
+    """The frame without texts to embed of logs that are longer in their body or attachment."""
+    is_log = pl.col("content_class") == "log"
+    log_length = pl.when(is_log).then("char_count").otherwise(0).sum().over("base")
+    embedded = pl.when(is_log & (log_length > log_chars)).then(pl.lit("")).otherwise("text_embed")
+    return frame.with_columns(text_embed=embedded)
 
 
 def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:

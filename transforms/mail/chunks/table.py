@@ -58,13 +58,13 @@ def message_chunks(
         _body_drafts(messages if bodies is None else bodies, blocks, settings),
         _attachment_drafts(messages, attachments, settings),
     )
-    for drafts, table in _with_tables(chain(*batches)):
+    for drafts, table in _with_tables(chain(*batches), settings.log_vector_chars):
         chunks.append(table)
         excluded.append(_exclusions(drafts))
     return ChunkTables(pa.concat_tables(chunks), pa.concat_tables(excluded))
 
 
-def _with_tables(batches: Iterable[Drafts]) -> Iterator[tuple[Drafts, pa.Table]]:
+def _with_tables(batches: Iterable[Drafts], log_chars: int | None) -> Iterator[tuple[Drafts, pa.Table]]:
     """Each batch with its table: Polars builds the table while Python cuts the next batch."""
     seen: dict[str, int] = {}
     with ThreadPoolExecutor(1) as worker:
@@ -72,7 +72,7 @@ def _with_tables(batches: Iterable[Drafts]) -> Iterator[tuple[Drafts, pa.Table]]
         for drafts in batches:
             if pending:
                 yield pending[0], pending[1].result()
-            pending = drafts, worker.submit(drafts.chunks, CHUNKER, seen)
+            pending = drafts, worker.submit(drafts.chunks, CHUNKER, seen, log_chars)
         if pending:
             yield pending[0], pending[1].result()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from dagster_project.resources.models.gemini_language import GeminiLanguageModel
+from dagster_project.resources.models.gemini.language import GeminiLanguageModel
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import FORBIDDEN, KEY, Loopback, loopback, vector

@@ -17,7 +17,7 @@ import pytest
 
 from assets.embedding import query_vectors
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
+from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.system.rate_limit import Quota
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, started, texts_between
@@ -25,6 +25,7 @@ from tests.gemini_loopback import KEY, Loopback, loopback, vector
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
+from transforms.text.pictures import Picture, picture_text
 
 # Loading the library takes seconds, which no test is to be charged with.
 pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
@@ -461,3 +462,35 @@ def test_limits_that_the_service_names_are_kept_from_then_on(gemini: Loopback):
     embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), quick)
     embedder.embed_queries(["what"])
     assert (embedder.service.quota.requests, embedder.service.quota.tokens) == (100, 30_000)
+
+
+def pictures(count: int) -> list[str]:
+    """Pictures as texts."""
+    return [picture_text(Picture("image/png", bytes([n]) * 900)) for n in range(count)]
+
+
+@pytest.mark.parametrize("batch_texts", [None, 5])
+def test_a_picture_gets_one_vector_and_is_paid_for_once(
+    gemini: Loopback, tmp_path: Path, batch_texts: int | None
+):
+    texts = [*pictures(8), *TEXTS[:5]]
+    found, report = embed(texts, tmp_path, gemini.url, batch_texts=batch_texts, request_texts=20)
+    assert are_right(found, texts) and report.tokens >= 8 * 600
+    assert set(gemini.paid.values()) == {1}
+    parts = [request["content"]["parts"] for request in gemini.requests]
+    assert len(parts) == 2 and all(server.picture_in(part) for (part,) in parts)
+    assert [job.display_name[:5] for job in gemini.jobs.values()] == ["weft-"] * bool(batch_texts)
+    again, report = embed(texts, tmp_path, gemini.url)
+    assert again == found and not report.embedded and len(gemini.requests) == 2
+    found, report = embed([*texts, *pictures(9)[8:]], tmp_path, gemini.url)
+    assert len(report.embedded) == 1 and len(gemini.requests) == 3
+
+
+def test_a_picture_that_the_service_refuses_is_named_and_the_others_are_embedded(
+    gemini: Loopback, tmp_path: Path
+):
+    texts = [*pictures(4), *TEXTS[:3]]
+    gemini.rule = lambda asked: server.blocks_forbidden([FORBIDDEN] if texts[2] in asked else [])
+    found, report = embed(texts, tmp_path, gemini.url)
+    assert are_right(found, [t for t in texts if t != texts[2]])
+    assert list(report.refused) == [text_hash(texts[2])]

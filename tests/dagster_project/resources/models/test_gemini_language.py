@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel, Field
 
-from dagster_project.resources.models.gemini_embedder import GeminiEmbedder
-from dagster_project.resources.models.gemini_language import GeminiLanguageModel
+from assets.protocols.models import Answer
+from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
+from dagster_project.resources.models.gemini.language import GeminiLanguageModel
 from dagster_project.resources.models.token_budget import RunBudget
 from tests import gemini_loopback as server
-from tests.gemini_loopback import KEY, Loopback, candidate, loopback
+from tests.gemini_loopback import FORBIDDEN, KEY, Loopback, candidate, loopback
 from transforms.embedding.prompts import DATA_NOTE
 from transforms.errors import BudgetError, ServiceError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
@@ -132,3 +133,46 @@ def test_prompts_and_vectors_share_the_budget_of_a_run(gemini: Loopback):
     budget.spend(budget.left - 10)
     with pytest.raises(BudgetError, match="the budget of a run has 10 left: nothing was asked for"):
         model.answers(PROMPTS, Score, "Score.")
+
+
+LONG = "The compactor merges sorted runs, and a pause of it is a fault. " * 500
+"""Some 7,000 tokens."""
+
+
+def of_documents(gemini: Loopback, *documents: str) -> list[Answer[Score]]:
+    gemini.reply = lambda prompt: json.dumps({"score": 3, "reason": "none"})
+    limits = GeminiSettings(base_url=gemini.url, backoff_seconds=0.01, attempts=3, concurrency=2)  # type: ignore[call-arg]
+    model = GeminiLanguageModel("gemini-3.5-flash-lite", limits, 100)
+    prompts = [
+        {"document": text, "question": f"{n}?"} if text else PROMPTS[n] for n, text in enumerate(documents)
+    ]
+    return sorted(model.answers(prompts, Score, "Score."), key=lambda answer: answer.prompt)
+
+
+def test_a_document_that_prompts_share_is_sent_once_and_read_for_a_tenth(gemini: Loopback):
+    found = of_documents(gemini, LONG, LONG, "", LONG, LONG[1:], "short", "short")
+    assert [a.value for a in found] == [Score(score=3, reason="none")] * 7
+    assert (gemini.holds, gemini.held) == (1, {})
+    carried = ["compactor" in json.dumps(r["contents"]) for r in gemini.requests]
+    assert sorted("cachedContent" in r for r in gemini.requests) == [False] * 4 + [True] * 3
+    assert carried.count(True) == 1
+    shared = [found[n] for n in (0, 1, 3)]
+    read = len(json.dumps({"document": LONG})) // 4
+    assert sum(a.tokens for a in shared) == 3 * (read + 12) + max(a.tokens for a in shared) - read - 12
+    cheap = min(a.dollars for a in shared)
+    assert cheap == pytest.approx((0.1 * read + 9) * 0.3e-6 + 3 * 2.5e-6)
+    assert 5 * cheap < max(a.dollars for a in shared)
+
+
+def test_a_document_that_cannot_be_held_or_is_let_go_is_sent_with_each_prompt(gemini: Loopback):
+    assert all(a.value for a in of_documents(gemini, f"{FORBIDDEN} {LONG}", f"{FORBIDDEN} {LONG}"))
+    assert (gemini.holds, len(gemini.requests)) == (0, 2)
+    gemini.rule = lambda texts: gemini.held.clear()  # type: ignore[func-returns-value]
+    assert all(a.value for a in of_documents(gemini, *[LONG] * 6))
+    assert gemini.holds == 1 and not gemini.held
+
+
+def test_an_estimate_counts_a_shared_document_once(gemini: Loopback):
+    model = GeminiLanguageModel("gemini-3.5-flash-lite", GeminiSettings(), 100)
+    one, two = (model.most([{"document": LONG, "q": "?"}] * count, "Score.") for count in (1, 2))
+    assert 1.9 * one[0] < two[0] and two[1] < 1.3 * one[1]

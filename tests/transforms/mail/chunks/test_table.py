@@ -18,7 +18,7 @@ from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks import sizes
 from transforms.mail.chunks import table as chunks
 from transforms.mail.chunks.table import message_chunks, title_of
-from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
+from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, UNEMBEDDED
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.mail import BlockSettings, ChunkSettings
 from transforms.text.diffs import diff_segments
@@ -611,3 +611,14 @@ def test_sql_is_cut_between_statements_and_not_inside_strings_or_function_bodies
 def test_sql_that_is_broken_is_cut_as_other_code_is() -> None:
     text = "SELECT 'no end;\n\n" * 21
     assert list(sql_segments(text, 60)) == list(code_segments(text, 60))
+
+
+@pytest.mark.parametrize(("most", "embedded"), [(None, True), (200, False), (100_000, True)])
+def test_a_log_above_the_size_has_no_text_to_embed_and_all_its_words(most: int | None, embedded: bool):
+    log = "2004-01-05 10:00:00 ERROR compactor: queue is full\n" * 400
+    made, _ = chunked(mails("It stops here."), attachment(log, "log", "x.log"), log_vector_chars=most)
+    of_log = [row for row in made if row["content_class"] == "log"]
+    assert len(of_log) > 1 and all("compactor" in row["text_lex"] for row in of_log)
+    assert {row["text_embed"] != "" for row in of_log} == {embedded}
+    assert {row["checksum"] == UNEMBEDDED for row in of_log} == {not embedded}
+    assert all(row["text_embed"] for row in made if row["content_class"] != "log")

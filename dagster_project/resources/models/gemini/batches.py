@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
-from dagster_project.resources.models.gemini_client import GeminiService, NotFoundError
+from dagster_project.resources.models.gemini.client import GeminiService, NotFoundError
 from transforms.errors import EmbeddingError, ServiceError
 from transforms.settings.models import GeminiSettings
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assets.protocols.models import Embedded
-from dagster_project.resources.models.gemini_batches import BatchJobs
-from dagster_project.resources.models.gemini_client import GeminiService, RefusedError
+from dagster_project.resources.models.gemini.batches import BatchJobs
+from dagster_project.resources.models.gemini.client import GeminiService, RefusedError
 from dagster_project.resources.models.static import load_tokenizer
 from dagster_project.resources.models.token_budget import RunBudget
 from transforms.embedding.vectors import batch_ranges, unit_length
@@ -18,6 +18,7 @@ from transforms.errors import EmbeddingError, RefusedTextError
 from transforms.hashing import text_hash
 from transforms.settings.model_names import BATCH_SHARE, gemini_embedding
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
+from transforms.text.pictures import is_picture, picture_of
 from transforms.text.redaction import screened
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ _REQUESTS_OF_JOB = 5
 _HARMLESS = "The weather is fine today."
 """Embedded to tell a request that is wrong as such from one with a text that is refused."""
 _HARMLESS_TOKENS = 16
+_PICTURES = 6
+"""Pictures of a request: what the service takes."""
+_PICTURE_TOKENS = 600
+"""What a picture counts: its 258 tokens cost as much as so many of text."""
 
 
 class GeminiEmbedder:
@@ -90,8 +95,9 @@ class GeminiEmbedder:
         return self._counts(texts, _DOCUMENT)
 
     def _counts(self, texts: Sequence[str], task: str) -> np.ndarray:
-        prefix, *found = (len(e.ids) for e in self._encoded([self.prefixes[task], *texts]))
-        return np.array(found, dtype=np.int64) + prefix
+        prefix, *found = (len(e.ids) for e in self._encoded([self.prefixes[task], *map(_words, texts)]))
+        pictures = np.array([is_picture(text) for text in texts], dtype=bool)
+        return np.where(pictures, _PICTURE_TOKENS, np.array(found, dtype=np.int64) + prefix)
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches as the service answers, several requests under way at once."""
@@ -143,8 +149,14 @@ class GeminiEmbedder:
         """Texts as they are sent, and what is asked of them."""
         from google.genai.types import Content, EmbedContentConfig, Part
 
+        def part(text: str) -> Part:
+            seen = picture_of(text)
+            if seen is None:
+                return Part(text=self.prefixes[task] + text)
+            return Part.from_bytes(data=seen.data, mime_type=seen.media_type)
+
         # One content per text: a list of plain strings is one text to some models.
-        contents = [Content(parts=[Part(text=self.prefixes[task] + text)]) for text in texts]
+        contents = [Content(parts=[part(text)]) for text in texts]
         named = task if self.knows_tasks else None
         return contents, EmbedContentConfig(task_type=named, output_dimensionality=self.dimensions)
 
@@ -162,11 +174,15 @@ class GeminiEmbedder:
 
     def _cut(self, texts: Sequence[str], task: str) -> tuple[list[str], list[int], int]:
         """The texts within the limit, their tokens with what is put before them, and how many were cut."""
-        before, *encoded = self._encoded([self.prefixes[task], *texts])
+        before, *encoded = self._encoded([self.prefixes[task], *map(_words, texts)])
         prefix = len(before.ids)
         limit = (self.max_tokens or 0) - prefix
         cut, counts, truncated = [], [], 0
         for text, encoding in zip(texts, encoded, strict=True):
+            if is_picture(text):
+                cut.append(text)
+                counts.append(_PICTURE_TOKENS)
+                continue
             is_long = len(encoding.ids) > limit
             cut.append(text[: encoding.offsets[limit - 1][1]] if is_long else text)
             counts.append(min(len(encoding.ids), limit) + prefix)
@@ -221,15 +237,20 @@ class BatchEmbedder(GeminiEmbedder):
 
         async def run(client: AsyncClient) -> Embedded:
             sent, counts, truncated = self._cut(self._screened(texts), task)
-            self._keys[batch] = [f"{self.model}/{self.dimensions}/{task}/{text_hash(text)}" for text in sent]
+            # A job of pictures would be too large to submit.
+            words = [text for text in sent if not is_picture(text)]
+            self._keys[batch] = [f"{self.model}/{self.dimensions}/{task}/{text_hash(text)}" for text in words]
             answers = await self.jobs.answers(
                 client,
                 self._keys[batch],
-                lambda client, places, name: self._submitted(client, [sent[i] for i in places], task, name),
+                lambda client, places, name: self._submitted(client, [words[i] for i in places], task, name),
             )
             vectors = np.zeros((len(sent), self.dimensions), dtype=np.float32)
+            answer_of = iter(answers)
             without = [
-                place for place, answer in enumerate(answers) if not self._taken(answer, vectors, place)
+                place
+                for place, text in enumerate(sent)
+                if is_picture(text) or not self._taken(next(answer_of), vectors, place)
             ]
             alone = _Sending(self, client, [sent[i] for i in without], [counts[i] for i in without], task)
             if without:
@@ -238,7 +259,7 @@ class BatchEmbedder(GeminiEmbedder):
             refused = {without[place]: why for place, why in alone.refused.items()}
             tokens = sum(count for place, count in enumerate(counts) if place not in refused)
             self._budget.spend(tokens)
-            return Embedded(batch, vectors, tokens, truncated, 1 + alone.calls, refused)
+            return Embedded(batch, vectors, tokens, truncated, bool(words) + alone.calls, refused)
 
         return run
 
@@ -285,12 +306,12 @@ class _Sending:
 
         RefusedError if it refuses a harmless text as well: then it is no text that is wrong.
         """
-        everything = range(len(self.texts))
-        try:
-            await self._send(everything)
-        except RefusedError as fault:
-            await self._answered([_HARMLESS], [_HARMLESS_TOKENS])
-            await self._divide(everything, fault)
+        for part in _requests(self.texts):
+            try:
+                await self._send(part)
+            except RefusedError as fault:
+                await self._answered([_HARMLESS], [_HARMLESS_TOKENS])
+                await self._divide(part, fault)
 
     async def _divide(self, part: range, fault: RefusedError) -> None:
         """Send the halves of a refused part by themselves; a text that is refused alone has the reason."""
@@ -325,3 +346,21 @@ class _Sending:
             raise
         self.calls += calls
         return vectors
+
+
+def _words(text: str) -> str:
+    """What of a text is counted by its words: nothing of a picture."""
+    return "" if is_picture(text) else text
+
+
+def _requests(texts: Sequence[str]) -> Iterator[range]:
+    """Neighbouring texts of which at most `_PICTURES` are pictures; all at once where there are few."""
+    start = count = 0
+    for place, text in enumerate(texts):
+        if not is_picture(text):
+            continue
+        if count == _PICTURES:
+            yield range(start, place)
+            start, count = place, 0
+        count += 1
+    yield range(start, len(texts))

@@ -1,0 +1,128 @@
+"""The effect of each design's profile beside the default.
+
+    python benchmarks/profiles.py [--corpus NAME ...] [--state FOLDER] [--markdown]
+
+A profile is what the table of docs/designs.md says to switch a design on: settings that a build reads, each with an index
+of its own, and a profile of [search]. Prints nDCG@10, MRR@10, Recall@10 and Recall@100 per task, and how far each profile is
+ahead of the default query by query, with its 95 % interval and p-value; of egregora, which is about context, the share of
+the parts of each question that a block covers, the share of its tokens that are right, and the share of the budget used.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mail_collections as collections
+import numpy as np
+import tasks
+from printing import new_parser, new_table
+from retrieval import HEAD, ahead, show
+from rich.table import Table
+
+from dagster_project.config.settings import load_settings
+from dagster_project.resources.context.block_quality import measured_blocks
+from dagster_project.resources.search.search_index import SearchIndex
+from transforms.settings.conversations import ContextSettings
+from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
+
+
+class Profile(NamedTuple):
+    """What a profile changes: sections that a build reads, and the profile of [search]."""
+
+    built: Mapping[str, Mapping[str, str]]
+    searched: str = "default"
+
+
+DEFAULT = "default"
+PROFILES = {
+    DEFAULT: Profile({}),
+    "pginbox, whole mails too": Profile({"chunks": {"policy": "message"}}),
+    "pginbox, logs over 8,000 characters without vectors": Profile({"chunks": {"log_vector_chars": "8000"}}),
+    "ra": Profile({"document_chunks": {"chunker": "tree"}}, "sections"),
+    "ra, later order": Profile({"document_chunks": {"chunker": "tree"}}, "sections_later"),
+    "ra, its nodes, default search": Profile({"document_chunks": {"chunker": "tree"}}),
+    "SecondBrain": Profile({"document_chunks": {"profile": "seed"}}, "rrf"),
+    "SecondBrain, a sentence before each chunk": Profile({"sentences": {"kind": "structural"}}),
+    "Information Graph, its chunks": Profile({"document_chunks": {"chunker": "semantic"}}),
+}
+CORPORA = ("sample", "pgsql")
+
+
+def main() -> None:
+    """Build what is missing, search under each profile, print one table per task."""
+    parser = new_parser(__doc__)
+    parser.add_argument("--corpus", action="append", choices=CORPORA, help="one corpus only")
+    parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
+    parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        state = arguments.state or Path(temporary)
+        for name in arguments.corpus or CORPORA:
+            for title, found in measured(name, state).items():
+                show(table(title, found), arguments.markdown)
+        if "sample" in (arguments.corpus or CORPORA):
+            show(blocks(state / f"{DEFAULT}" / "sample" / "weft.toml"), arguments.markdown)
+
+
+def measured(name: str, state: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+    """`collections.MEASURES` of each query by task and profile; profiles that build nothing new here are left out."""
+    found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+    known = {"chunks", "sentences"} if name == "pgsql" else {"chunks", "sentences", "document_chunks"}
+    for label, profile in PROFILES.items():
+        if profile.built and not known & profile.built.keys() and profile.searched == DEFAULT:
+            continue
+        changes = {section: values for section, values in profile.built.items() if section in known}
+        folder = state / (label if changes else DEFAULT)
+        corpus = tasks.corpus(name, folder, build=partial(_built, changes))
+        search = {**corpus.index.settings.model_dump(), **BUILT_IN_PROFILES[profile.searched]}
+        settings = SearchSettings.model_validate(search)
+        for task in corpus.tasks:
+            ranked = tasks.weft_ranking(corpus, task, settings).ranked
+            title = f"{task.name} ({len(task.queries):,} queries)"
+            found.setdefault(title, {})[label] = task.measured(ranked)
+        corpus.index.close()
+    return found
+
+
+def _built(changes: Mapping[str, Mapping[str, Any]], config: Path) -> SearchIndex:
+    """The index of a settings file with some changes, brought up to date."""
+    text = config.read_text()
+    for section, values in changes.items():
+        lines = [f"{key} = {v if v.isdecimal() else json.dumps(v)}" for key, v in values.items()]
+        if lines[0] in text:
+            continue
+        head = f"[{section}]\n"
+        text = text if head in text else f"{text}\n{head}"
+        text = text.replace(head, "\n".join([head.strip(), *lines, ""]))
+    config.write_text(text)
+    return tasks.built(config, {})
+
+
+def table(title: str, found: Mapping[str, Mapping[str, np.ndarray]]) -> Table:
+    """One row per profile, and how far the default is ahead of it."""
+    shown = new_table(title, ("profile", *collections.MEASURES, "default ahead by", "p"))
+    default = found[DEFAULT][HEAD]
+    for label, values in found.items():
+        means = [f"{values[name].mean():.3f}" for name in collections.MEASURES]
+        shown.add_row(label, *means, *(("", "") if label == DEFAULT else ahead(default, values[HEAD])))
+    return shown
+
+
+def blocks(config: Path) -> Table:
+    """Blocks of context of the sample's queries under both profiles of [context]."""
+    settings = load_settings(config)
+    shown = new_table("Blocks of context of the sample", ("profile", "coverage", "precision", "budget used"))
+    for label, profile in ((DEFAULT, "recommended"), ("egregora", "seed")):
+        context = ContextSettings.model_validate({"profile": profile})
+        means = measured_blocks(settings.model_copy(update={"context": context}))["means"]
+        shown.add_row(label, *(f"{row['mean']:.3f}" for row in means))
+    return shown
+
+
+if __name__ == "__main__":
+    main()
