@@ -46,8 +46,8 @@ class ConversationSettings(StageSettings):
 _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
     "seed": {
-        "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "min_similarity": 0.7, "mode": "ann",
-        "lexical_weight": 0.0, "pick": "score", "include": "later", "by_parts": False,
+        "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "mode": "ann", "lexical_weight": 0.0,
+        "pick": "score", "include": "later", "by_parts": False,
     },
 }  # fmt: skip
 
@@ -79,8 +79,12 @@ class ContextSettings(StageSettings):
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens",
     )
-    min_similarity: float = Field(
-        0.0, ge=-1, le=1, description="cosine below which a candidate is left out (seed: 0.7)"
+    min_similarity: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="cosine below which a candidate is left out; none: 0 (seed: what suits the model, see "
+        "[designs](designs.md#egregora))",
     )
     where: str = Field(
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
