@@ -172,7 +172,8 @@ def _documents(candidates: pa.Table, settings: ContextSettings, index: ContextIn
 
 def _context(*args: Any, index: ContextIndex, count: selection.TokenCounter) -> Made:
     """The table `conversation_context` of a window, of its inputs and the settings."""
-    *tables, settings = args
+    *tables, chosen = args
+    settings = index.suited(chosen)
     windows, chunks, candidates, documents = map(_frame, tables)
     queries = selection.window_queries(windows, chunks, settings)
     passages = index.passages(documents["chunk_id"].to_list())

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 import ibis
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
@@ -21,10 +17,10 @@ from transforms.embedding.context_sentences import Request
 from transforms.graph.stripes import embedded_chunks, matrix
 from transforms.hashing import parts_hash, text_hash
 from transforms.schemas.documents import ISSUE_TRIAGE
-from transforms.settings.models import WRITTEN_KINDS, SafetySettings
-from transforms.settings.search import TermSettings
+from transforms.settings.models import WRITTEN_KINDS
 from transforms.text.redaction import screened
 from transforms.triage import duplicates, items
+from transforms.triage.table import TriageSettings, author_vectors, issue_triage
 
 NAME = "issue_triage"
 _CHECK = "what_is_shown_is_screened"
@@ -35,28 +31,6 @@ _INSTRUCTION = (
 )
 _TEXT_CHARS = 4000
 """Characters of an issue that a model reads."""
-
-
-@dataclass(frozen=True)
-class TriageSettings:
-    """What the triage goes by: what issues need and whether a model sums them up, both by source; terms, and the screen."""
-
-    needs: Mapping[str, Mapping[str, str]]
-    kinds: Mapping[str, str]
-    terms: TermSettings
-    safety: SafetySettings
-
-    def version(self) -> str:
-        """A hash of all of it and of the code's versions."""
-        own = {s: [self.needs[s], self.kinds.get(s)] for s in sorted(self.needs)}
-        parts = (
-            items.VERSION,
-            json.dumps(own),
-            self.terms.digest(),
-            self.safety.digest(),
-            str(duplicates.CALIBRATION),
-        )
-        return parts_hash(parts)[:12]
 
 
 def triage_stage(settings: TriageSettings) -> Stage:
@@ -119,52 +93,6 @@ def triage_check() -> dg.AssetChecksDefinition:
     return check
 
 
-def issue_triage(
-    issues: pl.DataFrame, vectors: np.ndarray, settings: TriageSettings, written: Mapping[str, str]
-) -> pa.Table:
-    """The table `issue_triage` of `items.issue_items`; `written` are summaries of a language model by document."""
-    weighed = items.weights(issues["title"] + "\n" + issues["text"], settings.terms)
-    extracted = items.summaries(issues, weighed, settings.terms)
-    summaries = [
-        (items.shown(screened([written[doc_id]], items.SCREEN).texts[0]), "gemini")
-        if doc_id in written
-        else (own, "extractive")
-        for doc_id, own in zip(issues["doc_id"], extracted, strict=True)
-    ]
-    agreements = duplicates.Agreements(issues["text"], settings.terms)
-    named: list[list[dict[str, Any]]] = [[] for _ in range(len(issues))]
-    for repeat in duplicates.repeats(issues["title"], issues["text"], vectors, settings.terms):
-        agreed = agreements.of(repeat.row, repeat.earlier)
-        named[repeat.row].append(_repeat(issues, repeat, agreed))
-    made = {
-        "summary": [summary for summary, _ in summaries],
-        "summary_kind": [kind for _, kind in summaries],
-        "missing": items.missing(issues, settings.needs),
-        "duplicates": named,
-    }
-    shown: Mapping[str, Any] = {name: issues[name].to_list() for name in issues.columns} | made
-    return ISSUE_TRIAGE.from_columns({name: shown[name] for name in ISSUE_TRIAGE.names})
-
-
-def _repeat(
-    issues: pl.DataFrame, repeat: duplicates.Repeat, agreed: duplicates.Agreement | None
-) -> dict[str, Any]:
-    """An entry of `duplicates`; the bytes of its passages are those of the documents."""
-    own, earlier = issues["start"][repeat.row], issues["start"][repeat.earlier]
-    entry = {name: issues[name][repeat.earlier] for name in ("doc_id", "number", "title")}
-    entry |= {"score": round(repeat.score, 4), "confidence": round(repeat.confidence(), 3)}
-    if agreed is None:
-        return entry
-    return entry | {
-        "passage": agreed.passage,
-        "byte_start": own + agreed.byte_start,
-        "byte_end": own + agreed.byte_start + len(agreed.passage.encode()),
-        "earlier_passage": agreed.earlier_passage,
-        "earlier_start": earlier + agreed.earlier_start,
-        "earlier_end": earlier + agreed.earlier_start + len(agreed.earlier_passage.encode()),
-    }
-
-
 def _vectors(
     issues: pl.DataFrame, chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table
 ) -> np.ndarray:
@@ -174,22 +102,10 @@ def _vectors(
         at=pl.col("spans").list.eval(pl.element().struct.field("byte_start")).list.min()
     )
     embedded = embedded_chunks(own, context, embeddings).to_pyarrow()
-    if not embedded.num_rows:
-        return np.zeros((len(issues), 1), np.float32)
-    ends = issues.select(
-        "doc_id", end=pl.col("start") + pl.col("text").str.len_bytes(), row=pl.int_range(pl.len())
+    read = pl.DataFrame(embedded.select(["chunk_id", "doc_id"])).join(
+        places, on="chunk_id", maintain_order="left"
     )
-    of = (
-        pl.DataFrame(embedded.select(["chunk_id", "doc_id"]))
-        .with_row_index("n")
-        .join(places, on="chunk_id")
-        .join(ends, on="doc_id")
-        .filter(pl.col("at") < pl.col("end"))
-    )
-    read = matrix(embedded.column("vector"))
-    vectors = np.zeros((len(issues), read.shape[1]), np.float32)
-    np.add.at(vectors, of["row"].to_numpy(), read[of["n"].to_numpy()])
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return author_vectors(issues, read, matrix(embedded.column("vector")) if len(read) else np.zeros((0, 1)))
 
 
 def written_summaries(

@@ -43,6 +43,9 @@ class ContextIndex(Protocol):
     def facts(self) -> Mapping[str, Any]:
         """What names the index in a manifest: index_version, model and dimensions."""
 
+    def suited(self, settings: ContextSettings) -> ContextSettings:
+        """The settings with what they leave to the model of the index."""
+
     def candidates(
         self,
         queries: pl.DataFrame,

@@ -17,11 +17,9 @@ from dagster_project.cli.render.explanation import print_plan
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.config.source_settings import known_zone
 from dagster_project.resources.context import conversation_context as work
+from dagster_project.resources.context.accounting import Account
 from dagster_project.resources.context.sessions import Session, opened_session
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
-from dagster_project.resources.outgoing.limits import Disclosures, Entry
-from dagster_project.resources.outgoing.receipts import Receipts, Seen
-from dagster_project.resources.search.lookup import document_bytes
+from dagster_project.resources.outgoing.limits import Entry
 from dagster_project.resources.search.opened_index import open_index
 from transforms.context.block import difference
 
@@ -163,17 +161,12 @@ def _made(
     with closing(open_index(settings, lens=lens)) as index:
         earlier = session.manifests if session and not again else ()
         result = work.context_of(settings, conversation, index, earlier)
-        shown = result.disclosed()
         entries: Sequence[Entry] = ()
         if lens:
-            disclosures = Disclosures(lens, settings.lenses[lens], session.entries if session else ())
-            counts = PackagedTokenCounter().counts
-            entries = disclosures.add(shown, counts, partial(document_bytes, index.ask))
-            if settings.mcp.receipts:
-                seen = Seen(str(index.manifest["version"]), lens)
-                Receipts(settings.root).add(
-                    "weft context", conversation.markdown, seen, shown, index.screen.finds
-                )
+            account = Account(settings, lens, index, session.entries if session else ())
+            entries = account.note(
+                "weft context", conversation.markdown, result.disclosed(), index.screen.finds
+            )
     if session:
         session.add(lens, result.manifest, entries)
     return result

@@ -18,9 +18,10 @@ from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
 from assets.stages.stage import assets_of
-from assets.triage import TriageSettings, triage_stage
-from dagster_project.config.settings import DocumentSourceSettings, Settings
+from assets.triage import triage_stage
+from dagster_project.config.settings import Settings
 from dagster_project.engines.stores import source_stages
+from dagster_project.resources.context.issues import triage_settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import COMMENTS
 from transforms.operations import table_checks
@@ -111,16 +112,6 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         *assets_of(context_stages(settings.context, PackagedTokenCounter())),
         *assets_of([triage_stage(triage)] if (triage := triage_settings(settings)).needs else []),
     )
-
-
-def triage_settings(settings: Settings) -> TriageSettings:
-    """What the triage of issues goes by; without a source of issues there is none."""
-    needs = {
-        s.name: s.needs
-        for s in settings.sources
-        if isinstance(s, DocumentSourceSettings) and s.kind == "issues"
-    }
-    return TriageSettings(needs, settings.sentence_kinds(), settings.terms, settings.safety)
 
 
 def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:

@@ -30,7 +30,6 @@ from dagster_project.orchestration.asset_graph import (
     make_graph_assets,
     make_published_assets,
     make_source_assets,
-    triage_settings,
 )
 from dagster_project.orchestration.conditions import Watched, daily_condition, whole_lake_condition
 from dagster_project.orchestration.freshness import freshness_check
@@ -46,6 +45,7 @@ from dagster_project.orchestration.names import (
     WHOLE,
 )
 from dagster_project.orchestration.runs import held_by_run
+from dagster_project.resources.context.issues import triage_settings
 from dagster_project.resources.lake.io_manager import LakeIOManager
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from assets.sentences import SentenceReport
-from assets.triage import NAME, TriageSettings, issue_triage, triage_stage, written_summaries
+from assets.triage import NAME, triage_stage, written_summaries
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.language_models import make_language_model
 from tests.documents import read
@@ -25,6 +25,7 @@ from transforms.settings.documents import DocumentChunkSettings
 from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import TermSettings
 from transforms.triage.items import issue_items
+from transforms.triage.table import TriageSettings, issue_triage
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 SECRET = "AKIAIOSFODNN7EXAMPLE"

@@ -14,6 +14,7 @@ VALUES = {
     "has": HAS,
     "is": ("unanswered",),
     "is_code": ("true", "false"),
+    "sensitivity": ("public", "personal", "secret"),
 }
 """The values of the fields that take few."""
 

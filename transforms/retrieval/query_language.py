@@ -28,6 +28,7 @@ FIELDS = {
     "thread": "thread", "series": "series", "type": "type",
     "title": "title", "hierarchy": "s", "tags": "tag", "tree": "source", "is": "is", "is_code": "is_code",
     "keyword": "keyword", "newer_than": "newer_than", "older_than": "older_than", "larger": "larger",
+    "sensitivity": "sensitivity",
 }  # fmt: skip
 """Field by the prefixes that name it."""
 

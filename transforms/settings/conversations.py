@@ -47,8 +47,8 @@ class ConversationSettings(StageSettings):
 _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
     "seed": {
-        "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "min_similarity": 0.7, "mode": "ann",
-        "lexical_weight": 0.0, "pick": "score", "include": "later", "by_parts": False,
+        "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "mode": "ann", "lexical_weight": 0.0,
+        "pick": "score", "include": "later", "by_parts": False,
     },
 }  # fmt: skip
 
@@ -80,6 +80,13 @@ class ContextSettings(StageSettings):
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
     )
+    min_similarity: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="cosine below which a candidate is left out; none: 0 (seed: what suits the model, see "
+        "[designs](designs.md#egregora))",
+    )
     where: str = Field(
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
     )
@@ -92,8 +99,6 @@ class ContextSettings(StageSettings):
     )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
-    min_similarity: Internal[float] = Field(0.0, ge=-1, le=1)
-    """Cosine below which a candidate is left out (seed: 0.7)."""
     candidates: Internal[int] = Field(20, gt=0)
     """Chunks taken for each query (seed: 5)."""
     pick: Internal[Literal["score", "rounds", "mmr", "coverage"]] = "mmr"

@@ -133,6 +133,17 @@ def _masked_in_place(
     return text
 
 
+def sensitivity(texts: pl.Series) -> pl.Series:
+    """Of each text what it holds: `secret` a key or password, else `personal` an address or number, else `public`.
+
+    >>> sensitivity(pl.Series(["It works.", "Ask ann@example.org.", 'password: "hunter2"'])).to_list()
+    ['public', 'personal', 'secret']
+    """
+    secret, personal = (_suspect(texts, rules) for rules in (_SECRET_RULES, _PERSONAL_RULES))
+    found = pl.when(pl.lit(secret)).then(pl.lit("secret")).when(pl.lit(personal)).then(pl.lit("personal"))
+    return pl.select(found.otherwise(pl.lit("public"))).to_series()
+
+
 def _suspect(texts: pl.Series, rules: Sequence[tuple[str, str, tuple[str, ...]]]) -> pl.Series:
     """True for each text that matches a pattern."""
     suspect = pl.repeat(False, len(texts), eager=True)
@@ -147,6 +158,10 @@ def _rules(settings: SafetySettings) -> list[tuple[str, str, tuple[str, ...]]]:
     rules = [(kind, settings.secrets, patterns) for kind, patterns in SECRETS.items()]
     rules += [("email", settings.emails, EMAIL), ("phone", settings.phones, PHONE)]
     return [rule for rule in rules if rule[1] != "send"]
+
+
+_SECRET_RULES = _rules(SafetySettings(emails="send", phones="send"))
+_PERSONAL_RULES = _rules(SafetySettings(secrets="send"))
 
 
 def _masked(

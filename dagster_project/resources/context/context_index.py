@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
@@ -15,6 +16,7 @@ import polars as pl
 from assets.embedding import query_vectors
 from assets.protocols.models import EmbeddingCache
 from assets.protocols.search import Asker
+from dagster_project.resources.context.passages import passages
 from dagster_project.resources.context.rules import included_chunks
 from dagster_project.resources.search.filters import Filters, where_conditions
 from dagster_project.resources.search.search_index import SearchIndex
@@ -30,6 +32,10 @@ from transforms.text import terms
 _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
+_MODEL_OF_DESIGN, _LEAST_OF_DESIGN = "gemini-embedding-001", 0.7
+_NEAR_PAIRS = 0.01
+"""Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for models of which its own says
+nothing."""
 _WAY_TO_PASS = 0.4
 """How far from WEAK to PASS of the model the evidence lies below which nothing is shown: there no topic of a conversation
 was lost, and nine off-topic texts in ten find nothing."""
@@ -60,6 +66,22 @@ class IndexForContext:
             "tokenizer": self.token_counter,
         }
 
+    def suited(self, settings: ContextSettings) -> ContextSettings:
+        """The settings with the least cosine of a candidate, where they name none: in the profile seed that of the model."""
+        if settings.min_similarity is not None:
+            return settings
+        least = self._least_of_model if settings.profile == "seed" else 0.0
+        return settings.model_copy(update={"min_similarity": least})
+
+    @cached_property
+    def _least_of_model(self) -> float:
+        """The least cosine of egregora for its own model; for others what few pairs of the index's own chunks reach."""
+        if self.index.manifest["model"].partition("+")[0] == _MODEL_OF_DESIGN:
+            return _LEAST_OF_DESIGN
+        vectors = self.index.vector_sample
+        pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
+        return round(float(np.quantile(pairs, 1 - _NEAR_PAIRS)), 4) if len(pairs) else 0.0
+
     def candidates(
         self,
         queries: pl.DataFrame,
@@ -72,6 +94,7 @@ class IndexForContext:
         postings. A candidate is among the nearest or the lexically best chunks of its query and not
         less similar than `min_similarity`, unless its terms found it.
         """
+        settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
         masks = self._masks(
             askers or {w: Asker((w,)) for w in queries.get_column("window_id").unique()}, settings
@@ -127,11 +150,7 @@ class IndexForContext:
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them, with the section or mail around each."""
-        cursor = self.index.connection.execute(_PASSAGES, {"ids": sorted(set(chunk_ids))})
-        names = [column[0] for column in cursor.description or ()]
-        return {
-            p.chunk_id: p for p in (_passage(dict(zip(names, r, strict=True))) for r in cursor.fetchall())
-        }
+        return passages(self.index.connection, chunk_ids)
 
     def named_chunks(self, names: Sequence[str], own: Sequence[str]) -> tuple[list[str], list[str]]:
         """The chunks of what `names` mean, without those of the documents `own`; and the names that mean nothing."""
@@ -285,7 +304,7 @@ def _best(
         chosen = np.union1d(chosen, words.best(settings.candidates))
         lexical_scores = words.of(chosen)
     similarity = near.of(chosen)
-    eligible = (similarity >= settings.min_similarity) | (lexical_scores > 0)
+    eligible = (similarity >= (settings.min_similarity or 0.0)) | (lexical_scores > 0)
     chosen, lexical_scores, similarity = chosen[eligible], lexical_scores[eligible], similarity[eligible]
     if weight:
         by_words = fusion.scaled(lexical_scores, 0.0, words.high if words is not None else 0.0)
@@ -303,35 +322,6 @@ def _best(
         "evidence": np.full(len(order), None),
     }
     return pl.DataFrame(columns, schema=_CANDIDATES)
-
-
-def _passage(row: dict[str, Any]) -> Passage:
-    around, start, end = row["body"], 0, 0
-    if row["section"] is not None:
-        around, start, end = row["section"], row["heading_start"], row["body_end"]
-    elif around is not None:
-        end = len(around.encode())
-    return Passage(
-        chunk_id=row["chunk_id"],
-        doc_id=row["doc_id"],
-        place=row["place"],
-        source_kind=row["source_kind"],
-        title=row["shown_title"] or "(no title)",
-        date=row["date"],
-        tags=tuple(row["tags"] or ()),
-        text=row["text_display"],
-        start=row["start_byte"] or 0,
-        end=row["end_byte"] or 0,
-        around=around,
-        around_start=start,
-        around_end=end,
-        page_starts=tuple(row["page_starts"] or ()),
-        lines=(row["line_start"] or 1, max(row["line_end"] or 1, row["line_start"] or 1)),
-        around_lines=(
-            row["around_line"] or 1,
-            (row["around_line"] or 1) + (around or "").rstrip("\n").count("\n"),
-        ),
-    )
 
 
 _HIDDEN = """
@@ -352,35 +342,3 @@ _CHUNKING = (
     "sentences",
 )
 """The settings of a version that say how its texts became chunks."""
-
-# Lines are counted in the bytes before a place, of the text that the place is in.
-_PASSAGES = """
-WITH chosen AS (
-SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
-  coalesce(n.node_id, c.doc_id) || CASE WHEN c.attachment_id IS NULL THEN '' ELSE ' attachment ' || c.attachment_id[:12] END
-    AS place,
-  coalesce(ltrim(n.breadcrumb, '> '), m.subject, w.title) AS shown_title,
-  coalesce(m.effective_at, d.modified_at, d.created_at, w.first_at) AS date,
-  d.tags,
-  list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS start_byte,
-  list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS end_byte,
-  n.heading_start, n.body_end, decode(encode(d.text)[n.heading_start + 1 : n.body_end]) AS section,
-  CASE WHEN c.attachment_id IS NULL THEN m.body END AS body,
-  CASE WHEN c.attachment_id IS NULL THEN d.page_starts ELSE a.page_starts END AS page_starts,
-  encode(CASE WHEN c.attachment_id IS NULL THEN coalesce(d.text, m.body, w.markdown) ELSE a.text END) AS stored
-FROM (FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
-LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN documents d ON d.doc_id = c.doc_id
-LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
-LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
-),
-lined AS (
-SELECT * EXCLUDE (stored), decode(stored[1 : start_byte]) AS before_start, decode(stored[1 : end_byte]) AS before_end,
-  decode(stored[1 : heading_start]) AS before_section
-FROM chosen
-)
-SELECT * EXCLUDE (before_start, before_end, before_section),
-  1 + length(before_start) - length(replace(before_start, chr(10), '')) AS line_start,
-  1 + length(rtrim(before_end, chr(10))) - length(replace(rtrim(before_end, chr(10)), chr(10), '')) AS line_end,
-  1 + length(before_section) - length(replace(before_section, chr(10), '')) AS around_line
-FROM lined ORDER BY chunk_id
-"""

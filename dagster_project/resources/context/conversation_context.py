@@ -226,6 +226,7 @@ def context_of(
     published = open_versions(settings)
     before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
+        chosen = index.suited(chosen)
         candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker}).filter(
             ~pl.col("chunk_id").is_in(list(before))
         )

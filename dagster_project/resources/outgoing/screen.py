@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,6 +62,12 @@ class Screen:
         self.finds += finds
         is_held = finds and self.settings.outputs == "hold"
         return f"[held back: {', '.join(sorted(finds))}]" if is_held else masked
+
+    def count(self, shown: Iterable[str]) -> None:
+        """Let `finds` be those behind the marks in texts that are shown."""
+        self.finds.clear()
+        if not self.is_open:
+            self.finds.update(mark for text in shown for mark in _MARK.findall(text))
 
     def masked(self, texts: Sequence[str]) -> list[str]:
         """Whole texts of which parts are to be shown, masked: who cuts first may cut a key so that nothing finds it."""

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers.web.addresses import page_of_hit
 from dagster_project.servers.web.asked import asked
@@ -45,6 +46,7 @@ def feed(_site: Site, request: Request, index: SearchIndex) -> Response:
         "updated",
         (rows[0]["effective_at"] if rows and rows[0]["effective_at"] else published).isoformat(),
     )
+    request.state.shown += [Disclosed(row["citation"], row["snippet"], row["doc_id"]) for row in rows]
     for row in rows:
         _entry(root, row, base, published)
     return _xml(root, "application/atom+xml")

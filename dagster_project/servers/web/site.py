@@ -75,14 +75,22 @@ class Site:
 
     def _viewed(self, view: View, request: Request, index: SearchIndex) -> Response:
         index.screen.finds.clear()
-        return view(self, request, index)
+        shown: list[Disclosed] = []
+        request.state.shown = shown
+        response = view(self, request, index)
+        if self.lens and not request.url.path.startswith("/api/"):
+            # What pages read is masked as it is read, which counts no finds.
+            index.screen.count(passage.text for passage in shown)
+            tool = f"page /{request.url.path.split('/')[1]}"
+            self.note(tool, f"{request.url.path}?{request.url.query}", index, shown)
+        return response
 
     def shows_raw_mail(self, index: SearchIndex) -> bool:
         """True if whoever asks may have the bytes of a mail: under no lens, and no answer is masked."""
         return self.lens is None and index.screen.is_open
 
     def note(self, tool: str, asked: str, index: SearchIndex, shown: Sequence[Disclosed]) -> None:
-        """Leave the receipt of an answer to a program; ReceiptError if that is impossible."""
+        """Leave the receipt of an answer; ReceiptError if that is impossible."""
         if self.settings.mcp.receipts:
             seen = Seen(str(index.manifest["version"]), self.lens)
             self.receipts.add(tool, asked, seen, shown, index.screen.finds)

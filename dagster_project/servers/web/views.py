@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.parse import quote
 
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.explain import explanation
 from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.search_index import SearchIndex
@@ -37,8 +39,19 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The box, and the results if anything is asked for."""
     question = asked(request.query_params)
     if question.is_empty:
-        return site.page("home.html", request, index, corpus=corpus.glance(index.ask))
-    return site.page("results.html", request, index, results=results.results(index, question))
+        glance = corpus.glance(index.ask)
+        for name, ident in (("threads", "thread_id"), ("documents", "doc_id"), ("chats", "doc_id")):
+            _note(request, ((row[ident], row.get("subject") or row.get("title")) for row in glance[name]))
+        return site.page("home.html", request, index, corpus=glance)
+    found = results.results(index, question)
+    rows = (hit.row for group in found.groups for hit in (*group.hits, *group.folded))
+    _note(request, ((row["citation"], row["snippet"]) for row in rows))
+    return site.page("results.html", request, index, results=found)
+
+
+def _note(request: Request, shown: Iterable[tuple[str, str | None]]) -> None:
+    """Add what the page shows, places and texts, to what its receipt names."""
+    request.state.shown += [Disclosed(place, text, place) for place, text in shown if text]
 
 
 def why(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -47,7 +60,9 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
     if not question.query:
         raise QueryError("there is no query to explain: add ?q= to the address")
     result = explanation(index, question.query, ident, question.filters, results.RANKED)
-    return site.page("why.html", request, index, why=explained.stages(result, ident), ident=ident)
+    shown = explained.stages(result, ident)
+    _note(request, ((way["id"], way["title"]) for way in shown.ways))
+    return site.page("why.html", request, index, why=shown, ident=ident)
 
 
 def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -70,6 +85,11 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
     ask, id_ = index.ask, named(request)
     thread = mails.mail_page(ask, id_, cited(request))
     shown = thread.mails[0]
+    backlinks = patches.backlinks(ask, id_)
+    _note(
+        request, [(id_, shown.row["body"]), *((node["message_id"], node["subject"]) for node in thread.tree)]
+    )
+    _note(request, ((row["from_id"], row["subject"]) for row in backlinks))
     return site.page(
         "mail.html",
         request,
@@ -78,7 +98,7 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
         mail=shown,
         around=thread.around(id_),
         series=patches.versions(ask, shown.series),
-        backlinks=patches.backlinks(ask, id_),
+        backlinks=backlinks,
         has_raw=site.shows_raw_mail(index),
     )
 
@@ -88,6 +108,7 @@ def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
     text = reading(index.ask, named(request))
     if text.kind not in ("message", "attachment", "document", "conversation"):
         raise UnknownIdError(f"the index holds no text of its own for {shortened(text.id)!r}")
+    _note(request, [(text.id, text.text)])
     return PlainTextResponse(
         text.text, headers={"Content-Disposition": f"inline; filename*=UTF-8''{quote(text.id)}.txt"}
     )
@@ -124,6 +145,10 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
         if not first and shown.mails
         else []
     )
+    _note(request, ((node["message_id"], node["subject"]) for node in shown.tree))
+    _note(request, ((row["citation"], row["snippet"]) for row in found))
+    if not is_tree:
+        _note(request, ((of.row["message_id"], of.row["body"]) for of in shown.mails))
     return site.page(
         "tree.html" if is_tree else "thread.html",
         request,
@@ -142,24 +167,33 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
         raise UnknownIdError(f"the index holds no attachment {shortened(named(request))!r}")
     (row,) = rows.to_pylist()
     text = Marked(row["text"] or "", cited(request))
+    _note(request, [(row["attachment_id"], row["text"])])
     parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] else []
     return site.page("attachment.html", request, index, attachment=row, parts_of=parts)
 
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:
     """All versions of a patch series."""
-    return site.page("series.html", request, index, series=patches.series_page(index.ask, named(request)))
+    shown = patches.series_page(index.ask, named(request))
+    of = (patch.row for posting in shown.postings for patch in posting.patches)
+    _note(request, ((row["message_id"], row["subject"]) for row in of))
+    return site.page("series.html", request, index, series=shown)
 
 
 def diff(site: Site, request: Request, index: SearchIndex) -> Response:
     """What changed from one version of a patch to another."""
     old, new = (request.query_params.get(name, "") for name in ("from", "to"))
-    return site.page("diff.html", request, index, diff=patches.difference(index.ask, old, new))
+    shown = patches.difference(index.ask, old, new)
+    _note(request, ((row["message_id"], row["subject"]) for row in (shown.old, shown.new)))
+    _note(request, [(new, "\n".join(line for _, line in shown.lines))])
+    return site.page("diff.html", request, index, diff=shown)
 
 
 def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and what links to it."""
     shown = documents.document_page(index.ask, named(request), cited(request))
+    _note(request, [(shown.row["doc_id"], shown.row["text"])])
+    _note(request, ((row["from_id"], row["title"]) for row in shown.backlinks))
     return site.page("document.html", request, index, document=shown)
 
 
@@ -175,10 +209,14 @@ def picture(site: Site, request: Request, index: SearchIndex) -> Response:
 def chat(site: Site, request: Request, index: SearchIndex) -> Response:
     """A window of a chat by its days."""
     shown = documents.chat_page(index.ask, named(request), cited(request))
+    _note(request, [(shown.row["doc_id"], shown.row["markdown"])])
     return site.page("chat.html", request, index, chat=shown)
 
 
 def corpus_page(site: Site, request: Request, index: SearchIndex) -> Response:
     """The corpus as a whole."""
     quality = corpus.last_quality(site.reports) if site.reports else None
-    return site.page("corpus.html", request, index, corpus=corpus.overview(index.ask), quality=quality)
+    overview = corpus.overview(index.ask)
+    for name, ident in (("threads", "thread_id"), ("open", "message_id")):
+        _note(request, ((row[ident], row["subject"]) for row in overview[name]))
+    return site.page("corpus.html", request, index, corpus=overview, quality=quality)

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -415,6 +416,22 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
     assert "notes:Paris.md" in found["ann"]["document_id"].to_list()
     assert "notes:Paris.md" not in without["document_id"].to_list()
     assert without.group_by("query").len()["len"].to_list() == [5, 5, 5]
+
+
+def test_the_least_cosine_of_the_design_is_that_of_its_model_and_for_others_what_few_pairs_reach(
+    made_once: Workspace,
+):
+    seed = ContextSettings(profile="seed")
+    published = open_versions(made_once.settings)
+    with published.open() as index:
+        vectors = index.index.vector_sample
+        pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
+        least = index.suited(seed).min_similarity
+        assert 0 < (pairs >= least).mean() <= 0.02 and least != 0.7
+        assert index.suited(ContextSettings()).min_similarity == 0
+        assert index.suited(seed.model_copy(update={"min_similarity": 0.3})).min_similarity == 0.3
+        index.index.manifest["model"] = "gemini-embedding-001"
+        assert published.of(index.index).suited(seed).min_similarity == 0.7
 
 
 def test_a_fault_is_no_empty_answer(tmp_path: Path):

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
+from dagster_project.resources.outgoing.receipts import Receipts
 from tests.archives import Workspace
 from transforms.schemas.documents import ISSUE_TRIAGE
 
@@ -113,3 +114,30 @@ def test_the_asset_is_described_checked_and_asked_for_by_dagster_and_only_there_
     notes = Workspace(work.folder / "notes").configure({"name": "n", "kind": "tree", "path": "."})
     assert not asset_definitions(notes.settings).resolve_asset_graph().has(dg.AssetKey("issue_triage"))
     assert printed(notes)[0] == 2
+
+
+@pytest.mark.exhaustive
+def test_under_a_lens_issues_are_triaged_as_if_there_were_no_others(work: Workspace, tmp_path: Path):
+    work.put("tracker/later.json", export(3))
+    other = json.dumps(
+        [json.loads(export(1))[0] | {"title": "Hidden door", "html_url": "https://github.com/h/h/issues/1"}]
+    )
+    work.put("hidden/issues.json", other)
+    sources = [
+        {"name": name, "kind": "issues", "path": path}
+        for name, path in (("bugs", "tracker"), ("hid", "hidden"))
+    ]
+    work.configure(*sources, lenses={"few": "source:bugs"}).build()
+    alone = Workspace(tmp_path / "alone")
+    for name in ("issues", "later"):
+        alone.put(f"tracker/{name}.json", (work.folder / f"tracker/{name}.json").read_text())
+    alone.configure(sources[0]).build()
+    assert "Hidden" in printed(work, "--json")[1]
+    under = printed(work, "--json", "--lens", "few")
+    assert under == printed(alone, "--json") and under[0] == 0 and "Hidden" not in under[1]
+    *_, receipt = Receipts(work.settings.root).read()
+    assert (receipt["tool"], receipt["lens"]) == ("weft triage", "few") and receipt["masked"]["cloud_key"]
+    assert {p["place"].partition(" bytes")[0].partition(":")[0] for p in receipt["passages"]} == {"bugs"}
+    assert (
+        printed(work, "--source", "hid", "--lens", "few")[0] == 3 and printed(work, "--lens", "none")[0] == 2
+    )

@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
+from dagster_project.resources.outgoing.receipts import Receipts
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.servers.mcp import mcp_server
 from dagster_project.servers.web.app import web_app
@@ -32,6 +33,10 @@ LENSES = {
     "young": "d:2020..",
     "chats": "kind:conversation",
     "nothing": "l:public kind:document",
+    "clean": "source:desk sensitivity:public",
+    "calm": "source:desk -sensitivity:secret",
+    "keys": "sensitivity:secret",
+    "bugs": "source:bugs tag:back",
 }
 SEEN = {
     "public": {"pubone", "pubtwo", "crossmark"},
@@ -42,6 +47,10 @@ SEEN = {
     "young": {"chatword"},
     "chats": {"chatword"},
     "nothing": set(),
+    "clean": {"deskclean"},
+    "calm": {"deskclean", "deskmail"},
+    "keys": {"deskkey"},
+    "bugs": {"buglater"},
 }
 """The marks of what each lens shows; every text, subject and author has its own."""
 ALL = set.union(*SEEN.values())
@@ -62,6 +71,19 @@ SECRET = [
     CROSS,
     Mail(6, "Yes, secreply.", "Re: secreply", 1, "secreply <secreply@example.org>"),
 ]
+LONG = "The quorum sits at the long table by the window, and nobody has moved it for years. " * 12
+DESK = {
+    "deskclean": "",
+    "deskmail": "Ask quill@example.org.",
+    "deskkey": f"{LONG}\n\n## Further\n\nThe key is AKIAIOSFODNN7EXAMPLE.",
+}
+"""Notes by what they hold."""
+BUGS = [
+    {"number": n, "title": f"{mark} is slow", "body": f"The quorum of {mark} takes ages in 1.2.", "state": "open",
+     "created_at": f"2005-01-0{n}T10:00:00Z", "html_url": f"https://example.org/o/r/issues/{n}",
+     "user": {"login": "x"}, "labels": [{"name": label}]}
+    for n, mark, label in ((1, "bugfirst", "front"), (2, "buglater", "back"))
+]  # fmt: skip
 QUERIES = (
     "quorum",
     "the ledger",
@@ -76,12 +98,14 @@ QUERIES = (
     "m1@example.org",
     "m3@example.org",
     "notes:noteshut.md",
+    "sensitivity:secret",
+    "desk:deskkey.md",
 )
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two lists with a mail that is in both, a vault and a chat."""
+    """Two lists with a mail that is in both, a vault, a chat, notes of each sensitivity and issues."""
     made = Workspace(tmp_path_factory.mktemp("lenses") / "work")
     made.write("public.mbox", PUBLIC)
     made.write("secret.mbox", SECRET)
@@ -92,7 +116,12 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     made.put("notes/noteshut.md", "---\ntags: [shut]\n---\n# noteshut\n\nThe quorum of shutmark.\n")
     lines = [{"timestamp": "2024-01-05T10:00:00", "author": "chatword", "message": "The quorum of chatword."}]
     made.put("chats/chatword.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
+    for mark, text in DESK.items():
+        made.put(f"desk/{mark}.md", f"# {mark}\n\nThe quorum of {mark}. {text}\n")
+    made.put("bugs/issues.json", json.dumps(BUGS))
     made.configure(
+        {"name": "desk", "kind": "tree", "path": "desk"},
+        {"name": "bugs", "kind": "issues", "path": "bugs"},
         {"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"},
         {"name": "secret", "kind": "mbox", "path": "mail/secret.mbox", "list_id": "secret"},
         {"name": "notes", "kind": "vault", "path": "notes"},
@@ -134,12 +163,18 @@ def told(work: Workspace, lens: str, query: str) -> Iterator[str]:
             yield client.get(path + query, follow_redirects=False).text
         yield client.get("/why", params={"q": "quorum", "id": query}).text
         yield client.get("/api/thread", params={"id": query}).text
-    arguments = ["context", "--stdin", "--lens", lens, "--json", "--config", str(work.config)]
-    yield CliRunner().invoke(main, arguments, input=f"The quorum of {query}").output
+    under = ["--lens", lens, "--json", "--config", str(work.config)]
+    yield CliRunner().invoke(main, ["context", "--stdin", *under], input=f"The quorum of {query}").output
+    yield CliRunner().invoke(main, ["triage", *under]).output
+    yield Receipts(work.settings.root).path.read_text().rpartition('"weft triage"')[2]
 
 
 @pytest.mark.parametrize(
-    "lens", ["public", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("notes", "young"))]
+    "lens",
+    [
+        "public",
+        *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("notes", "young", "clean", "calm", "bugs")),
+    ],
 )
 def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str):
     everything = "".join(

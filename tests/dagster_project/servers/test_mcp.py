@@ -118,8 +118,9 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
     assert "uploads" not in log and "with these keys" not in log and not [s for s in SECRETS if s in log]
 
 
-def test_answers_to_programs_leave_receipts_and_pages_leave_none(office: Workspace, tmp_path: Path):
-    work = office.copied(tmp_path / "work").configure(*SOURCES, safety={"outputs": "mask"})
+def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(office: Workspace, tmp_path: Path):
+    work = office.copied(tmp_path / "work")
+    work.configure(*SOURCES, safety={"outputs": "mask"}, lenses={"all": "source:dev OR source:notes"})
     before = len(list(Receipts(work.settings.root).read()))
     with TestClient(web_app(work.settings), "http://127.0.0.1:8320") as client:
         for path in (*(page for page in PAGES if page.startswith("/api/")), "/api/sources", "/?q=compactor"):
@@ -129,6 +130,20 @@ def test_answers_to_programs_leave_receipts_and_pages_leave_none(office: Workspa
         "/api/search", "/api/get", "/api/get", "/api/context", "/api/thread", "/api/sources",
     ]  # fmt: skip
     assert all(r["passages"] and r["masked"] for r in kept[:-1])
+    pages = ["/", "/?q=compactor", "/feed?q=compactor", "/m/m1@example.org", "/raw/m1@example.org",
+        "/d/notes:compactor.md", "/corpus", "/open/m1@example.org"]  # fmt: skip
+    with TestClient(web_app(work.settings, lens="all"), "http://127.0.0.1:8320") as client:
+        for path in pages:
+            assert client.get(path, follow_redirects=False).status_code in (200, 302), path
+        assert client.get("/m/nobody").status_code == 404
+    left = list(Receipts(work.settings.root).read())[before + len(kept) :]
+    assert [r["tool"] for r in left] == [
+        "page /", "page /", "page /feed", "page /m", "page /raw", "page /d", "page /corpus", "page /open",
+    ]  # fmt: skip
+    assert [bool(r["passages"]) for r in left] == [True] * 7 + [False] and {r["lens"] for r in left} == {
+        "all"
+    }
+    assert all(left[n]["masked"]["cloud_key"] for n in (3, 4, 5))
 
 
 def test_a_search_takes_the_options_of_the_command_line(office: Workspace):

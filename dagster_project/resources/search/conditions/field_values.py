@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -12,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.search.conditions.people import MAILS, People
+from dagster_project.resources.search.conditions.sensitivity import chunk_sensitivity
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval.query_fields import age, size, time_span
 from transforms.retrieval.query_language import META, Leaf
@@ -133,6 +135,8 @@ class FieldValues:
             return self._numbers(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
         if leaf.field == "larger":
             return self._numbers(_STATEMENTS["larger"], size=size(leaf.value))
+        if leaf.field == "sensitivity":
+            return self._sensitivity.filter(pl.col("sensitivity") == leaf.value)["chunk_no"].to_numpy()
         bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
         return self._numbers(_STATEMENTS[leaf.field], value=bare)
 
@@ -145,6 +149,10 @@ class FieldValues:
     def dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times."""
         return self._numbers(_STATEMENTS["d"], since=since, until=until)
+
+    @cached_property
+    def _sensitivity(self) -> pl.DataFrame:
+        return chunk_sensitivity(self.connection)
 
     def _numbers(self, statement: str, **values: Any) -> np.ndarray:
         """The numbers of chunks that a statement gives."""

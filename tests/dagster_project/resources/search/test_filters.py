@@ -327,6 +327,8 @@ def test_after_deletes_a_search_with_hnsw_finds_as_many_as_an_exact_one(work: Wo
         ("tree:notes tags:idea", {"notes:deep/Collector.md"}),
         ("older_than:1y l:users shell", {f"m{n}@example.org" for n in range(100, 106)}),
         ("newer_than:1y", set()),
+        ("sensitivity:public \"red lamp\"", {"notes:Rooms.md"}),
+        ("sensitivity:secret", set()),
         ("larger:1K l:dev", set()),
         ("larger:1 l:dev f:bob", {"m50@example.org"}),
         ("is:unanswered l:dev", {"m50@example.org", "it's@example.org"}),

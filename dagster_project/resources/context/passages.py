@@ -1,0 +1,77 @@
+"""Chunks of a published index as a reader sees them, with lines, pages, and the section or mail around each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+
+from transforms.context.block import Passage
+
+# Lines are counted in the bytes before a place, of the text that the place is in.
+_PASSAGES = """
+WITH chosen AS (
+SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
+  coalesce(n.node_id, c.doc_id) || CASE WHEN c.attachment_id IS NULL THEN '' ELSE ' attachment ' || c.attachment_id[:12] END
+    AS place,
+  coalesce(ltrim(n.breadcrumb, '> '), m.subject, w.title) AS shown_title,
+  coalesce(m.effective_at, d.modified_at, d.created_at, w.first_at) AS date,
+  d.tags,
+  list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS start_byte,
+  list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS end_byte,
+  n.heading_start, n.body_end, decode(encode(d.text)[n.heading_start + 1 : n.body_end]) AS section,
+  CASE WHEN c.attachment_id IS NULL THEN m.body END AS body,
+  CASE WHEN c.attachment_id IS NULL THEN d.page_starts ELSE a.page_starts END AS page_starts,
+  encode(CASE WHEN c.attachment_id IS NULL THEN coalesce(d.text, m.body, w.markdown) ELSE a.text END) AS stored
+FROM (FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
+LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN documents d ON d.doc_id = c.doc_id
+LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
+LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
+),
+lined AS (
+SELECT * EXCLUDE (stored), decode(stored[1 : start_byte]) AS before_start, decode(stored[1 : end_byte]) AS before_end,
+  decode(stored[1 : heading_start]) AS before_section
+FROM chosen
+)
+SELECT * EXCLUDE (before_start, before_end, before_section),
+  1 + length(before_start) - length(replace(before_start, chr(10), '')) AS line_start,
+  1 + length(rtrim(before_end, chr(10))) - length(replace(rtrim(before_end, chr(10)), chr(10), '')) AS line_end,
+  1 + length(before_section) - length(replace(before_section, chr(10), '')) AS around_line
+FROM lined ORDER BY chunk_id
+"""
+
+
+def passages(connection: duckdb.DuckDBPyConnection, chunk_ids: Sequence[str]) -> dict[str, Passage]:
+    """The passages of chunks by id; those that the index does not hold are left out."""
+    rows = connection.execute(_PASSAGES, {"ids": sorted(set(chunk_ids))}).to_arrow_table().to_pylist()
+    return {row["chunk_id"]: _passage(row) for row in rows}
+
+
+def _passage(row: dict[str, Any]) -> Passage:
+    around, start, end = row["body"], 0, 0
+    if row["section"] is not None:
+        around, start, end = row["section"], row["heading_start"], row["body_end"]
+    elif around is not None:
+        end = len(around.encode())
+    return Passage(
+        chunk_id=row["chunk_id"],
+        doc_id=row["doc_id"],
+        place=row["place"],
+        source_kind=row["source_kind"],
+        title=row["shown_title"] or "(no title)",
+        date=row["date"],
+        tags=tuple(row["tags"] or ()),
+        text=row["text_display"],
+        start=row["start_byte"] or 0,
+        end=row["end_byte"] or 0,
+        around=around,
+        around_start=start,
+        around_end=end,
+        page_starts=tuple(row["page_starts"] or ()),
+        lines=(row["line_start"] or 1, max(row["line_end"] or 1, row["line_start"] or 1)),
+        around_lines=(
+            row["around_line"] or 1,
+            (row["around_line"] or 1) + (around or "").rstrip("\n").count("\n"),
+        ),
+    )

@@ -1,0 +1,101 @@
+"""The table of triage: issues as `transforms.triage.items` reads them, summed up, with what they lack and may repeat."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from transforms.hashing import parts_hash
+from transforms.schemas.documents import ISSUE_TRIAGE
+from transforms.settings.models import SafetySettings
+from transforms.settings.search import TermSettings
+from transforms.text.redaction import screened
+from transforms.triage import duplicates, items
+
+
+@dataclass(frozen=True)
+class TriageSettings:
+    """What the triage goes by: what issues need and whether a model sums them up, both by source; terms, and the screen."""
+
+    needs: Mapping[str, Mapping[str, str]]
+    kinds: Mapping[str, str]
+    terms: TermSettings
+    safety: SafetySettings
+
+    def version(self) -> str:
+        """A hash of all of it and of the code's versions."""
+        own = {s: [self.needs[s], self.kinds.get(s)] for s in sorted(self.needs)}
+        parts = (
+            items.VERSION,
+            json.dumps(own),
+            self.terms.digest(),
+            self.safety.digest(),
+            str(duplicates.CALIBRATION),
+        )
+        return parts_hash(parts)[:12]
+
+
+def issue_triage(
+    issues: pl.DataFrame, vectors: np.ndarray, settings: TriageSettings, written: Mapping[str, str]
+) -> pa.Table:
+    """The table `issue_triage` of `items.issue_items`; `written` are summaries of a language model by document."""
+    weighed = items.weights(issues["title"] + "\n" + issues["text"], settings.terms)
+    extracted = items.summaries(issues, weighed, settings.terms)
+    summaries = [
+        (items.shown(screened([written[doc_id]], items.SCREEN).texts[0]), "gemini")
+        if doc_id in written
+        else (own, "extractive")
+        for doc_id, own in zip(issues["doc_id"], extracted, strict=True)
+    ]
+    agreements = duplicates.Agreements(issues["text"], settings.terms)
+    named: list[list[dict[str, Any]]] = [[] for _ in range(len(issues))]
+    for repeat in duplicates.repeats(issues["title"], issues["text"], vectors, settings.terms):
+        agreed = agreements.of(repeat.row, repeat.earlier)
+        named[repeat.row].append(_repeat(issues, repeat, agreed))
+    made = {
+        "summary": [summary for summary, _ in summaries],
+        "summary_kind": [kind for _, kind in summaries],
+        "missing": items.missing(issues, settings.needs),
+        "duplicates": named,
+    }
+    shown: Mapping[str, Any] = {name: issues[name].to_list() for name in issues.columns} | made
+    return ISSUE_TRIAGE.from_columns({name: shown[name] for name in ISSUE_TRIAGE.names})
+
+
+def _repeat(
+    issues: pl.DataFrame, repeat: duplicates.Repeat, agreed: duplicates.Agreement | None
+) -> dict[str, Any]:
+    """An entry of `duplicates`; the bytes of its passages are those of the documents."""
+    own, earlier = issues["start"][repeat.row], issues["start"][repeat.earlier]
+    entry = {name: issues[name][repeat.earlier] for name in ("doc_id", "number", "title")}
+    entry |= {"score": round(repeat.score, 4), "confidence": round(repeat.confidence(), 3)}
+    if agreed is None:
+        return entry
+    return entry | {
+        "passage": agreed.passage,
+        "byte_start": own + agreed.byte_start,
+        "byte_end": own + agreed.byte_start + len(agreed.passage.encode()),
+        "earlier_passage": agreed.earlier_passage,
+        "earlier_start": earlier + agreed.earlier_start,
+        "earlier_end": earlier + agreed.earlier_start + len(agreed.earlier_passage.encode()),
+    }
+
+
+def author_vectors(issues: pl.DataFrame, chunks: pl.DataFrame, vectors: np.ndarray) -> np.ndarray:
+    """Of each issue the mean of the vectors of what its author wrote, of unit length; zeros without one.
+
+    `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of `vectors`.
+    """
+    ends = issues.select(
+        "doc_id", end=pl.col("start") + pl.col("text").str.len_bytes(), row=pl.int_range(pl.len())
+    )
+    of = chunks.with_row_index("n").join(ends, on="doc_id").filter(pl.col("at") < pl.col("end"))
+    means = np.zeros((len(issues), vectors.shape[1]), np.float32)
+    np.add.at(means, of["row"].to_numpy(), vectors[of["n"].to_numpy()])
+    return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(np.float32).tiny)
