@@ -80,13 +80,8 @@ class ContextSettings(StageSettings):
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
     )
-    min_similarity: float | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        description="cosine below which a candidate is left out; none: 0 (seed: what suits the model, see "
-        "[designs](designs.md#egregora))",
-    )
+    min_similarity: Internal[float | None] = Field(None, ge=-1, le=1)
+    """Cosine below which a candidate is left out; None: 0 (seed: what suits the model)."""
     where: str = Field(
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
     )
