@@ -44,8 +44,13 @@ class DocumentReaders:
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
 
-    def read(self, data: bytes, kind: str) -> Converted:
-        """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read."""
+    def read(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
+        """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
+
+        Unless it is to `keep`, what it says is written nowhere.
+        """
+        if not keep:
+            return self._read(data, kind)
         place = self.kept.place(data, kind, self.settings.ocr)
         if (known := self.kept.get(place)) is not None:
             return known
