@@ -106,6 +106,7 @@ def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
         "source": turn["source"],
         "partition": turn["partition"],
         "doc_id": turn["doc_id"],
+        "attachment_id": None,
         "parent_id": turn["doc_id"],
         "chunker": f"conversations-{VERSION}",
     }

@@ -100,7 +100,7 @@ class ChatFiles:
         ]
 
     def window(
-        self, partition: SourcePartition, convert: Callable[[bytes, str], Converted]
+        self, partition: SourcePartition, convert: Callable[..., Converted]
     ) -> tuple[pa.Table, pa.Table, pa.Table]:
         """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of a partition."""
         rows, attached, faults = [], [], []
@@ -110,7 +110,9 @@ class ChatFiles:
                 if listed["faults"]:
                     faults += [f for chat in self._chats(export) for f in chat.faults]
             elif partition.name in {name for name, _ in listed["windows"]}:
-                text = partial(self._files(export).text, convert=convert)
+                # Under pseudonyms the names in a file are to be written nowhere.
+                reader = partial(convert, keep=not export.source.pseudonyms)
+                text = partial(self._files(export).text, convert=reader)
                 for chat in self._chats(export):
                     for name, window in self._windows(chat, export.source):
                         if name == partition.name:

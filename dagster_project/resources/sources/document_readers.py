@@ -44,12 +44,15 @@ class DocumentReaders:
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
 
-    def read(self, data: bytes, kind: str, *, is_seen: bool = False) -> Converted:
+    def read(self, data: bytes, kind: str, *, is_seen: bool = False, keep: bool = True) -> Converted:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
 
-        A picture that `is_seen` is kept with its text if `pictures` of the settings says so.
+        A picture that `is_seen` is kept with its text if `pictures` of the settings says so. Unless it is to `keep`,
+        what a file says is written nowhere.
         """
         is_seen = is_seen and kind == "picture" and self.settings.pictures
+        if not keep:
+            return self._read(data, kind, is_seen)
         place = self.kept.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
         if (known := self.kept.get(place)) is not None:
             return known

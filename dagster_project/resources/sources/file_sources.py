@@ -269,12 +269,12 @@ class FileSources:
         except FormatError as error:
             return RawFile(file.name, data, str(error))
 
-    def converted(self, data: bytes, kind: str) -> Converted:
+    def converted(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
         """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
         settings = self.settings.documents
         if kind == "picture" and (settings.ocr is None or len(data) < _SMALL_PICTURE):
             raise FormatError("binary: image")
-        return self._readers.read(data, kind)
+        return self._readers.read(data, kind, keep=keep)
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""

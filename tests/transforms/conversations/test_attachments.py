@@ -85,7 +85,8 @@ def test_files_that_the_other_programs_name():
 def test_a_document_has_pages_chunks_and_no_name_of_a_member():
     files = (NamedFile("Ada Lovelace.pdf", ("a",), place="a", digest="1"), NamedFile("gone.pdf", ()))
     entry = Entry(NINE, "Ada Lovelace", "", "media", files=files)
-    chat = masked_chat(Chat("chat", [entry]), keyed_pseudonym(b"key"))
+    said = Entry(NINE, "Ada Lovelace", "see the plan", "message")
+    chat = masked_chat(Chat("chat", [entry, said]), keyed_pseudonym(b"key"))
     text = FileText("The plan of Ada Lovelace\n\nSecond page\n", None, [0, 26], 100)
 
     def text_of(file: NamedFile) -> FileText:
@@ -101,7 +102,7 @@ def test_a_document_has_pages_chunks_and_no_name_of_a_member():
     chunks, excluded = conversation_chunks(
         turns, table, ConversationSettings(), lambda texts: [1 for _ in texts]
     )
-    (chunk,) = chunks.to_pylist()
+    chunk = chunks.to_pylist()[-1]
     assert (chunk["doc_id"], chunk["attachment_id"]) == ("s:chat@0001", plan["attachment_id"])
     assert chunk["source_kind"] == "attachment"
     assert [row["attachment_id"] for row in excluded.to_pylist()] == [gone["attachment_id"]]

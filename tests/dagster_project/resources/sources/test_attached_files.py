@@ -17,6 +17,7 @@ from tests.archives import Workspace
 from tests.dagster_project.builds.test_conversations import CHAT, configure, weft, write
 from tests.dagster_project.resources.sources.test_chat_exports import written, zipped
 from tests.format_files import Text, docx, paragraph, pdf
+from transforms.formats.converted import Converted
 from transforms.formats.read import read_format
 from transforms.hashing import bytes_sha256
 
@@ -78,13 +79,18 @@ def digest(path: Path) -> str:
     return bytes_sha256(path.read_bytes())
 
 
+def convert(data: bytes, kind: str, *, keep: bool) -> Converted:
+    """A file as Markdown, read here."""
+    return read_format(data, kind)
+
+
 def files_of(folder: Path) -> dict[str, str]:
     """Of each file that messages name its pages, or why it has no text."""
     chats, source = opened(folder)
     rows = [
         row
         for partition in chats.partitions(source, digest)
-        for row in chats.window(partition, read_format)[1].to_pylist()
+        for row in chats.window(partition, convert)[1].to_pylist()
     ]
     pages = {r["filename"]: f"{len(r['page_starts'] or ())} pages" for r in rows if r["text"]}
     return pages | {r["filename"]: r["reason"].partition(":")[0] for r in rows if r["reason"]}
@@ -135,13 +141,14 @@ def test_a_file_that_comes_later_makes_its_window_anew_and_no_other(tmp_path: Pa
 def test_a_pdf_in_a_chat_is_found_with_its_page(tmp_path: Path):
     work = Workspace(tmp_path / "work")
     configure(work, CHAT)
-    for name, data in TRIP.items():
+    for name, data in {**TRIP, "trip/_chat.txt": WHATSAPP + b"27.03.25, 18:09 - Ada: at last\n"}.items():
         write(work, f"chats/{name}", data)
     work.build()
-    (hit,) = json.loads(weft(work, "search", "sluice opens noon", "--json").output)["queries"][0]["hits"]
+    hit = json.loads(weft(work, "search", "sluice opens noon", "--json").output)["queries"][0]["hits"][0]
     assert (hit["source_kind"], hit["filename"], hit["page"]) == ("attachment", "Plan.pdf", 2)
     assert "attached file Plan.pdf" in weft(work, "search", "sluice opens noon").output
     assert "sluice" in weft(work, "get", hit["citation"]).output
     with TestClient(web_app(work.settings), "http://127.0.0.1:8320") as client:
         page = client.get(f"/a/{hit['attachment_id']}")
+    assert not list(work.folder.glob("state/cache/documents/*/*"))
     assert page.status_code == 200 and "sluice" in page.text and "/c/" in page.text
