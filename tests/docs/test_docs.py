@@ -258,9 +258,8 @@ def test_the_published_comments_are_those_of_the_tables_page(sample: Sample):
     assert missing == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/operations.md"])
-def test_documented_exit_codes_are_those_of_the_code(name: str):
-    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page(name))
+def test_documented_exit_codes_are_those_of_the_code():
+    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page("docs/operations.md"))
     documented = {int(c) for c in re.findall(r"^\| (\d+) \|", table, re.M)}
     faults = {WeftError.exit_code, *(kind.exit_code for kind in WeftError.__subclasses__())}
     ended = {128 + number for number in (signal.SIGINT, signal.SIGTERM)}
@@ -269,7 +268,7 @@ def test_documented_exit_codes_are_those_of_the_code(name: str):
 
 def test_the_help_text_has_the_same_exit_codes():
     said = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2].partition("Options:")[0]
-    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page("README.md"))
+    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page("docs/operations.md"))
     assert set(re.findall(r"(?<!\S)(\d+) ", said)) == set(re.findall(r"^\| (\d+) \|", table, re.M))
 
 

@@ -1,4 +1,4 @@
-"""Every exit code of the README is the one that commands end with."""
+"""Every exit code of the documentation is the one that commands end with."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dagster_project.cli.main import main
 from tests.archives import Workspace
 from transforms import errors
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-CODES = {int(code) for code in re.findall(r"^\| (\d+) \| ", README, re.M)}
+PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+CODES = {int(code) for code in re.findall(r"^\| (\d+) \| ", PAGE, re.M)}
 UNKNOWN = [
     "no@such.mail",
     "<no@such.mail>",

@@ -135,9 +135,9 @@ def opened(
 def shoot(page: Any, name: str) -> None:
     """Keep a picture of a page, in few colours."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(128).save(
-        SCREENSHOTS / f"{name}.png", optimize=True
-    )
+    shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    # Rare colours stay what they are; the default makes brown of the orange of the mark.
+    shown.quantize(128, Image.Quantize.MAXCOVERAGE).save(SCREENSHOTS / f"{name}.png", optimize=True)
 
 
 def fits(page: Any) -> bool:
