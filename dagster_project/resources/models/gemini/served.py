@@ -31,8 +31,9 @@ def require_served(gemini: GeminiSettings, embedding: Iterable[str], language: I
         return
     for names, action, default in ((embedding, _EMBEDS, EMBEDDING_NAME), (language, _ANSWERS, LANGUAGE_NAME)):
         fitting = sorted(name for name, actions in served.items() if action in actions)
-        for name in sorted(names):
-            if fitting and name not in fitting:
+        for name in sorted(name.removeprefix("models/") for name in names):
+            # Models that somebody tuned are on no list.
+            if fitting and "/" not in name and name not in fitting:
                 raise ServiceError(
                     f"Google does not serve the model {name!r} any more, or never did: write "
                     f"{successor_of(name, fitting, default)!r} into the settings. Served are {', '.join(fitting)}"

@@ -33,7 +33,9 @@ WRITES = {"kind": "gemini", "name": "gemini-3.5-flash"}
 
 def test_models_on_the_list_are_used(gemini: Loopback):
     require_served_models(settings_of(gemini.url, embedding=GEMINI, sentences=WRITES))
-    assert (gemini.listed, gemini.requests) == (1, [])
+    tuned = {"method": "gemini", "name": "tunedModels/ours"}
+    require_served_models(settings_of(gemini.url, rerank=tuned))
+    assert (gemini.listed, gemini.requests) == (2, [])
 
 
 @pytest.mark.parametrize(
