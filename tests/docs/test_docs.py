@@ -359,7 +359,15 @@ def test_pages_name_no_path_of_a_machine_and_no_design_paper():
 
 def test_the_pages_are_read_in_an_evening():
     """Prose, without code, generated pages, tables of what is read and figures of the laboratory."""
-    reference = ("tables.md", "settings.md", "commands.md", "sources.md", "designs.md", "scale.md", "CHANGELOG.md")
+    reference = (
+        "tables.md",
+        "settings.md",
+        "commands.md",
+        "sources.md",
+        "designs.md",
+        "scale.md",
+        "CHANGELOG.md",
+    )
     words = {
         path.name: len(
             re.sub(
