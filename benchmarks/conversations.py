@@ -36,6 +36,7 @@ from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.context.context_index import IndexForContext
 from dagster_project.resources.context.published_versions import open_versions
+from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
@@ -44,7 +45,7 @@ from transforms.context import selection
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
 from transforms.settings.conversations import ContextSettings, ConversationSettings
-from transforms.settings.search import SearchSettings
+from transforms.settings.search import RerankSettings, SearchSettings
 
 FILES, CHUNKS, MESSAGES = 200, 100_000, 5_000
 SLOTS, BUDGET, WINDOWS, PER_TOPIC = 5, 2000, 24, 8
@@ -287,6 +288,7 @@ def _locomo_sample(
             SearchSettings.model_validate(
                 {**index.settings.model_dump(), **values, "limit": 10, "per_document": 10}
             ),
+            Reranker(RerankSettings()),
         )
         hits = searching.ranked(questions, Filters(source=sample["sample_id"])).hits
         ranked: list[list[str]] = [[] for _ in questions]
@@ -314,8 +316,8 @@ LOCOMO: dict[str, dict[str, Any]] = {
     "default": {"thread_weight": 0.0},
     "lexical weight .5": {"thread_weight": 0.0, "lexical_weight": 0.5},
     "lexical weight .8": {"thread_weight": 0.0, "lexical_weight": 0.8},
-    "lexical alone": {"thread_weight": 0.0, "lexical_weight": 1.0, "candidates_vector": 1},
-    "vectors alone": {"thread_weight": 0.0, "lexical_weight": 0.0, "candidates_lexical": 1},
+    "lexical alone": {"thread_weight": 0.0, "lexical_weight": 1.0, "candidates_vector": 1, "rerank": "off"},
+    "vectors alone": {"thread_weight": 0.0, "lexical_weight": 0.0, "candidates_lexical": 1, "rerank": "off"},
 }
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 WEIGHTS = {
-    "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.4,
+    "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
 }  # fmt: skip
 """What the parts of a score count beside the fused one."""
 _IS_SUBJECT = 0.8
@@ -55,7 +55,8 @@ CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
     "own": pl.Float64,
 }
 """Columns that reranking reads of each hit: its query, rank and score, and of its chunk the rest; `opens` is true for a
-mail that is no reply. `own` is what of the query the text says itself (`own_share`), without what it quotes."""
+mail that is no reply. `own` is what of the query the text says itself (`own_share`), without what it quotes;
+of a mail that is not brief nothing is asked."""
 
 INSTRUCTION = (
     "You judge how well passages of mails and documents answer a search query. Under `query` stands the query, under "
@@ -147,6 +148,15 @@ def features(
         kind=kinds,
         log=-weights["log"] * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
         brief=-weights["brief"] * lacking * is_reply,
+    )
+
+
+def asked_text() -> pl.Expr:
+    """The text whose words `own` is about: none of a mail that is not brief."""
+    return (
+        pl.when(~pl.col("is_mail") | (unquoted().str.len_chars() < _BRIEF))
+        .then(unquoted())
+        .otherwise(pl.lit(""))
     )
 
 

@@ -53,7 +53,7 @@ class SecondLook:
             {term: bm25.idf(postings.df(term), postings.ranked_count) for term in of_query}
             for of_query in batch.terms(self.settings)
         ]
-        texts = passages.select(reranking.unquoted()).to_series().to_list()
+        texts = passages.select(reranking.asked_text()).to_series().to_list()
         words = bm25.terms_by_query(terms.query_terms(texts, batch.version.term_settings), len(texts))
         shares = [
             reranking.own_share(weights[query - batch.first], set(own))
