@@ -53,10 +53,9 @@ _QUOTED = re.compile(r"^\s*>.*\n?|^.*(?:wrote|writes):\s*$\n?", re.M)
 STRATEGIES: dict[str, dict[str, Any]] = {
     "one query (vectors)": {"strategy": "window", "lexical_weight": 0.0, "pick": "score"},
     "one query (vectors and terms)": {"strategy": "window", "pick": "score"},
-    "chunked, as the seed (0.7)": {"profile": "seed"},
+    "chunked, as the seed": {"profile": "seed"},
     "chunked, said alone": {"strategy": "chunks", "lexical_weight": 0.0, "pick": "score", "candidates": 5},
     "chunked, with terms": {"strategy": "chunks", "pick": "score"},
-    "chunked, rounds": {"strategy": "chunks", "pick": "rounds"},
     "chunked, mmr": {"strategy": "chunks", "pick": "mmr"},
     "chunked, coverage": {"strategy": "chunks", "pick": "coverage"},
     "hybrid, score": {"strategy": "hybrid", "pick": "score"},
@@ -64,6 +63,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "adaptive (100), mmr": {"strategy": "adaptive", "pick": "mmr"},
     "adaptive (tokens), mmr": {"strategy": "adaptive_tokens", "pick": "mmr"},
     "default": {},
+    "default, without the floor": {"by_parts": False},
 }
 
 

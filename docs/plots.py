@@ -13,7 +13,7 @@ _SHOWN = (
     "one query for the window, vectors",
     "one query, vectors and terms",
     "a query per chunk, vectors and terms",
-    "the same by MMR (default)",
+    "the same by coverage (default)",
 )
 
 

@@ -40,7 +40,7 @@ REPLACED = {
     "context.dedup_strategy": "is gone: one chunk of each document is shown, in its section or mail",
     "context.dedup_max_per_doc": "is gone: one chunk of each document is shown, in its section or mail",
     "context.candidates": "is part of `context.profile` now (recommended: 20; seed: 5)",
-    "context.pick": "is part of `context.profile` now (recommended: mmr; seed: score)",
+    "context.pick": "is part of `context.profile` now (recommended: coverage; seed: score)",
     "context.min_similarity": "is part of `context.profile` now (recommended: 0; seed: what suits the model)",
     "context.expand": "is always on now; `context.budget_tokens` bounds it",
     "mail.max_attachment_bytes": "is gone: of a compressed attachment at most 64 MiB are read",

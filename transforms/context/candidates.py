@@ -170,20 +170,12 @@ def order_documents(
             order = _mmr(rows, vectors, _MMR_LAMBDA)
         elif settings.pick == "coverage":
             order = _coverage(rows, candidates.filter(pl.col("window_id") == window))
-        elif settings.pick == "rounds":
-            order = _rounds(rows)
         else:
             order = list(range(len(rows)))
         positions = np.empty(len(rows), dtype=np.int64)
         positions[order] = np.arange(1, len(rows) + 1)
         frames.append(rows.with_columns(place=pl.Series(positions)).sort("place"))
     return pl.concat(frames) if frames else documents.with_columns(place=pl.lit(None, pl.Int64))
-
-
-def _rounds(rows: pl.DataFrame) -> list[int]:
-    """The best of each query first, then the second of each, and so on."""
-    round_ = rows.select(r=pl.int_range(pl.len()).over("query")).to_series().to_numpy()
-    return np.lexsort((np.arange(len(rows)), round_)).tolist()
 
 
 def _mmr(rows: pl.DataFrame, vectors: Mapping[str, np.ndarray], weight: float) -> list[int]:

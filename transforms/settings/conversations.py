@@ -96,8 +96,8 @@ class ContextSettings(StageSettings):
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
     candidates: Internal[int] = Field(20, gt=0)
     """Chunks taken for each query (seed: 5)."""
-    pick: Internal[Literal["score", "rounds", "mmr", "coverage"]] = "mmr"
-    """The best (seed), of each query in turn, the least alike, or what covers most queries."""
+    pick: Internal[Literal["score", "mmr", "coverage"]] = "coverage"
+    """The best (seed), the least alike, or what covers most queries."""
     dedup_max_per_doc: Internal[int] = Field(1, gt=0)
     """Chunks of one document."""
     dedup_strategy: Internal[Literal["document", "semantic", "none"]] = "document"

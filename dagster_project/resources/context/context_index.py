@@ -33,7 +33,7 @@ _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _QUERIES_AT_ONCE = 64
 _MODEL_OF_DESIGN, _LEAST_OF_DESIGN = "gemini-embedding-001", 0.7
-_NEAR_PAIRS = 0.01
+_NEAR_PAIRS = 0.05
 """Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for models of which its own says
 nothing."""
 _WAY_TO_PASS = 0.4

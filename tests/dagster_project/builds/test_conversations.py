@@ -427,7 +427,7 @@ def test_the_least_cosine_of_the_design_is_that_of_its_model_and_for_others_what
         vectors = index.index.vector_sample
         pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
         least = index.suited(seed).min_similarity
-        assert 0 < (pairs >= least).mean() <= 0.02 and least != 0.7
+        assert 0 < (pairs >= least).mean() <= 0.06 and least != 0.7
         assert index.suited(ContextSettings()).min_similarity == 0
         assert index.suited(seed.model_copy(update={"min_similarity": 0.3})).min_similarity == 0.3
         index.index.manifest["model"] = "gemini-embedding-001"

@@ -84,7 +84,6 @@ THREE_TOPICS = found(
     ("pick", "first"),
     [
         ("score", ["paris-1", "paris-2", "paris-3"]),
-        ("rounds", ["paris-1", "bug-1", "recipe-1"]),
         ("coverage", ["paris-1", "recipe-1", "bug-1"]),
         ("mmr", ["paris-1", "bug-1", "recipe-1"]),
     ],
