@@ -49,6 +49,7 @@ def test_files_of_all_depths_are_read_in_order_of_name(root: Path):
         ("node_modules/left-pad/README.md", {"node_modules": "excluded"}),
         ("b/node_modules/x/README.md", {"b/node_modules": "excluded"}),
         ("All Tasks.md", {"All Tasks.md": "excluded"}),
+        ("b/_chunks/x.md", {"b/_chunks": "excluded"}),
         ("image.png", {"image.png": "needs_ocr"}),
         ("state/cache/note.md", {}),
     ],

@@ -199,3 +199,13 @@ def test_a_list_of_keywords_has_no_chunks():
         ("s:_keywords/words.md", 0, 2, "word_list"),
         ("s:a/_keywords/words.md", 0, 9, "word_list"),
     ]
+
+
+def test_a_word_list_has_no_chunks():
+    made = document_chunks(
+        *tables(**{"a/_keywords/words": "winch\nlantern\n", "b": "winch"}), DocumentChunkSettings()
+    )
+    assert made.chunks["doc_id"].to_pylist() == ["s:b.md"]
+    assert [(r["doc_id"], r["reason"]) for r in made.exclusions.to_pylist()] == [
+        ("s:a/_keywords/words.md", "word_list")
+    ]
