@@ -90,9 +90,8 @@ def rest(server: Server) -> None:
 def shoot(page: Any, name: str) -> None:
     """Keep a picture of a page, in few colours."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(128).save(
-        SCREENSHOTS / f"{name}.png", optimize=True
-    )
+    shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    shown.quantize(128, Image.Quantize.MAXCOVERAGE).save(SCREENSHOTS / f"{name}.png", optimize=True)
 
 
 def at(server: Server, path: str) -> str:
