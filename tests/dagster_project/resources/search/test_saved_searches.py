@@ -54,6 +54,14 @@ def test_a_search_that_finds_nothing_is_a_table_without_rows(built: Workspace):
     assert stored(built) == []
 
 
+@pytest.mark.exhaustive
+def test_a_saved_search_takes_the_options_of_the_command(built: Workspace):
+    run(built, name="far", queries=["xyzzy"], limit=3)
+    assert stored(built) == []
+    run(built, name="far", queries=["xyzzy"], limit=3, weak=True, profile="vector", expand=["parent"])
+    assert [r["rank"] for r in stored(built)] == [1, 2, 3]
+
+
 def test_an_unknown_list_fails_the_run(built: Workspace):
     with pytest.raises(Exception, match="no mailing list is called 'nowhere'"):
         run(built, queries=["compactor"], list_id="nowhere")
