@@ -20,6 +20,13 @@ from transforms.errors import EngineError
 from transforms.settings.operations import EngineSettings
 
 _COLUMN = "outcome"
+_LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_ON_THIS_MACHINE: dict[str, Any] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": _LIGHT,
+    "spark.executor.extraJavaOptions": _LIGHT,
+}
+"""Of a session that begins on this machine: its JVM only hands out tasks, and would compile itself half of the time."""
 
 
 class SparkCluster:
@@ -58,6 +65,8 @@ class SparkCluster:
         if master and master.startswith("sc://"):
             return builder.remote(master).getOrCreate()
         builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")
+        if master and master.startswith("local"):
+            builder = builder.config(map=_ON_THIS_MACHINE)
         return (builder.master(master) if master else builder).getOrCreate()
 
     def close(self) -> None:
