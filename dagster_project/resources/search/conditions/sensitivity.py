@@ -22,7 +22,7 @@ _BATCH = 2_000
 def chunk_sensitivity(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
     """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
 
-    All stored texts are read, 20 MB a second.
+    All stored texts are read, once for each version that is opened and asked for it.
     """
     reader = connection.execute(_TEXTS).to_arrow_reader(_BATCH)
     schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
