@@ -87,6 +87,10 @@ def right_vector(request: dict[str, Any]) -> list[float]:
     return values
 
 
+ANSWERED = {"SUCCEEDED": 1, "SUCCEEDED in part": 2}
+"""By how a job with answers ends, every which request it answers; the others have an error. The state says no more."""
+
+
 @dataclass
 class Job:
     """A job of the Batch API: the name it carries, its requests, how it ends, and the looks until then."""
@@ -246,8 +250,9 @@ class _Answer(BaseHTTPRequestHandler):
             self.state.jobs[name] = Job(
                 batch["displayName"], [r["request"] for r in asked], end, self.state.looks
             )
-            if end == "SUCCEEDED":
-                self.state.paid.update(t for t in texts if FORBIDDEN not in t)
+            if end in ANSWERED:
+                answered = texts[:: ANSWERED[end]]
+                self.state.paid.update(t for t in answered if FORBIDDEN not in t)
             fault = self.state.plan.popleft() if self.state.plan else None
         try:
             if fault:
@@ -263,9 +268,13 @@ class _Answer(BaseHTTPRequestHandler):
         job.looks -= 1
         metadata: dict[str, Any] = {"displayName": job.display_name, "state": "BATCH_STATE_RUNNING"}
         if job.looks < 0:
-            metadata["state"] = f"BATCH_STATE_{job.end}"
-            if job.end == "SUCCEEDED":
-                answers = [self.of_job(request) for request in job.requests]
+            metadata["state"] = f"BATCH_STATE_{job.end.partition(' ')[0]}"
+            if job.end in ANSWERED:
+                lost = {"error": {"code": 13, "message": "Internal error"}}
+                answers = [
+                    lost if number % ANSWERED[job.end] else self.of_job(request)
+                    for number, request in enumerate(job.requests)
+                ]
                 metadata["output"] = {"inlinedResponses": {"inlinedResponses": answers}}
         return {"name": f"batches/{name}", "metadata": metadata}
 

@@ -59,6 +59,13 @@ def test_what_a_job_without_answers_held_is_submitted_again(gemini: Loopback, tm
     assert are_right(found, TEXTS) and set(gemini.paid.values()) == {1} and len(gemini.jobs) == 5
 
 
+def test_what_a_partly_failed_job_lost_is_requested_alone(gemini: Loopback, tmp_path: Path):
+    gemini.job_ends = deque(["SUCCEEDED in part"])
+    found, report = embed(TEXTS[:60], tmp_path, gemini.url, batch_texts=1)
+    assert are_right(found, TEXTS[:60]) and not report.refused
+    assert set(gemini.paid.values()) == {1} and gemini.jobs and gemini.requests
+
+
 def test_jobs_that_always_fail_end_the_run_and_the_next_one_goes_on(gemini: Loopback, tmp_path: Path):
     gemini.job_ends = deque(["FAILED"] * 9)
     with pytest.raises(ServiceError, match="3 times without answers"):
