@@ -9,6 +9,8 @@ import pytest
 
 from dagster_project.composition import require_served_models
 from dagster_project.config.settings import Settings
+from dagster_project.orchestration.triggers.asking import refresh_requests
+from tests.archives import Mail, Workspace
 from tests.gemini_loopback import KEY, Loopback, loopback
 from transforms.errors import ServiceError
 
@@ -69,9 +71,7 @@ def test_without_a_list_nothing_is_said(gemini: Loopback, monkeypatch: pytest.Mo
     assert gemini.listed == 0
 
 
-def test_a_build_asks_before_its_first_step(tmp_path: Path, gemini: Loopback):
-    from tests.archives import Mail, Workspace
-
+def test_a_build_and_the_schedule_ask_before_the_first_step(tmp_path: Path, gemini: Loopback):
     work = Workspace(tmp_path).configure(embedding=GEMINI, gemini={"base_url": gemini.url})
     work.write("dev.2004-01.mbox", [Mail(1, "Hello.")])
     gemini.served.pop("gemini-embedding-2")
@@ -79,3 +79,6 @@ def test_a_build_asks_before_its_first_step(tmp_path: Path, gemini: Loopback):
         work.build()
     assert (gemini.listed, gemini.requests) == (1, [])
     assert not list(work.settings.root.glob("lake/messages/*"))
+    with work.instance() as instance, pytest.raises(ServiceError, match="gemini-embedding-001"):
+        refresh_requests(work.settings, instance, "a refresh")
+    assert (gemini.listed, gemini.requests) == (2, [])
