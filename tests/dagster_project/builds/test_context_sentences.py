@@ -92,6 +92,26 @@ def test_each_chunk_is_asked_about_once(built: Workspace, gemini: Loopback):
 
 
 @pytest.mark.exhaustive
+def test_sentences_of_one_that_reads_the_whole_document_are_asked_for_once(
+    workspace: Workspace, gemini: Loopback
+):
+    workspace.configure({"name": "notes", "kind": "vault", "path": "notes"})
+    sections = [
+        f"## Part {'abcdefghij'[n // 5] * (n % 5 + 1)}\n\n{'The compactor rewrites a run. ' * 30}"
+        for n in range(30)
+    ]
+    workspace.put("notes/Long.md", "# Compaction\n\n" + "\n\n".join(sections))
+    telling(workspace, "document", gemini.url)
+    workspace.build()
+    rows = "SELECT DISTINCT sentence_kind, sentence LIKE 'About %' FROM chunk_context"
+    assert gemini.holds == 1 and workspace.sql(rows) == [("gemini", True)]
+    asked = len(gemini.requests)
+    workspace.put("notes/Short.md", "# Short\n\nA pause is a fault.\n")
+    workspace.build()
+    assert (gemini.holds, len(gemini.requests)) == (1, asked + 1)
+
+
+@pytest.mark.exhaustive
 def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
     built: Workspace, gemini: Loopback
 ):
