@@ -50,8 +50,11 @@ def test_a_picture_of_a_note_has_one_vector_and_is_found_shown_and_cited(
         place.write_bytes(seen)
         assert work.build().embedding["embedded"] == 0 and len(gemini.requests) == asked + 1
         with closing(open_index(work.settings)) as index:
-            (hit, *_) = index.search(["turnstile"]).hits.to_pylist()
-        assert hit["citation"] == "notes:img/turnstile.png bytes 0-31" and hit["chunk_kind"] == "picture"
+            hits = index.search(["turnstile"]).hits.to_pylist()
+        assert {hit["citation"]: hit["chunk_kind"] for hit in hits} == {
+            "notes:img/turnstile.png bytes 0-31": "picture",
+            "notes:Queue.md#queue bytes 0-53": "section",
+        }
         web = TestClient(web_app(work.settings), base_url="http://127.0.0.1:8320")
         assert 'src="/picture/notes%3Aimg%2Fturnstile.png"' in web.get("/?q=turnstile").text
         page = web.get("/d/notes%3Aimg%2Fturnstile.png").text
