@@ -25,9 +25,8 @@ from transforms.schemas.registry import lake_tables
 pytest.importorskip("s3fs", reason="the extra s3 is not installed")
 
 PARTITIONS, PAGE = 20_000, 1_000
-REQUESTS, SECONDS = PARTITIONS * len(MAIL.tables) // PAGE + 1, 20
-"""A list names a thousand objects, of which each table has one for each partition; one more names the tables. Seconds are of
-a core that has other work, twice those of a quiet one."""
+REQUESTS = PARTITIONS * len(MAIL.tables) // PAGE + 1
+"""A list names a thousand objects, of which each table has one for each partition; one more names the tables."""
 WRITTEN = {
     "weft.content_hash": "a" * 32,
     "weft.code_version": "b",
@@ -128,4 +127,3 @@ def test_a_look_at_20_000_partitions_takes_a_request_for_a_thousand_objects(
     print(f"{asked.value} requests, {seconds:.1f} s, {spent:.1f} s of processor")
     assert len(found) == len(keys) and all(isinstance(footer, Footer) for footer in found)
     assert asked.value <= REQUESTS
-    assert spent <= SECONDS
