@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from tests.archives import Workspace, two_lists
+from tests.gemini_loopback import KEY, Loopback, loopback
 
 hypothesis.settings.register_profile("no time limit", deadline=None)
 hypothesis.settings.load_profile("no time limit")
@@ -52,6 +53,14 @@ def chromium() -> Iterator[Any]:
         launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """The loopback server of Google's service, its key in the environment."""
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as state:
+        yield state
 
 
 @pytest.fixture

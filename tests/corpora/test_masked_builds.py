@@ -14,18 +14,11 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from tests.archives import Workspace
-from tests.gemini_loopback import KEY, Loopback, loopback
+from tests.gemini_loopback import Loopback
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 
 MONTHS = ("pgsql-admin.200410", "pgsql-hackers.199804", "pgsql-hackers.200105")
-
-
-@pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        yield state
 
 
 @pytest.mark.exhaustive

@@ -20,7 +20,7 @@ from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.conversations import ConversationSettings
 from transforms.text.offsets import Offsets
 
-VERSION = "3"
+VERSION = "4"
 _NEIGHBOUR_TURNS = 2
 """Turns before and behind a turn that the lexical index reads with it: alone it has few words."""
 _WORD = re.compile(r"[^\W_]")
@@ -32,8 +32,8 @@ def conversation_chunks(
     """Chunks of the tables `conversations` and `conversation_attachments`, and what has no chunk.
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
-    lexical index reads `neighbour_turns` turns around it as well, and the turn that it answers
-    or whose thread it stands in, in whatever window. A chunk of the kind
+    lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers
+    or whose thread it stands in. A chunk of the kind
     `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
     indexed. Spans are bytes of the window's Markdown, of a file those of its text.
     """
@@ -120,13 +120,11 @@ def _turn(
     context = [n for n in near if n != number]
     if answered is not None and answered not in near:
         context.insert(0, answered)
-    earlier = [turn["answered_text"]] if turn["answered_text"] else []
     when = f"{turn['sent_at']:%A %d %B %Y}"
     speaker = _speaker(turn)
     lex_texts = [
         f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}",
         turn["text"],
-        *earlier,
         *(turns[n]["text"] for n in context),
     ]
     return {

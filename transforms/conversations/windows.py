@@ -19,18 +19,11 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import WindowSettings
 
-VERSION = "5"
+VERSION = "6"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
 _BLANK_LINES = re.compile(r"\n{3,}")
-
-
-class Answered(NamedTuple):
-    """The turn of the conversation that an entry answers, and its text where that stands in another window."""
-
-    turn: int
-    text: str | None
 
 
 class Window(NamedTuple):
@@ -39,7 +32,7 @@ class Window(NamedTuple):
     key: str
     first: int
     entries: Sequence[Entry]
-    answered: Mapping[int, Answered] = {}
+    answered: Mapping[int, int] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -108,14 +101,9 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
     return result
 
 
-def _answered(chat: Chat, turns: Mapping[str, int], own: range) -> dict[int, Answered]:
-    """By its turn, what each of the `own` turns of a window answers; `turns` are those of all messages by id."""
-    parents = {n: turns.get(chat.entries[n].answers) for n in own if chat.entries[n].answers}
-    return {
-        n: Answered(parent, None if parent in own else chat.entries[parent].text)
-        for n, parent in parents.items()
-        if parent is not None
-    }
+def _answered(chat: Chat, turns: Mapping[str, int], own: range) -> dict[int, int]:
+    """By its turn, the turn that each of the `own` turns of a window answers; `turns` are those of all messages by id."""
+    return {n: turns[key] for n in own if (key := chat.entries[n].answers) in turns}
 
 
 def _marks(times: Sequence[datetime], settings: WindowSettings, timezone: str) -> list[str]:
@@ -161,8 +149,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
         "kind": [e.kind for e in window.entries],
         "message_key": [e.key or None for e in window.entries],
         "answers_key": [e.answers or None for e in window.entries],
-        "answered_turn": [window.answered[n].turn if n in window.answered else None for n in turns],
-        "answered_text": [window.answered[n].text if n in window.answered else None for n in turns],
+        "answered_turn": [window.answered.get(n) for n in turns],
         "reaction_count": [e.reactions for e in window.entries],
         "is_edited": [e.is_edited for e in window.entries],
     }

@@ -40,7 +40,6 @@ CONVERSATION_MESSAGES = Table(
             pa.int64(),
             "turn of that message in the conversation, in whatever window; null if the export does not have it",
         ),
-        Column("answered_text", TEXT, "its text where it stands in another window"),
         required("reaction_count", pa.int64(), "reactions, each person's counted"),
         required("is_edited", pa.bool_(), "true if the export says that the text was changed"),
     ),

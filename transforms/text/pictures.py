@@ -6,8 +6,8 @@ import re
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
-PATTERN = r"^data:(image/(?:png|jpeg));base64,([A-Za-z0-9+/]+={0,2})$"
-"""A text that is one picture and nothing else; for Python and Polars."""
+PATTERN = r"^data:(image/(?:png|jpeg));base64,((?:iVBORw0KGg|/9j/)[A-Za-z0-9+/]+={0,2})$"
+"""A text that is one picture and nothing else, by how the bytes of its format begin; for Python and Polars."""
 _PICTURE = re.compile(PATTERN)
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import dagster as dg
@@ -19,17 +19,10 @@ from dagster_project.cli.main import main
 from dagster_project.composition import make_embedding_cache, make_publisher
 from tests import gemini_loopback as server
 from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt
-from tests.gemini_loopback import KEY, Loopback, loopback
+from tests.gemini_loopback import KEY, Loopback
 from transforms.errors import ModelMismatchError
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
-
-
-@pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        yield state
 
 
 def with_gemini(work: Workspace, url: str, **settings: object) -> Workspace:

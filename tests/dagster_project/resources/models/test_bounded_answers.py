@@ -12,19 +12,12 @@ import pytest
 
 from dagster_project.resources.models.bounded_answers import MAX_ANSWER_BYTES
 from tests.embedding_run import embed, texts_between
-from tests.gemini_loopback import KEY, Loopback, loopback
+from tests.gemini_loopback import Loopback
 from transforms.errors import WeftError
 
 pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
 
 TEXTS = texts_between(0, 8)
-
-
-@pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        yield state
 
 
 def sends(headers: dict[str, str], body: Callable[[], Iterator[bytes]], code: int) -> Callable[[Any], None]:

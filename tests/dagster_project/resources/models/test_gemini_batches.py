@@ -7,7 +7,6 @@ import random
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from pydantic import BaseModel
 from dagster_project.resources.models.gemini.language import GeminiLanguageModel
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, started, texts_between
-from tests.gemini_loopback import FORBIDDEN, KEY, Loopback, loopback, vector
+from tests.gemini_loopback import FORBIDDEN, Loopback, vector
 from transforms.errors import ServiceError
 from transforms.settings.models import GeminiSettings
 
@@ -25,14 +24,6 @@ pytest.importorskip("google.genai.types", reason="the extra `gemini` is not inst
 
 TEXTS = texts_between(0, 120)
 """Three jobs of the 50 texts that five requests of ten hold."""
-
-
-@pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    """The loopback server, its key in the environment."""
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        yield state
 
 
 def are_right(found: dict[str, list[float]], texts: list[str]) -> bool:

@@ -21,7 +21,7 @@ from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.system.rate_limit import Quota
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, started, texts_between
-from tests.gemini_loopback import KEY, Loopback, loopback, vector
+from tests.gemini_loopback import KEY, Loopback, vector
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
@@ -31,14 +31,6 @@ from transforms.text.pictures import Picture, picture_text
 pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
 
 TEXTS = texts_between(0, 60)
-
-
-@pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    """The loopback server, its key in the environment."""
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        yield state
 
 
 @pytest.fixture(autouse=True)
@@ -466,7 +458,9 @@ def test_limits_that_the_service_names_are_kept_from_then_on(gemini: Loopback):
 
 def pictures(count: int) -> list[str]:
     """Pictures as texts."""
-    return [picture_text(Picture("image/png", bytes([n]) * 900)) for n in range(count)]
+    return [
+        picture_text(Picture("image/png", b"\x89PNG\r\n\x1a\n\0" + bytes([n]) * 900)) for n in range(count)
+    ]
 
 
 @pytest.mark.parametrize("batch_texts", [None, 5])

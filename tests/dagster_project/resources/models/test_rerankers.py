@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from dagster_project.resources.models.rerankers import Reranker, make_reranker
 from dagster_project.resources.search.search_index import open_current
 from tests import gemini_loopback as server
 from tests.archives import Workspace
-from tests.gemini_loopback import KEY, Loopback, loopback
+from tests.gemini_loopback import KEY, Loopback
 from transforms.errors import SettingsError
 from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import RerankSettings
@@ -32,13 +32,6 @@ needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
     reason="the extra `transformer` is not installed",
 )
-
-
-@pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        yield state
 
 
 def hits(work: Workspace, reranker: Reranker | None, limit: int = 4) -> list[list[dict[str, Any]]]:

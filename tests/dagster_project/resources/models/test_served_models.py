@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,10 @@ from dagster_project.composition import require_served_models
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.triggers.asking import refresh_requests
 from tests.archives import Mail, Workspace
-from tests.gemini_loopback import KEY, Loopback, loopback
+from tests.gemini_loopback import Loopback
 from transforms.errors import ServiceError
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
-
-
-@pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        yield state
 
 
 def settings_of(url: str, **sections: object) -> Settings:
