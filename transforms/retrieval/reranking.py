@@ -6,7 +6,11 @@ What is here is pure; models that give scores are in dagster_project/resources/m
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,14 +21,16 @@ WEIGHTS = {
     "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
 }  # fmt: skip
 """What the parts of a score count beside the fused one."""
+PARTS = ("fused", "own", "title", "opens", "phrase", "thread", "recency", "kind", "log", "brief")
+"""The parts of a score of features."""
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for."""
 _BRIEF = 80
 """Characters of its author below which a reply says the less the fewer they are."""
 _KINDS = {"attachment_segment": -0.1}
 """What is added for a kind of chunk."""
-_HALF_LIFE_DAYS = 180
-"""Days after which recency counts half."""
+_HALF_LIFE = timedelta(180)
+"""Time after which recency counts half."""
 _RECENCY = (
     r"(?i)\b(?:latest|newest|most recent|recent(?:ly)?|lately|current(?:ly)?|nowadays|today|up[- ]to[- ]date|"
     r"this (?:week|month|year)|last (?:few )?(?:days?|weeks?|months?|year))\b"
@@ -63,6 +69,8 @@ INSTRUCTION = (
     "`passages` the passages, each with its number, title and the beginning of its text. Give every passage a score "
     "from 0 (has nothing to do with the query) to 10 (is exactly what is looked for), in the order of the passages."
 )
+_QUOTED = re.compile(r"(?m)^>.*$")
+_RUN = re.compile(r"\w+", re.ASCII)
 _WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 
 
@@ -108,7 +116,7 @@ def features(
     diagnostic: Sequence[bool],
     weights: Mapping[str, float] = WEIGHTS,
 ) -> pl.DataFrame:
-    """Columns query, rank and one per part of a score, already weighed, of candidates (CANDIDATES).
+    """Columns query, rank and PARTS, already weighed, of candidates (CANDIDATES), one query after the other.
 
     `fused`: the score of the search, 0 to 1 between the candidates of a query. `own`: the share of the query's words, rare
     ones weighing more, that a section or turn holds itself, less the mean of all of them, so that mail is no worse off:
@@ -120,93 +128,88 @@ def features(
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
     characters of its author ("Thanks, applied."), times the share of the query's words that they do not say.
     """
-    fresh = [re.search(_RECENCY, q) is not None for q in queries]
-    score, when = pl.col("score"), pl.col("effective_at")
-    low, high = score.min().over("query"), score.max().over("query")
-    days = (when.max().over("query") - when).dt.total_seconds() / 86_400
-    others = pl.len().over("query", "thread") - 1
-    kinds = pl.col("chunk_kind").replace_strict(_KINDS, default=0.0, return_dtype=pl.Float64)
-    is_recent = pl.col("query").replace_strict(dict(enumerate(fresh)), default=False, return_dtype=pl.Boolean)
-    excused = pl.col("query").replace_strict(
-        dict(enumerate(diagnostic)), default=False, return_dtype=pl.Boolean
-    )
-    of_others = pl.when(~pl.col("is_mail")).then("own")
-    is_reply = (pl.col("is_mail") & ~pl.col("opens")).cast(pl.Float64)
-    lacking = (1 - unquoted().str.len_chars() / _BRIEF).clip(0.0) * (1 - pl.col("own"))
-    shares, in_title = _shares(candidates, queries), pl.col("in_title").fill_null(0.0)
-    return candidates.join(shares, on=["query", "rank"], how="left", maintain_order="left").select(
-        "query",
-        "rank",
-        fused=pl.when(high > low).then((score - low) / (high - low)).otherwise(0.0),
-        own=weights["own"] * (of_others - of_others.mean().over("query")).fill_null(0.0),
-        title=weights["title"] * in_title,
-        opens=weights["opens"] * in_title * (pl.col("opens") & (in_title >= _IS_SUBJECT)).cast(pl.Float64),
-        phrase=weights["phrase"] * pl.col("phrase").fill_null(0.0),
-        thread=weights["thread"] * (1 - 1 / (1 + others)),
-        recency=weights["recency"]
-        * pl.when(is_recent).then((0.5 ** (days / _HALF_LIFE_DAYS)).fill_null(0.0)).otherwise(0.0),
-        kind=kinds,
-        log=-weights["log"] * ((pl.col("content_class") == "log") & ~excused).cast(pl.Float64),
-        brief=-weights["brief"] * lacking * is_reply,
-    )
+    of_titles, of_texts = (_words(candidates.get_column(name).to_list()) for name in ("title", "text"))
+    asked = _words(queries)
+    parts: list[dict[str, float]] = []
+    rows = list(zip(candidates.iter_rows(named=True), of_titles, of_texts, strict=True))
+    for query, of_query in ((n, list(group)) for n, group in groupby(rows, key=lambda row: row[0]["query"])):
+        newest = _newest(row for row, _, _ in of_query) if re.search(_RECENCY, queries[query]) else None
+        threads = Counter(row["thread"] for row, _, _ in of_query)
+        scores = [row["score"] for row, _, _ in of_query]
+        low, high = min(scores), max(scores)
+        own = [row["own"] for row, _, _ in of_query if not row["is_mail"]]
+        mean = sum(own) / len(own) if own else 0.0
+        words, pairs = set(asked[query]), set(pairwise(asked[query]))
+        for row, title, text in of_query:
+            in_title = _share(words, title)
+            lacking = max(0.0, 1 - len(unquoted(row["text"])) / _BRIEF) * (1 - row["own"])
+            is_opening = row["opens"] and in_title >= _IS_SUBJECT
+            parts.append({
+                "fused": (row["score"] - low) / (high - low) if high > low else 0.0,
+                "own": 0.0 if row["is_mail"] else weights["own"] * (row["own"] - mean),
+                "title": weights["title"] * in_title,
+                "opens": weights["opens"] * in_title * is_opening,
+                "phrase": weights["phrase"] * _share(pairs, pairwise([*title, *text])),
+                "thread": weights["thread"] * (1 - 1 / threads[row["thread"]]),
+                "recency": weights["recency"] * _halved(newest, row["effective_at"]),
+                "kind": _KINDS.get(row["chunk_kind"], 0.0),
+                "log": -weights["log"] * (row["content_class"] == "log" and not diagnostic[query]),
+                "brief": -weights["brief"] * lacking * (row["is_mail"] and not row["opens"]),
+            })  # fmt: skip
+    columns = {name: [part[name] for part in parts] for name in PARTS}
+    columns_of_hits = {name: candidates.get_column(name) for name in ("query", "rank")}
+    return pl.DataFrame(columns_of_hits | columns, schema_overrides=dict.fromkeys(PARTS, pl.Float64))
 
 
-def asked_text() -> pl.Expr:
-    """The text whose words `own` is about: none of a mail that is not brief."""
-    return (
-        pl.when(~pl.col("is_mail") | (unquoted().str.len_chars() < _BRIEF))
-        .then(unquoted())
-        .otherwise(pl.lit(""))
-    )
+def _share(sought: AbstractSet[Hashable], present: Iterable[Hashable]) -> float:
+    """The share of what is sought that is present."""
+    return len(sought & set(present)) / len(sought) if sought else 0.0
 
 
-def unquoted() -> pl.Expr:
-    """The column `text` without lines that begin with a quote mark."""
-    return pl.col("text").str.replace_all(r"(?m)^>.*$", "").str.strip_chars()
+def _newest(rows: Iterable[Mapping[str, Any]]) -> datetime | None:
+    return max((row["effective_at"] for row in rows if row["effective_at"] is not None), default=None)
 
 
-def _shares(candidates: pl.DataFrame, queries: Sequence[str]) -> pl.DataFrame:
-    """Columns query, rank, in_title and phrase: the shares of a query's words and pairs of words."""
-    query_words = _words(
-        pl.DataFrame(
-            {"query": pl.int_range(len(queries), dtype=pl.Int32, eager=True), "text": queries},
-            schema_overrides={"text": pl.String},
-        ),
-        ["query"],
-    )
-    words = query_words.select("query", "word").unique()
-    pairs = query_words.drop_nulls("before").select("query", "before", "word").unique()
-    hit = ["query", "rank"]
-    body = _words(candidates.select(*hit, text=pl.concat_str("title", pl.lit(" \n"), "text")), hit)
-    title = _words(candidates.select(*hit, text="title"), hit)
-    shares = candidates.select(hit)
-    for name, present, sought, keys in (
-        ("in_title", title, words, ["query", "word"]),
-        ("phrase", body, pairs, ["query", "before", "word"]),
-    ):
-        total = sought.group_by("query").agg(total=pl.len())
-        shared = present.join(sought, on=keys).unique([*keys, "rank"]).group_by(hit).agg(met=pl.len())
-        share = shared.join(total, on="query").select(*hit, (pl.col("met") / pl.col("total")).alias(name))
-        shares = shares.join(share, on=hit, how="left")
-    return shares
+def _halved(newest: datetime | None, when: datetime | None) -> float:
+    """1 for the newest, half of it for each half-life before; 0 where no time is known or asked for."""
+    return 0.0 if newest is None or when is None else 0.5 ** ((newest - when) / _HALF_LIFE)
 
 
-def _words(texts: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Columns `keys`, word, and the word before it (null for the first of a text)."""
-    by_text = texts.select(*keys, word=pl.col("text").str.to_lowercase().str.extract_all(_WORD))
-    words = by_text.explode("word").drop_nulls("word")
-    return words.with_columns(before=pl.col("word").shift().over(keys))
+def asked_text(row: Mapping[str, Any]) -> str:
+    """The text of a candidate whose words `own` is about: none of a mail that is not brief."""
+    text = unquoted(row["text"])
+    return text if not row["is_mail"] or len(text) < _BRIEF else ""
+
+
+def unquoted(text: str) -> str:
+    """A text without lines that begin with a quote mark."""
+    return _QUOTED.sub("", text).strip()
+
+
+def _words(texts: Sequence[str | None]) -> list[list[str]]:
+    """The words of each text, in lower case."""
+    # A few short texts of ASCII are faster without a column.
+    words = [_plain_words(text.lower()) if text and text.isascii() else [] for text in texts]
+    if others := [n for n, text in enumerate(texts) if text and not text.isascii()]:
+        column = pl.Series([texts[n] for n in others], dtype=pl.String).str.to_lowercase()
+        for n, found in zip(others, column.str.extract_all(_WORD), strict=True):
+            words[n] = found.to_list()
+    return words
+
+
+def _plain_words(text: str) -> list[str]:
+    """Runs of ASCII letters, digits and underscores, without those of underscores alone."""
+    return [word for word in _RUN.findall(text) if word[0] != "_" or word.strip("_")]
 
 
 def feature_scores(parts: pl.DataFrame, label: str) -> pl.DataFrame:
     """Columns query, rank and the first and last two of RERANKED, of what `features` returns."""
-    names = [name for name in parts.columns if name not in ("query", "rank")]
-    structs = [pl.struct(part=pl.lit(name), value=pl.col(name).round(6)) for name in names]
+    structs = [pl.struct(part=pl.lit(name), value=pl.col(name).round(6)) for name in PARTS]
     return parts.select(
         "query",
         "rank",
         reranker=pl.lit(label),
-        rerank_score=pl.sum_horizontal(names),
+        rerank_score=pl.sum_horizontal(PARTS),
         rerank_parts=pl.concat_list(structs).cast(pl.List(PART)),
     )
 
@@ -236,15 +239,26 @@ def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
 
     A score of features is one between the lowest and the highest score of the hits that it was given to.
     """
-    before = pl.col("score").filter(pl.col("rerank_score").is_not_null())
-    least, most = before.min().over("query"), before.max().over("query")
-    in_between = least + pl.col("rerank_score") * (most - least)
-    rerank_score = pl.when(pl.col("rerank_parts").is_null()).then("rerank_score").otherwise(in_between)
-    low = rerank_score.filter(rerank_score.is_finite()).min().over("query")
-    rest = pl.when(rerank_score.is_null()).then("score").max().over("query")
-    shrunk = pl.when(low > 0).then(pl.col("score") * low / rest).otherwise(pl.col("score") + low - rest)
-    score_behind = pl.when(rest > low).then(shrunk).otherwise("score")
-    return hits.with_columns(score=pl.coalesce(rerank_score, score_behind))
+    score, queries = (hits.get_column(c).to_numpy() for c in ("score", "query"))
+    again = hits.get_column("rerank_score").to_numpy(writable=True)
+    by_features = hits.get_column("rerank_parts").is_not_null().to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(queries)) + 1).tolist(), len(hits)]
+    scaled = [_one_scale(score[a:b], again[a:b], by_features[a:b]) for a, b in pairwise(edges)]
+    return hits.with_columns(score=pl.Series(np.concatenate(scaled)))
+
+
+def _one_scale(score: np.ndarray, again: np.ndarray, by_features: np.ndarray) -> np.ndarray:
+    """`on_one_scale` of one query; what was not reranked is NaN in `again`."""
+    has = ~np.isnan(again)
+    if not has.any():
+        return score
+    least, most = score[has].min(), score[has].max()
+    again[by_features] = least + again[by_features] * (most - least)
+    low, rest = min(again[np.isfinite(again)], default=np.inf), max(score[~has], default=-np.inf)
+    behind = score
+    if rest > low:
+        behind = score * low / rest if low > 0 else score + low - rest
+    return np.where(has, again, behind)
 
 
 def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.DataFrame:
@@ -253,11 +267,10 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
     Hits without a score follow those that have one. Ties keep their order.
     """
     joined = ranked.join(scores, on=["query", "rank"], how="left", maintain_order="left")
-    first = pl.col("rerank_score").fill_null(-np.inf)
-    by_score = joined.with_columns(rank_before="rank").sort(
-        "query", first, "rank_before", descending=[False, True, False]
-    )
-    reranked = by_score.with_columns(
-        rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over("query"),
-    ).filter(pl.col("rank") <= limit)
-    return reranked.select(*ranked.columns, *RERANKED)
+    queries, before = (joined.get_column(c).to_numpy() for c in ("query", "rank"))
+    order = np.lexsort((before, -joined.get_column("rerank_score").fill_null(-np.inf).to_numpy(), queries))
+    of_query = queries[order]
+    rank = 1 + np.arange(len(order)) - np.searchsorted(of_query, of_query)
+    reranked = joined.with_columns(rank_before="rank")[order[rank <= limit]]
+    ranks = pl.Series(rank[rank <= limit], dtype=pl.Int32)
+    return reranked.with_columns(rank=ranks).select(*ranked.columns, *RERANKED)

@@ -52,18 +52,22 @@ def stored_texts(stored: str, spans: Sequence[tuple[int, int]]) -> list[StoredTe
     return [StoredText(first, data[first:last].decode(errors="replace")) for first, last in spans]
 
 
-def words_by_term(texts: Iterable[str], settings: TermSettings) -> dict[str, list[tuple[int, str]]]:
-    """The words of some texts by each of their terms, with the number of the term among those of the word.
+def words_by_term(
+    texts: Iterable[str], wanted: Set[str], settings: TermSettings
+) -> dict[str, list[tuple[int, str]]]:
+    """The words of some texts by each of their terms that is `wanted`, with the number of the term among those of the word.
 
     Term 0 is that of the complete word, the others are those of the parts of an identifier.
     """
     words = sorted(set[str]().union(*map(_WORD.findall, texts)))
     words_of: dict[str, list[tuple[int, str]]] = {}
     for word, term in zip(words, stems([word.lower() for word in words], settings), strict=True):
-        words_of.setdefault(term, []).append((0, word))
+        if term in wanted:
+            words_of.setdefault(term, []).append((0, word))
     for word, parts in identifier_parts(words).items():
         for number, term in enumerate(stems(parts, settings), 1):
-            words_of.setdefault(term, []).append((number, word))
+            if term in wanted:
+                words_of.setdefault(term, []).append((number, word))
     return words_of
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ import pyarrow.compute as pc
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 
 _ROWS_AT_ONCE = 1 << 10
-_BATCH_BYTES = 1 << 17
+_BATCH_BYTES = 1 << 16
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
+_KEPT_BATCHES = 64
+"""Batches that stay decompressed: a search reads the rows of its hits several times."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"
 _TEXT_OF = "hit_text_of"
 _PLACE = ("source_kind", "parent_id", "attachment_id", "content_class", "byte_start", "byte_end")
@@ -88,10 +91,11 @@ class _Batches:
         options = pa.ipc.IpcReadOptions(
             use_threads=False, included_fields=[schema.get_field_index(column) for column in columns]
         )
-        self.readers = [pa.ipc.open_file(file, options=options) for file in mapped]
-        counts = [reader.num_record_batches for reader in self.readers]
+        readers = [pa.ipc.open_file(file, options=options) for file in mapped]
+        counts = [reader.num_record_batches for reader in readers]
         self.firsts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         self.starts = arrays[f"{name}_starts"]
+        self._batch = lru_cache(_KEPT_BATCHES)(lambda number, place: readers[number].get_batch(place))
 
     def rows(self, numbers: np.ndarray) -> list[dict[str, Any]]:
         """The rows of these numbers, which ascend."""
@@ -101,7 +105,7 @@ class _Batches:
         try:
             for place in np.unique(places).tolist():
                 number = int(np.searchsorted(self.firsts, place, side="right")) - 1
-                batch = self.readers[number].get_batch(place - int(self.firsts[number]))
+                batch = self._batch(number, place - int(self.firsts[number]))
                 found += [
                     batch.slice(row, 1) for row in (numbers[places == place] - self.starts[place]).tolist()
                 ]

@@ -65,7 +65,7 @@ def chosen_chunks(
         for hit, score, is_alone in compared
     ]
     openings = [_opening(facts, score) if is_alone else None for _, score, is_alone in compared]
-    shown = _explained(version, terms, queries.tolist(), shown, openings)
+    shown = _explained(version, terms, queries.tolist(), shown, openings, facts)
     return [
         Chosen(n, _more(facts, n, score) if len(score) > 1 else [])
         for n, (_, score, _) in zip(shown, compared, strict=True)
@@ -103,28 +103,28 @@ def _explained(
     queries: Sequence[int],
     shown: Sequence[int],
     openings: Sequence[int | None],
+    places: Mapping[int, Mapping[str, Any]],
 ) -> list[int]:
     """What is shown of each hit: in place of a piece of a patch the opening of its mail, where this explains it.
 
     It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
     stands above, count for both.
     """
-    rows = version.arrays.rows
-    places = rows.of(
-        {n for n, opening in zip(shown, openings, strict=True) if opening is not None}, places=True
-    )
     patches = {
         place: opening
         for place, (n, opening) in enumerate(zip(shown, openings, strict=True))
         if opening is not None and places[n]["content_class"] == "patch"
     }
-    texts = {n: row["text_display"] for n, row in rows.of(patches.values()).items()}
+    texts = {n: row["text_display"] for n, row in version.arrays.rows.of(patches.values()).items()}
+    weights = version.weighed(SearchSettings())
+    words: dict[int, bm25.TermScores] = {}
     found = list(shown)
     for place, opening in patches.items():
         if len(passages.commit_message(texts[opening])) >= passages.SAYS_SOMETHING:
-            weights = version.weighed(SearchSettings())
-            words = bm25.TermScores(terms[queries[place]], version.postings, weights, None)
-            above, piece = words.support(np.array([opening, shown[place]]))
+            query = queries[place]
+            if query not in words:
+                words[query] = bm25.TermScores(terms[query], version.postings, weights, None)
+            above, piece = words[query].support(np.array([opening, shown[place]]))
             found[place] = opening if above >= _AS_GOOD * piece else shown[place]
     return found
 

@@ -126,10 +126,11 @@ def described(
     compared = chain.from_iterable(
         [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
     )
-    by_term = snippets.words_by_term(compared, version.term_settings)
+    wanted = set(chain.from_iterable(terms))
+    by_term = snippets.words_by_term(compared, wanted, version.term_settings)
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     count = version.postings.ranked_count
-    weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in chain.from_iterable(terms)}
+    weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in wanted}
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version, hits, settings)
     described_rows = []

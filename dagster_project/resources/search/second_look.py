@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
-from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.search.query_batch import QueryBatch
 from transforms.mail.subjects import is_reply
@@ -33,9 +35,7 @@ class SecondLook:
         assert self.reranker is not None
         ranked = hits.with_columns(rank=place())
         top = ranked.filter(pl.col("rank") <= self.reranker.settings.top)
-        found = _passages(self.batch.version.arrays.rows, top)
-        passages = self._with_own(top.join(found, on="chunk_no", how="left", maintain_order="left"))
-        candidates = passages.select(pl.col(name).cast(kind) for name, kind in reranking.CANDIDATES.items())
+        candidates = self._candidates(top)
         queries, first = self.batch.queries, self.batch.first
         diagnostic = [fusion.is_diagnostic(q) for q in queries]
         local, scored = (
@@ -46,38 +46,39 @@ class SecondLook:
         reranked = reranked.with_columns(pl.col("query") + first)
         return unchanged(reranking.on_one_scale(reranked).select(hits.columns))
 
-    def _with_own(self, passages: pl.DataFrame) -> pl.DataFrame:
-        """Passages with `own`: what of their query they say themselves."""
+    def _candidates(self, hits: pl.DataFrame) -> pl.DataFrame:
+        """`reranking.CANDIDATES` of hits; windows of conversations are of no time."""
         batch, postings = self.batch, self.batch.version.postings
+        chunks = hits.get_column("chunk_no").to_list()
+        facts = batch.version.arrays.rows.of(chunks)
+        rows = [_passage(facts[n]) for n in chunks]
         weights = [
             {term: bm25.idf(postings.df(term), postings.ranked_count) for term in of_query}
             for of_query in batch.terms(self.settings)
         ]
-        texts = passages.select(reranking.asked_text()).to_series().to_list()
+        texts = list(map(reranking.asked_text, rows))
         words = bm25.terms_by_query(terms.query_terms(texts, batch.version.term_settings), len(texts))
-        shares = [
-            reranking.own_share(weights[query - batch.first], set(own))
-            for query, own in zip(passages.get_column("query"), words, strict=True)
-        ]
-        return passages.with_columns(own=pl.Series(shares, dtype=pl.Float64))
+        for row, query, own in zip(rows, hits.get_column("query"), words, strict=True):
+            row["own"] = reranking.own_share(weights[query - batch.first], set(own))
+        subjects = pl.Series([row["subject"] for row in rows], dtype=pl.String)
+        opens = pl.select(~is_reply(pl.lit(subjects)).fill_null(True)).to_series()
+        kinds = {
+            name: kind for name, kind in reranking.CANDIDATES.items() if name not in (*hits.columns, "opens")
+        }
+        passages = pl.DataFrame({name: [row[name] for row in rows] for name in kinds}, kinds)
+        candidates = hits.hstack(passages.with_columns(opens=opens))
+        return candidates.select(*reranking.CANDIDATES)
 
 
-def _passages(rows: HitRows, hits: pl.DataFrame) -> pl.DataFrame:
-    """What `reranking.CANDIDATES` adds to hits; windows of conversations are of no time."""
-    passages = []
-    for number, row in rows.of(hits.get_column("chunk_no")).items():
-        at = row["effective_at"] if row["source_kind"] != "conversation" else None
-        is_mail = row["source_kind"] in ("message", "attachment")
-        subject = row["subject"] if is_mail else None
-        kinds = row["chunk_kind"], row["content_class"]
-        passages.append((number, row["title"], row["text_display"], *kinds, at, subject, is_mail))
-    frame = pl.DataFrame(passages, _PASSAGES, orient="row")
-    return frame.with_columns(opens=~is_reply(pl.col("subject")).fill_null(True))
-
-
-_PASSAGES = {
-    "chunk_no": pl.Int64,
-    **{n: reranking.CANDIDATES[n] for n in ("title", "text", "chunk_kind", "content_class", "effective_at")},
-    "subject": pl.String,
-    "is_mail": pl.Boolean,
-}
+def _passage(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What `reranking.CANDIDATES` has of a chunk (`HitRows`) but `own`, and the subject of a mail."""
+    is_mail = row["source_kind"] in ("message", "attachment")
+    return {
+        "title": row["title"],
+        "text": row["text_display"],
+        "chunk_kind": row["chunk_kind"],
+        "content_class": row["content_class"],
+        "effective_at": row["effective_at"] if row["source_kind"] != "conversation" else None,
+        "subject": row["subject"] if is_mail else None,
+        "is_mail": is_mail,
+    }

@@ -10,6 +10,7 @@ import pytest
 
 from tests.timing import seconds
 from transforms.errors import QueryError, QuerySyntaxError
+from transforms.retrieval import reranking
 from transforms.retrieval.query_language import (
     MAX_CHARACTERS,
     MAX_CONDITIONS,
@@ -29,9 +30,18 @@ TERMS = TermSettings()
 
 def described(text: str) -> object:
     """The snippet of a text in which every word is asked for, and where it stands in a text with one more."""
-    words = words_by_term([text], TERMS)
-    matching = matching_words(set(words), words)
+    wanted = set(query_terms([text], TERMS).column("term").to_pylist())
+    matching = matching_words(wanted, words_by_term([text], wanted, TERMS))
     return stored_ranges(snippet(text, matching), [StoredText(0, f"x {text} y")], matching)
+
+
+def looked_at(text: str) -> object:
+    """What a second look sees in a text."""
+    row = {
+        "query": 0, "rank": 1, "score": 1.0, "thread": 0, "title": text, "text": text, "chunk_kind": "turn",
+        "content_class": "text", "effective_at": None, "opens": False, "is_mail": False, "own": 0.0,
+    }  # fmt: skip
+    return reranking.features(pl.DataFrame([row], schema=reranking.CANDIDATES), [text], [False])
 
 
 WORK: dict[str, Callable[[str], object]] = {
@@ -41,6 +51,7 @@ WORK: dict[str, Callable[[str], object]] = {
     "by_rules": lambda text: by_rules("it", [text]),
     "phrases": lambda text: holding(pl.Series([text]), "torn record"),
     "described": described,
+    "looked_at": looked_at,
 }
 REPEATED = [
     "a",

@@ -22,7 +22,9 @@ WORDS = st.lists(
 def snippet(text: str, query: str, settings: TermSettings, length: int = 240) -> Snippet:
     """The snippet of a text for the words of a query."""
     query_words = set(query_terms([query], settings).column("term").to_pylist())
-    return cut_snippet(text, matching_words(query_words, words_by_term([text], settings)), length)
+    return cut_snippet(
+        text, matching_words(query_words, words_by_term([text], query_words, settings)), length
+    )
 
 
 def marked(text: str, query: str, length: int = 240) -> list[str]:
@@ -94,7 +96,7 @@ def test_highlighted_words_are_found_in_the_stored_text(
     query_words = {"compactor"}
     data = stored.encode()
     segments = stored_texts(stored, spans or [(0, len(data))])
-    by_term = words_by_term([shown, *(segment.text for segment in segments)], SETTINGS)
+    by_term = words_by_term([shown, *(segment.text for segment in segments)], query_words, SETTINGS)
     matching = matching_words(query_words, by_term)
     result = cut_snippet(shown, matching)
     ranges = stored_ranges(result, segments, matching)
