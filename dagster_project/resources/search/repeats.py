@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from itertools import groupby
@@ -15,7 +15,10 @@ _PATCH = re.compile(r"\[[^\]]*\]\s*(.*)", re.DOTALL)
 """The subject of a patch, whose tag says which posting it is."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _FEW_WORDS = 25
-"""Characters of a reply below which what it answers is shown with it."""
+"""Characters of a reply, its tags aside, below which what it answers is shown with it."""
+_LITTLE = "says little more"
+_TAG = re.compile(r"\b[A-Z][a-z]+(?:-[a-z]+)*-by: [^<>\n]{0,80}(?:<[^<>\s]*>)?")
+"""What somebody who read a patch writes below it, `Reviewed-by: Ann <ann@example.org>`."""
 
 
 def said_once(
@@ -69,23 +72,36 @@ def _without_repeats(rows: Sequence[dict[str, Any]], with_quotes: bool = False) 
 def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows; what one answers is left out if another row says it, or a higher one quotes it.
 
-    A row of few words says nothing without it, and goes into the other.
+    A row of few words, or of tags alone, says nothing without it, and goes into the other.
     """
     texts = [row["snippet"] for row in rows] + [row["quoted_text"] or "" for row in rows]
     known = passages.repeated(texts)[len(rows) :]
     shown: dict[int, dict[str, Any]] = dict(enumerate(rows))
-    for place, into in enumerate(known):
-        if into is None or not rows[place]["quoted_text"] or (other := into % len(rows)) == place:
-            continue
-        if len(rows[place]["snippet"]) >= _FEW_WORDS or other not in shown:
-            shown[place] = rows[place] | {"quoted_text": None}
-        else:
+    for place, (row, into) in enumerate(zip(rows, known, strict=True)):
+        words = _TAG.sub("", row["snippet"])
+        quoted = (
+            None if into is None or not row["quoted_text"] or into % len(rows) == place else into % len(rows)
+        )
+        tagged = _answered(rows, place) if words != row["snippet"] else None
+        other = quoted if tagged is None else tagged
+        if len(words.strip()) < _FEW_WORDS and other in shown:
             del shown[place]
-            shown[other] = _with_repeat(shown[other], rows[place])
+            shown[other] = _with_repeat(shown[other], row, _LITTLE)
+        elif quoted is not None:
+            shown[place] = row | {"quoted_text": None}
     return list(shown.values())
 
 
-def _with_repeat(row: dict[str, Any], repeat: dict[str, Any]) -> dict[str, Any]:
+def _answered(rows: Sequence[Mapping[str, Any]], place: int) -> int | None:
+    """The place of the mail of its thread that a row answers by its subject; None if it is not among the rows."""
+    subject, thread = rows[place]["subject"] or "", rows[place]["thread_id"]
+    of_thread = [n for n, row in enumerate(rows) if n != place and thread and row["thread_id"] == thread]
+    return next((n for n in of_thread if subject.endswith(f": {rows[n]['subject']}")), None)
+
+
+def _with_repeat(
+    row: dict[str, Any], repeat: dict[str, Any], reason: str = "says the same"
+) -> dict[str, Any]:
     """A hit that stands for another that says the same, too; of postings of one patch the last is the hit."""
     patch = [_PATCH.fullmatch(r["subject"] or "") for r in (row, repeat)]
     is_newer = (
@@ -93,5 +109,5 @@ def _with_repeat(row: dict[str, Any], repeat: dict[str, Any]) -> dict[str, Any]:
         and (repeat["effective_at"] or _NEVER) > (row["effective_at"] or _NEVER)
     )  # fmt: skip
     hit, other = (repeat | {"score": row["score"]}, row) if is_newer else (row, repeat)
-    also = {"chunk_id": other["chunk_id"], "doc_id": other["doc_id"], "reason": "says the same"}
+    also = {"chunk_id": other["chunk_id"], "doc_id": other["doc_id"], "reason": reason}
     return hit | {"constituents": [*row["constituents"], *repeat["constituents"], also]}

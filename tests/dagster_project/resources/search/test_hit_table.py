@@ -83,6 +83,7 @@ def test_a_thread_is_shown_once_and_names_the_mails_it_stands_for(index: SearchI
 def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> dict[str, Any]:
     common = {
         "query": 0,
+        "thread_id": None,
         "rank": number,
         "chunk_id": f"c{number}",
         "doc_id": f"d{number}",
@@ -125,6 +126,14 @@ def test_what_a_hit_answers_is_left_out_where_another_hit_says_it():
     answer = "no, the directory comes first here, as you can read in the third chapter of the manual"
     assert told(row(1, answer, quoted=LONG), row(2, LONG)) == [("d1", None, []), ("d2", None, [])]
     assert told(row(1, "Agreed.", quoted=LONG), row(2, LONG)) == [("d2", None, ["d1"])]
+    tag = "Reviewed-by: Maud Ek <maud@example.org>"
+    assert told(row(1, LONG), row(2, f"{tag} Thanks,", quoted=LONG)) == [("d1", None, ["d2"])]
+    patch, reply = ({"thread_id": "t", "subject": s} for s in ("[PATCH] seal", "Re: [PATCH] seal"))
+    assert told(row(1, f"{tag} Thanks!", quoted="a part", **reply), row(2, LONG, **patch)) == [
+        ("d2", None, ["d1"])
+    ]
+    assert len(told(row(1, f"{tag} Thanks!", **reply), row(2, LONG, **patch | {"thread_id": "u"}))) == 2
+    assert len(told(row(1, LONG), row(2, f"Nice, and fast on my old disks, too. {tag}", quoted=LONG))) == 2
     assert told(row(1, "Agreed.", quoted=LONG), row(2, "Agreed.", quoted="a quite different question")) == [
         ("d1", LONG, []),
         ("d2", "a quite different question", []),
