@@ -450,6 +450,7 @@ def zipped(**members: bytes) -> bytes:
     return data.getvalue()
 
 
+@pytest.mark.exhaustive
 def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     work = Workspace(tmp_path / "work")
     configure(work, {**CHAT, "pseudonyms": False}, {"name": "slack", "kind": "conversation", "path": "slack"})

@@ -150,6 +150,7 @@ def test_an_edit_makes_one_partition_again_and_embeds_the_changed_section_alone(
     assert facts["kept"].value > 1
 
 
+@pytest.mark.exhaustive
 def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     """Notes are added, edited and deleted; a partition, a source and with them their documents go; mail comes."""
     made.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")

@@ -156,6 +156,7 @@ def test_a_second_build_of_odd_archives_finds_nothing_to_do(odd: tuple[Workspace
     assert (result.exit_code, json.loads(result.output)["outcome"]) == (0, "UNCHANGED")
 
 
+@pytest.mark.exhaustive
 def test_copies_in_one_partition_are_kept_once_and_reused_ids_are_kept_apart(workspace: Workspace):
     mail = Mail(1, "The first text.", "Once")
     workspace.write("dev.2004-01.mbox", [mail, mail, Mail(1, "Another text.", "Twice")])
@@ -214,6 +215,7 @@ def test_a_source_that_is_not_there_removes_nothing(built: Workspace):
     assert (list(plan.broken), plan.vanished, plan.stale) == (["users"], (), {})
 
 
+@pytest.mark.exhaustive
 def test_a_source_that_is_not_there_loses_nothing_and_stops_no_other(built: Workspace):
     told = built.folder / "told"
     command = [sys.executable, "-c", f"import sys; open({str(told)!r}, 'a').write(sys.stdin.read())"]
@@ -243,6 +245,7 @@ def test_no_source_at_all_stops_the_build_and_deletes_nothing(built: Workspace):
     assert (built.index / "CURRENT").resolve() == before
 
 
+@pytest.mark.exhaustive
 def test_what_a_lost_source_would_have_to_be_read_for_is_left_or_stops_the_build(built: Workspace):
     """Settings of reading that changed are not applied to it; a damaged file of the lake cannot be made again."""
     sources = (
@@ -448,6 +451,7 @@ def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, damage: str):
         assert built.plan().is_empty
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("damage", "files"),
     [

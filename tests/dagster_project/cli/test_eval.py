@@ -210,6 +210,7 @@ def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace)
     assert all(stage in said for stage in own)
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(measured: Workspace):
     before = (measured.index / "CURRENT").resolve()
     arguments = [

@@ -22,6 +22,7 @@ from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.system.locks import RUNS
 from tests.archives import Workspace, discussion, flip, two_lists
+from tests.cases import some
 from tests.gemini_loopback import FORBIDDEN, KEY, blocks_forbidden, loopback
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError
@@ -126,7 +127,7 @@ STATES: dict[str, tuple[Callable[[Workspace], None], int]] = {
 
 
 @pytest.mark.parametrize("is_read_only", [False, True], ids=["writable", "read-only"])
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", some(STATES, 3))
 def test_the_doctor_writes_nothing(built: Workspace, state: str, is_read_only: bool):
     prepare, code = STATES[state]
     prepare(built)
@@ -187,6 +188,7 @@ def test_arrays_that_can_be_kept_nowhere_are_said_so(
         index.search(["compactor"])
 
 
+@pytest.mark.exhaustive
 def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

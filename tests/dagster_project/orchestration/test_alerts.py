@@ -126,6 +126,7 @@ def test_what_cannot_be_delivered_is_said_in_time_and_fails_nothing(
     assert receiver.url() not in "".join(faults)
 
 
+@pytest.mark.exhaustive
 def test_a_build_that_fails_and_one_that_is_late_are_told(workspace: Workspace):
     told = workspace.folder / "told"
     command = [sys.executable, "-c", KEEP, str(told)]

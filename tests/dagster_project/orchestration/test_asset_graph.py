@@ -107,6 +107,7 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     assert JANUARY not in {p for p, tables in with_other.plan().stale.items() if "message_chunks" in tables}
 
 
+@pytest.mark.exhaustive
 def test_each_published_table_is_checked_alone(built: Workspace):
     definitions = build_definitions(built.settings)
     keys = [

@@ -139,6 +139,7 @@ def test_what_goes_and_changes_is_published_as_if_it_had_never_been_otherwise(
         assert sorted(instance.get_dynamic_partitions("mail")) == left
 
 
+@pytest.mark.exhaustive
 def test_all_is_made_anew_once_enough_came(built: Workspace):
     with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:
         connection.execute("UPDATE manifest SET value = '10000000' WHERE key = 'postings_since_rebuild'")

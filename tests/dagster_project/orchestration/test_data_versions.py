@@ -116,6 +116,7 @@ def test_after_a_build_nothing_is_stale_and_after_a_change_what_the_plan_says(
     assert built.plan().stale == {}
 
 
+@pytest.mark.exhaustive
 def test_after_a_build_nothing_over_the_whole_lake_is_stale(built: Workspace, instance: dg.DagsterInstance):
     built.write("dev/dev.2004-02.mbox", [Mail(700, "Another month altogether.", "News")])
     observe(built, instance)

@@ -145,6 +145,7 @@ def test_very_long_texts_have_a_pool_and_wait_behind_others(made: Workspace):
         assert isinstance(refresh_requests(made.settings, instance, "two"), dg.SkipReason)
 
 
+@pytest.mark.exhaustive
 def test_very_long_texts_that_dagster_made_are_published_next(made: Workspace):
     with made.instance() as instance:
         run_of_dagster(made, instance, SLOW.tables, PARTITION)

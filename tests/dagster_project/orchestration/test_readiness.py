@@ -114,6 +114,7 @@ def test_an_index_is_fresh_unless_a_change_waits_too_long(built: Workspace):
     assert passed and figures["unreadable_sources"] == 1.0, "its run fails and tells of it"
 
 
+@pytest.mark.exhaustive
 def test_each_publish_says_whether_the_index_is_fresh(built: Workspace):
     built.write("dev/dev.2004-03.mbox", [Mail(900)])
     built.build()

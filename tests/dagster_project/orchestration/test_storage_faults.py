@@ -12,6 +12,7 @@ import pytest
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.system.locks import RUNS
 from tests.archives import Workspace, differences
+from tests.cases import some
 from tests.processes import weft
 
 GARBAGE = b"no file of Weft's" * 99
@@ -135,7 +136,7 @@ def done_findings(printed: str) -> list[dict[str, str]]:
     return findings
 
 
-@pytest.mark.parametrize("fault", MENDED)
+@pytest.mark.parametrize("fault", some(MENDED))
 def test_a_build_mends_it(built: Workspace, built_once: Workspace, fault: str):
     prepare, area = MENDED[fault]
     prepare(built)
@@ -147,7 +148,7 @@ def test_a_build_mends_it(built: Workspace, built_once: Workspace, fault: str):
     assert areas(built) == set()
 
 
-@pytest.mark.parametrize("fault", TOLD)
+@pytest.mark.parametrize("fault", some(TOLD))
 def test_a_build_says_in_one_line_what_is_wrong_and_what_to_do(built: Workspace, fault: str):
     prepare, code, area, words = TOLD[fault]
     prepare(built)

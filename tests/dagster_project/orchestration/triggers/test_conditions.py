@@ -57,6 +57,7 @@ def test_all_of_the_whole_lake_is_asked_for_once_after_partitions(ticks: Ticks):
     assert ticks.work.column("SELECT count(*) FROM messages") == [22]
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_asked_for_after_a_command(ticks: Ticks):
     run_of_dagster(ticks.work, ticks.instance, MAIL.tables, MARCH, tags={COMMAND_TAG: "x"})
     assert ticks.requested() == set()
@@ -103,6 +104,7 @@ def test_very_long_texts_under_way_hold_nothing_up(ticks: Ticks):
     assert ticks.requested() == whole_tables(ticks.work.settings)
 
 
+@pytest.mark.exhaustive
 def test_what_the_conditions_ask_for_joins_the_refresh_that_it_follows(ticks: Ticks):
     work, instance = ticks.work, ticks.instance
     run_of_dagster(work, instance, MAIL.tables, MARCH, tags={REFRESH_TAG: "2026-03-01T02:00"})

@@ -20,6 +20,7 @@ from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCac
 from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.system.rate_limit import Quota
 from tests import gemini_loopback as server
+from tests.cases import some
 from tests.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import KEY, Loopback, vector
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
@@ -80,7 +81,7 @@ PASSING = {
 }
 
 
-@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize("name", some(PASSING))
 def test_a_passing_fault_is_waited_out(gemini: Loopback, tmp_path: Path, name: str):
     gemini.plan = deque([PASSING[name], None, PASSING[name]])
     found, report = embed(TEXTS, tmp_path, gemini.url)
@@ -110,6 +111,7 @@ LASTING = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LASTING)
 def test_a_lasting_fault_ends_the_run_and_keeps_what_was_paid(gemini: Loopback, tmp_path: Path, name: str):
     fault, kind, said = LASTING[name]

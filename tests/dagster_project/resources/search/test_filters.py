@@ -267,6 +267,7 @@ def test_a_filtered_search_with_hnsw_finds_as_many_as_an_exact_one(
     assert found["hnsw"] == found["exact"]
 
 
+@pytest.mark.exhaustive
 def test_after_deletes_a_search_with_hnsw_finds_as_many_as_an_exact_one(work: Workspace, tmp_path: Any):
     changed = work.copied(tmp_path / "work")
     path = changed.folder / "mail/dev/dev.2004-01.mbox"

@@ -291,6 +291,7 @@ def test_an_archive_of_xz_that_asks_for_gigabytes_is_named(workspace: Workspace)
     assert mail.fault == "broken_archive: Memory usage limit exceeded"
 
 
+@pytest.mark.exhaustive
 def test_a_name_that_is_too_long_for_a_partition_is_cut(workspace: Workspace):
     workspace.write("\u00e9" * 120 + ".mbox", [Mail(1)])
     workspace.write("\u00e9" * 119 + "e.mbox", [Mail(2)])

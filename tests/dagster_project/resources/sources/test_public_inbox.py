@@ -116,6 +116,7 @@ def test_a_new_commit_changes_its_partition_alone(workspace: Workspace, epoch: E
     assert set(fingerprints()) == {"dev/2004-02"}
 
 
+@pytest.mark.exhaustive
 def test_a_build_follows_the_repository(workspace: Workspace, epoch: Epoch):
     epoch.add(1)
     epoch.add(2, FEBRUARY)
