@@ -30,6 +30,7 @@ from transforms.settings.mail import MailSettings
 VERSION = f"9.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
+_NO_PARTS: frozenset[str] = frozenset()
 TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
 _BATCH_ROWS = 4096
@@ -230,7 +231,7 @@ def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | No
         original_id,
         row["text_hash"],
         row["content_hash"],
-        frozenset(row["part_hashes"]),
+        frozenset(row["part_hashes"]) if row["part_hashes"] else _NO_PARTS,
         row["message_id"],
         row["header_message_id"],
         mail.place,
