@@ -36,8 +36,9 @@ _ARCHIVES = (
 _DOCUMENT_TYPES = re.compile(r"opendocument|openxmlformats|epub|java-archive|android")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
+# A line feed is found ten times as fast as the start of a line.
 _PATCH = re.compile(
-    r"^(?:diff --git |diff --cc |Index: \S.*\n={20}|GIT binary patch$"
+    r"\n(?:diff --git |diff --cc |Index: \S.*\n={20}|GIT binary patch$"
     r"|--- .*\n\+\+\+ .*\n@@ |@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@"
     r"|\*\*\* .*\n--- .*\n\*{15}|\*{15}\n\*\*\* \d+(?:,\d+)? \*{4}"
     r"|\d+(?:,\d+)?[acd]\d+(?:,\d+)?\n[<>] )",
@@ -116,7 +117,9 @@ def attachment_text(
     decoded = decode_text(data, charset)
     if decoded.outcome == "replaced" and decoded.text.count("\ufffd") * 50 > len(decoded.text):
         return AttachmentText("other", None, "binary: no charset fits")
-    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
+    text = decoded.text
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     if declared_type == "text/html" or re.search(r"\.[sx]?html?\Z", name, re.I):
         text = html_text(text)
         reason = None if text else "empty: the HTML shows no text"
@@ -144,7 +147,7 @@ def text_class(text: str, filename: str) -> str:
     >>> text_class("--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\n", "fix.txt"), text_class("Hello.", "server.log")
     ('patch', 'log')
     """
-    if _PATCH.search(text):
+    if _PATCH.search("\n" + text):
         return "patch"
     if _LOG_NAMES.search(filename):
         return "log"

@@ -60,10 +60,8 @@ class Copies:
         """Whether an earlier copy of this mail has all of its parts."""
         if (row["message_id"], row["content_hash"]) in self._first:
             return True
-        return bool(self._with_parts) and any(
-            copy.part_hashes.issuperset(row["part_hashes"])
-            for copy in self._variants(row["message_id"], row["text_hash"])
-        )
+        variants = self._variants(row["message_id"], row["text_hash"])
+        return bool(variants) and any(copy.part_hashes.issuperset(row["part_hashes"]) for copy in variants)
 
     def free_id(self, row: dict[str, Any]) -> str:
         """The id for a new mail: its own, or its own with a suffix if another mail uses that.
@@ -71,6 +69,8 @@ class Copies:
         A copy with fewer parts than this one releases its id.
         """
         ident: str = row["message_id"]
+        if ident not in self._used_ids:
+            return ident
         released = set()
         if row["part_hashes"]:
             earlier = [*self._variants(ident, row["text_hash"]), *self._partless(ident, row["text_hash"])]

@@ -112,7 +112,7 @@ def sender_zone(text: str) -> int | None:
     >>> sender_zone("Tue, 2 Mar 2004 10:00:00 -0330")
     -210
     """
-    end = text.partition("(")[0].split()[-1:]
+    end = text.partition("(")[0].rsplit(None, 1)[-1:]
     return _zone_minutes(end[0]) if end else None
 
 

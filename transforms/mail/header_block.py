@@ -41,9 +41,9 @@ BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
 """A header block without irregular lines."""
 # The names of the headers that are read begin like this; the longest has 25 letters.
 _FIELDS = re.compile(
-    rb"\n([CcDdFfIiMmRrSsTt][A-Za-z-]{1,24}+|[Ll][Ii][Ss][Tt]-[Ii][Dd]|[Uu][Ss][Ee][Rr]-[A-Za-z]{5}"
-    rb"|[Xx]-[Mm][A-Za-z]{5}|[Xx]-[Gg][Mm][Aa][Ii][Ll]-[A-Za-z]{6})"
-    rb":(.*+(?:\n[ \t].*+)*+)"
+    r"\n([CcDdFfIiMmRrSsTt][A-Za-z-]{1,24}+|[Ll][Ii][Ss][Tt]-[Ii][Dd]|[Uu][Ss][Ee][Rr]-[A-Za-z]{5}"
+    r"|[Xx]-[Mm][A-Za-z]{5}|[Xx]-[Gg][Mm][Aa][Ii][Ll]-[A-Za-z]{6})"
+    r":([^\n]*+(?:\n[ \t][^\n]*+)*+)"
 )
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
 _BLANKS_BEFORE_COLON = re.compile(rb"\A([!-9;-~]+)[ \t]+(?=:)")
@@ -82,24 +82,19 @@ def read_headers(data: bytes, *, quick: bool = True) -> Headers:
 
 
 @lru_cache(maxsize=8192)
-def _read_name(name: bytes) -> str | None:
+def _read_name(name: str) -> str | None:
     """The lower-case name of a header that is read, None for the others."""
-    lower = name.decode("ascii").lower()
+    lower = name.lower()
     return lower if lower in _READ_HEADERS else None
 
 
 def regular_fields(head: bytes) -> dict[str, list[str]]:
     """The headers of _READ_HEADERS in a regular block."""
     fields: dict[str, list[str]] = {}
-    for name, value in _FIELDS.findall(b"\n" + head):
+    for name, value in _FIELDS.findall("\n" + head.decode("ascii", "surrogateescape")):
         lower_name = _read_name(name)
-        if lower_name is None:
-            continue
-        text = value.decode("ascii", "surrogateescape").strip()
-        if lower_name in fields:
-            fields[lower_name].append(text)
-        else:
-            fields[lower_name] = [text]
+        if lower_name is not None:
+            fields.setdefault(lower_name, []).append(value.strip())
     return fields
 
 

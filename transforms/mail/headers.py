@@ -26,9 +26,10 @@ _WORD = re.compile(r"=\?([^?\s]*)\?([qQbB])\?([^?]*(?:\?(?!=)[^?]*)*)\?=")
 _SIMPLE_ADDRESS = re.compile(
     r'\s*(?:"([^"\\<>]*)"|([^"<>(),:;@\\\[\]]*?))\s*<([!#-+\--:=?A-~]+@[!#-+\--:=?A-~]+)>\s*\Z'
 )
+_BARE_ADDRESS = re.compile(r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\Z")
 _PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
 # What stands between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold a comma.
-_LISTED = re.compile(r"(?:\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|<[^<>]*>|[^,;])+")
+_LISTED = re.compile(r"(?:[^,;\"(<]++|\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|<[^<>]*>|[^,;])+")
 _LABEL = re.compile(r'\s*"((?:[^"]|"")*)"[^,]*|([^,]+)')
 _GROUP_NAME = re.compile(r"\s*[^@<>\",;:]*:(?=.*@|\s*\Z)", re.S)
 _ANY_ADDRESS = re.compile(r"[^\s<>\"'(),;:\[\]]+@[^\s<>\"'(),;:\[\]]+")
@@ -108,6 +109,8 @@ def _address(raw: str) -> tuple[str | None, str | None]:
     if raw.isascii() and (simple := _SIMPLE_ADDRESS.match(raw)) is not None:
         name = header_text(simple[1] or simple[2] or "")
         return name or None, simple[3].lower()
+    if _BARE_ADDRESS.match(raw):
+        return None, raw.lower()
     text = _FOLD.sub(" ", raw)
     if not text.isascii():
         text = decode_text(text.encode("utf-8", "surrogateescape"), None).text
@@ -159,12 +162,13 @@ def _addresses(raw: str) -> Addresses:
     if ":" in raw:
         raw = _GROUP_NAME.sub("", raw, count=1)
     for one in _LISTED.findall(raw) if '"' in raw or "(" in raw or ";" in raw else raw.split(","):
-        name, addr = address(one)
+        name, addr = _address(one.strip()[:_MAX_ADDRESS_CHARS])
         if addr and "@" in addr and not found.get(addr):
             found[addr] = name or ""
     return Addresses(tuple(found), tuple(found.values()))
 
 
+@lru_cache(maxsize=1024)
 def list_header_id(raw: str) -> str | None:
     """The id of a list in its List-Id header (RFC 2919), lower case; None if there is none.
 

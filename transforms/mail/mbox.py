@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from typing import Literal, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
@@ -18,8 +19,8 @@ _GIT_LINE = re.compile(rb"From [0-9a-f]{40}(?:[0-9a-f]{24})? Mon Sep 17 00:00:00
 _FROM_LINE = re.compile(rb"From (?:\s*\S+\s*\Z|.*(?:\d\d?[:.]\d\d|\d{4}\s*\Z))", re.S)
 _LEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]{0,64}(?=From )")
 """What editors put before the first From_ line: a byte-order mark and blanks."""
-_MARKED = b"\n" + BOM + b"From "
-_MARKED_OR_NOT = re.compile(rb"\n(?:\xef\xbb\xbf)?(?=From )")
+_FROM = re.compile(rb"From ")
+"""A pattern finds this twice as fast as `bytes.find`: it looks for the rare F."""
 _ESCAPED = re.compile(rb"\n>(?=>*From )")
 _ESCAPED_FIRST = re.compile(rb">>*From ")
 _HEADERS_END = re.compile(rb"\r?\n\r?\n")
@@ -27,11 +28,15 @@ _CONTENT_LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,18})[ \t]*\r?$", re.
 
 
 class MboxEntry(NamedTuple):
-    """One mail: its From_ line begins at `envelope`, the mail itself is `[start, end)`."""
+    """One mail: its From_ line begins at `envelope`, the mail itself is `[start, end)`.
+
+    `has_escapes` says whether it contains `>From `.
+    """
 
     envelope: int
     start: int
     end: int
+    has_escapes: bool
 
 
 class MboxLayout(NamedTuple):
@@ -52,16 +57,25 @@ def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
     Bytes before the first From_ line (all of them, where there is none) are garbage.
     """
     git_too = _GIT_LINE.match(data, 0, _line_end(data, 0)) is not None
-    is_marked = BOM[:1] in data and _MARKED in data  # one byte is found ten times as fast as nine
-    entries: list[MboxEntry] = []
-    begin = _next_envelope(data, 0, git_too, is_marked)
-    first = len(data) if begin is None else begin[0]
-    while begin is not None:
-        envelope, start = begin
-        end = _declared_end(data, start) if dialect == "content-length" else None
-        begin = _next_envelope(data, start if end is None else end, git_too, is_marked)
-        stop = len(data) if begin is None else _line_start(data, begin[0])
-        entries.append(MboxEntry(envelope, start, _without_separator(data, start, stop)))
+    lead = _LEAD.match(data)
+    begins: list[tuple[int, int]] = []
+    escapes: list[int] = []
+    resume = 0
+    for match in _FROM.finditer(data):
+        at = match.start()
+        if data.endswith(b">", 0, at):
+            escapes.append(at)
+        if at < resume or (start := _mail_start(data, at, git_too, lead)) is None:
+            continue
+        begins.append((at, start))
+        resume = _declared_end(data, start) or 0 if dialect == "content-length" else 0
+    stops = [*(_line_start(data, at) for at, _ in begins[1:]), len(data)]
+    entries = [
+        MboxEntry(at, start, end, bisect(escapes, end) > bisect(escapes, start))
+        for (at, start), stop in zip(begins, stops, strict=False)
+        for end in (_without_separator(data, start, stop),)
+    ]
+    first = begins[0][0] if begins else len(data)
     garbage = [(0, first)] if data[:first].removeprefix(BOM).strip() else []
     return MboxLayout(entries, garbage)
 
@@ -71,7 +85,7 @@ def unescape(raw: bytes, dialect: Dialect) -> bytes:
 
     The mboxo dialect escapes only `From `, so that its `>From ` may have been in the mail: it stays.
     """
-    if dialect != "mboxrd" or b">From " not in raw:
+    if dialect != "mboxrd":
         return raw
     unescaped = _ESCAPED.sub(b"\n", raw)
     return unescaped[1:] if _ESCAPED_FIRST.match(raw) else unescaped
@@ -82,32 +96,18 @@ def _line_end(data: bytes, start: int) -> int:
     return len(data) if end < 0 else end
 
 
-def _next_envelope(data: bytes, position: int, git_too: bool, is_marked: bool) -> tuple[int, int] | None:
-    """Start of the next From_ line at or behind `position`, and of the mail behind it."""
-    lead = _LEAD.match(data) if position == 0 else None
-    at = lead.end() if lead is not None else _next_line(data, max(position - 1, 0), is_marked)
-    while at is not None:
-        end = _line_end(data, at)
-        header = _HEADER_NEXT.match(data, end + 1)
-        if (
-            header is not None
-            and (lead is not None or _after_blank_line(data, _line_start(data, at)))
-            and _FROM_LINE.match(data, at, end)
-            and (git_too or not _GIT_LINE.match(data, at, end))
-        ):
-            return at, header.end()
-        lead = None
-        at = _next_line(data, at, is_marked)
-    return None
-
-
-def _next_line(data: bytes, position: int, is_marked: bool) -> int | None:
-    """Where the next `From ` at the start of a line is; `is_marked` says that some have a byte-order mark before."""
-    if not is_marked:
-        at = data.find(b"\nFrom ", position) + 1
-        return at or None
-    match = _MARKED_OR_NOT.search(data, position)
-    return None if match is None else match.end()
+def _mail_start(data: bytes, at: int, git_too: bool, lead: re.Match[bytes] | None) -> int | None:
+    """Where the mail behind a From_ line at `at` starts; None if no From_ line begins there."""
+    if lead is None or at != lead.end():
+        line = _line_start(data, at)
+        if not data.endswith(b"\n", 0, line) or not _after_blank_line(data, line):
+            return None
+    end = _line_end(data, at)
+    header = _HEADER_NEXT.match(data, end + 1)
+    is_from = header is not None and _FROM_LINE.match(data, at, end)
+    if header is None or not is_from or not (git_too or not _GIT_LINE.match(data, at, end)):
+        return None
+    return header.end()
 
 
 def _line_start(data: bytes, at: int) -> int:

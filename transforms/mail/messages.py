@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from transforms.settings.mail import MailSettings
 VERSION = f"9.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
+_NO_PARTS: frozenset[str] = frozenset()
 TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
 _BATCH_ROWS = 4096
@@ -82,10 +84,11 @@ def split_mbox(
     mails = (
         RawMail(
             f"{name}:{entry.envelope}",
-            unescape(data[entry.start : entry.end], dialect),
+            unescape(raw, dialect) if entry.has_escapes else raw,
             envelope_time(data[entry.envelope : min(entry.start, entry.envelope + _FROM_LINE_BYTES)]),
         )
         for entry in layout.entries
+        for raw in (data[entry.start : entry.end],)
     )
     why = "before the first From_ line" if layout.entries else "the file has no From_ line"
     garbage = [
@@ -186,10 +189,12 @@ class _Rows:
             self._flush()
 
     def _flush(self) -> None:
+        names = [name for name in self.schema.names if name not in self.shared]
+        values = dict(zip(names, zip(*map(itemgetter(*names), self.rows), strict=True), strict=True))
         columns = [
             pa.repeat(pa.scalar(self.shared[f.name], f.type), len(self.rows))
             if f.name in self.shared
-            else _column([row[f.name] for row in self.rows], f.type)
+            else _column(values[f.name], f.type)
             for f in self.schema
         ]
         self.batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
@@ -202,7 +207,7 @@ class _Rows:
         return pa.Table.from_batches(self.batches, self.schema)
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """The values as Arrow; lists become one flat array and offsets, ten times as fast as one by one."""
     if not pa.types.is_list(kind) or None in values:
         return pa.array(values, kind)
@@ -226,7 +231,7 @@ def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | No
         original_id,
         row["text_hash"],
         row["content_hash"],
-        frozenset(row["part_hashes"]),
+        frozenset(row["part_hashes"]) if row["part_hashes"] else _NO_PARTS,
         row["message_id"],
         row["header_message_id"],
         mail.place,

@@ -53,7 +53,7 @@ _MAX_DEPTH = 32
 """Nesting of MIME parts; deeper parts get no text."""
 
 
-@dataclass
+@dataclass(slots=True)
 class ParsedMail:
     """A mail: header fields by lower-case name with their raw values, body, attached parts, defects."""
 

@@ -142,18 +142,18 @@ def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
         "cc_names": cc.names,
         "reply_to": reply_to[0] if reply_to else None,
         "header_list_id": list_header_id(_first(fields, "list-id")) if "list-id" in fields else None,
-        "labels": gmail_labels(_first(fields, "x-gmail-labels")) if "x-gmail-labels" in fields else [],
+        "labels": gmail_labels(_first(fields, "x-gmail-labels")) if "x-gmail-labels" in fields else (),
         "user_agent": header_text(agent) or None if agent else None,
     }
 
 
-def part_hashes(parts: Sequence[Part]) -> list[str]:
+def part_hashes(parts: Sequence[Part]) -> Sequence[str]:
     """A hash of the content of each part, in order of the hashes; of equal parts each has another.
 
     Names and types of parts do not count, nor do line ends, which relays change.
     """
     if not parts:
-        return []
+        return ()
     contents = Counter(_content(part).replace(b"\r\n", b"\n").rstrip(b"\n") for part in parts)
     return sorted(parts_hash((data, str(n))) for data, count in contents.items() for n in range(count))
 

@@ -168,7 +168,8 @@ FORWARDED = Rule(
 _FIELDS = "|".join(_words(field) for field in ("sender", "sent", "to", "copy", "subject"))
 FIELD = Rule(
     rf"[*_]{{0,2}}(?:{_FIELDS}|Reply-To|Newsgroups|Importance|Organization|Message-I[dD]|Attachments?|"
-    r"In-Reply-To|References|X-[A-Za-z-]+|User-Agent|Priority)[*]?[ \t]?" + COLON
+    r"In-Reply-To|References|X-[A-Za-z-]+|User-Agent|Priority)[*]?[ \t]?" + COLON,
+    plain=True,
 )
 FIELD_FROM = Rule(rf"[*_]{{0,2}}(?:{_words('sender')})[*]?[ \t]?{COLON}", "* _ " + _starts("sender"))
 # The whole block in one line, as some programs flatten it.
@@ -255,6 +256,7 @@ FOOTER_WORDS = Rule(
     r"-(?:un)?subscribe@|-request@|-help@|mailto:.*[?]subject=unsub|listar|ezmlm|sympa",
     search=True,
     lower=True,
+    plain=True,
 )
 DISCLAIMER = Rule(
     r"(?:this|the|any) (?:e-?mail|message|communication|information|transmission|document)\b.*"
@@ -278,6 +280,7 @@ LEGAL = Rule(
     r"registered (?:in (?:England|Scotland|Wales|Ireland|Northern|the )|office|address|number|no)|"
     r"Company (?:[Rr]eg|[Nn]o|[Nn]um)|VAT (?:[Rr]eg|[Nn]o|ID)|SIRET|RCS \w|Capital social|P\. ?IVA|Y-tunnus|Org\. ?nr)\b",
     search=True,
+    plain=True,
 )
 AUTOMATIC = Rule(r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True)
 BROADCAST = Rule(r"-{5,}\((?:end of broadcast|fim da|fin de)", "--")
