@@ -24,6 +24,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.partitions import partition_runs
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
+from dagster_project.resources.system import unasked_pandas
 from transforms.errors import WeftError
 
 _RUNS_PER_PROCESS = 6
@@ -147,6 +148,7 @@ _given: dict[str, Any] = {}
 
 
 def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[Step | None]) -> None:
+    unasked_pandas.keep_out()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _given["instance"] = dg.DagsterInstance.from_ref(instance)
     _given["definitions"] = asset_definitions(settings, {"progress": _Queued(steps)})
