@@ -85,25 +85,22 @@ def scale_plot() -> str:
         return [(size["mails"], value(size)) for size in sizes]
 
     sizes = _report()["sizes"]
+    builds = {"First build, seconds": "first", "An hour, seconds": "hour"}
     panels = {
-        "First build, seconds": {"Weft": line(lambda s: s["first"]["seconds"])},
-        "An hour, seconds": {
-            "Weft": line(lambda s: s["hour"]["seconds"]),
-            "nothing new": line(lambda s: s["nothing"]["seconds"]),
-        },
-        "Memory, MiB": {
-            "first build": line(lambda s: s["first"]["peak_mib"]),
-            "an hour": line(lambda s: s["hour"]["peak_mib"]),
-        },
-        "A search, milliseconds": {
-            f"{name}, {point}": line(lambda s, way=way, point=point: s[way][f"{point}_ms"])
-            for way, name in (("ranked", "ranked"), ("described", "described"))
-            for point in ("p50", "p95")
-        },
+        title: {"Weft": line(lambda s, build=build: s[build]["seconds"])} for title, build in builds.items()
     }
-    if all("notmuch" in size for size in sizes):
-        panels["First build, seconds"]["notmuch"] = line(lambda s: s["notmuch"]["first"]["seconds"])
-        panels["An hour, seconds"]["notmuch"] = line(lambda s: s["notmuch"]["hour"]["seconds"])
+    for title, build in builds.items() if all("notmuch" in size for size in sizes) else ():
+        panels[title]["notmuch"] = line(lambda s, build=build: s["notmuch"][build]["seconds"])
+    panels["An hour, seconds"]["Weft, nothing new"] = line(lambda s: s["nothing"]["seconds"])
+    panels["Memory, MiB"] = {
+        name: line(lambda s, build=build: s[build]["peak_mib"])
+        for name, build in (("first build", "first"), ("an hour", "hour"))
+    }
+    panels["A search, milliseconds"] = {
+        f"{way}, {point}": line(lambda s, way=way, point=point: s[way][f"{point}_ms"])
+        for way in ("ranked", "described")
+        for point in ("p50", "p95")
+    }
     return curves_svg("First build, an hour, memory and searches by mails", panels)
 
 
