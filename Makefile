@@ -73,7 +73,8 @@ pictures: $(DEV)
 	  tests/dagster_project/orchestration/triggers/test_ui.py tests/dagster_project/servers/web/test_browser.py
 
 bench-scale: $(DEV)
-	@$(BIN)/python benchmarks/scale.py
+	@$(BIN)/python benchmarks/scale.py --json docs/measurements/scale.json
+	@$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV) data/sample/state site

@@ -1,5 +1,7 @@
 """Writes docs/tables.md, docs/settings.md, docs/commands.md and pictures from the declarations in the code.
 
+And docs/performance.md from the figures that were measured.
+
     python docs/generate.py
 
 One function per page; tests/docs fail when a page is not what its function returns.
@@ -14,8 +16,9 @@ from typing import Any, Literal, get_args, get_origin
 import dagster as dg
 import pyarrow as pa
 from commands import commands_page
+from performance import performance_page, scale_plot, stages_plot
 from pictures import layered_svg, without_shortcuts
-from plots import stages_plot, topics_plot
+from plots import topics_plot
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -453,8 +456,10 @@ PAGES = {
     "commands.md": commands_page,
     "tables.md": tables_page,
     "settings.md": settings_page,
+    "performance.md": performance_page,
     "images/tables.svg": tables_picture,
     "images/assets.svg": assets_picture,
+    "images/scale.svg": scale_plot,
     "images/stages.svg": stages_plot,
     "images/topics.svg": topics_plot,
 }

@@ -23,12 +23,6 @@ def rows_below(head: str) -> list[list[str]]:
     return [re.sub(r"\*\*", "", line).strip("| ").split(" | ") for line in table.splitlines()[1:]]
 
 
-def stages_plot() -> str:
-    """docs/images/stages.svg: seconds of the stages of the first build of a large list."""
-    rows = rows_below("| stage | rows | seconds |")
-    return bars_svg("Seconds of each stage", {stage: float(seconds) for stage, _, seconds in rows})
-
-
 def topics_plot() -> str:
     """docs/images/topics.svg: topics of a window that a context finds, by how many there are."""
     head = "| strategy | 2 topics | 3 topics | 5 topics | recall, 2 | recall, 3 | recall, 5 | right tokens, 2 | 3 | 5 |"
@@ -75,6 +69,42 @@ def lines_svg(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) ->
             _text(points[-1][0] + 10, points[-1][1] + 4, name, colour=colour),
         ]
     return "\n".join([*parts, "</svg>", ""])
+
+
+def curves_svg(title: str, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> str:
+    """Panels in two columns, each with lines from 0 over the same mails, their names above in the lines' colours."""
+    parts = [_head(title, 720, 250 * -(-len(panels) // 2))]
+    for number, (name, lines) in enumerate(panels.items()):
+        left, top = 60 + 360 * (number % 2), 250 * (number // 2)
+        parts += _panel(left, top, name, lines)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(
+    left: float, top: float, name: str, lines: Mapping[str, Sequence[tuple[float, float]]]
+) -> list[str]:
+    """One panel, 270 wide and 150 high, with its scales."""
+    most = max(value for line in lines.values() for _, value in line)
+    furthest = max(x for line in lines.values() for x, _ in line)
+    base = top + 205
+    parts = [_text(left, top + 16, name)]
+    for share in (0, 0.5, 1):
+        y = base - 150 * share
+        parts += [
+            f'<path d="M{left} {y}h270" stroke="{_INK}" stroke-opacity=".25"/>',
+            _text(left - 6, y + 4, f"{most * share:,.{0 if most >= 20 else 1}f}", "end"),
+        ]
+    across = sorted({x for line in lines.values() for x, _ in line})
+    parts += [_text(left + 270 * x / furthest, base + 18, f"{x / 1000:,.0f}k", "middle") for x in across]
+    for place, (colour, (label, line)) in enumerate(zip(_COLOURS, lines.items(), strict=False)):
+        points = [(left + 270 * x / furthest, base - 150 * value / most) for x, value in line]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts += [
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
+            *(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points),
+            _text(left + 135 * (place % 2), top + 33 + 15 * (place // 2), label, colour=colour),
+        ]
+    return parts
 
 
 def _head(title: str, width: int, height: int) -> str:

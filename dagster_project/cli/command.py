@@ -16,6 +16,7 @@ from functools import partial
 from types import FrameType, TracebackType
 
 from dagster_project.cli.main import main
+from dagster_project.resources.system import unasked_pandas
 from dagster_project.resources.system.processes import end_started
 
 _OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
@@ -32,6 +33,7 @@ def run(arguments: list[str] | None = None) -> None:
     """
     sys.excepthook = _unexpected
     gc.set_threshold(_OBJECTS)
+    unasked_pandas.keep_out()
     # While a step runs, Dagster keeps in a file what is written to standard error.
     end = partial(_end, os.dup(sys.stderr.fileno()))
     for number in _ENDS:

@@ -186,9 +186,11 @@ class _Build:
         return asset_definitions(self.settings, {"progress": self.progress, "engine": self.engine})
 
     def timings(self) -> dict[str, dict[str, float]]:
-        """Rows and seconds of each stage."""
-        progress = self.progress
-        return {n: {"rows": progress.rows[n], "seconds": progress.seconds[n]} for n in progress.rows}
+        """Rows, seconds and seconds of processor of each stage."""
+        of = self.progress
+        return {
+            n: {"rows": of.rows[n], "seconds": of.seconds[n], "processor": of.processor[n]} for n in of.rows
+        }
 
     def of_whole_files(self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]) -> BuildResult:
         """`run`, and once more if it fails for no reason of its own and files of the lake are damaged inside."""

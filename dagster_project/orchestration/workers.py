@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -16,7 +17,6 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import PARTITIONS_OF_RUN, SourceType
-from assets.protocols.lake import Progress
 from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings
@@ -24,6 +24,8 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.partitions import partition_runs
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
+from dagster_project.resources.progress import CountedProgress
+from dagster_project.resources.system import unasked_pandas
 from transforms.errors import WeftError
 
 _RUNS_PER_PROCESS = 6
@@ -31,13 +33,15 @@ _RUNS_PER_PROCESS = 6
 
 _PROCESSES, _SIDE_BY_SIDE_BYTES = 4, 64 << 20
 """Processes at most, and source files from which they are worth their start."""
-Step = tuple[str, str | None, int]
+Step = tuple[str, str | None, int, float]
 
 
 class Workers:
     """Processes that run jobs beside each other; those that this one starts end with it, however it ends."""
 
-    def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: Progress, count: int):
+    def __init__(
+        self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress, count: int
+    ):
         self.count, self.progress = count, progress
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         context = multiprocessing.get_context("spawn")
@@ -83,7 +87,7 @@ class Workers:
 def workers_for(
     settings: Settings,
     instance: dg.DagsterInstance,
-    progress: Progress,
+    progress: CountedProgress,
     partitions: Sequence[SourcePartition],
 ) -> Iterator[Workers | None]:
     """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
@@ -132,14 +136,16 @@ class _Queued:
     """Progress that is told by the process that waits for this one."""
 
     def __init__(self, steps: multiprocessing.SimpleQueue[Step | None]):
-        self.steps = steps
+        self.steps, self._used = steps, time.process_time()
 
     def expect(self, stage: str, rows: int) -> None:
         """Nothing: of partitions no end is told."""
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
-        """Hand on one finished piece."""
-        self.steps.put((stage, partition, rows))
+        """Hand on one finished piece, with the processor time since the last."""
+        used = time.process_time()
+        self.steps.put((stage, partition, rows, used - self._used))
+        self._used = used
 
 
 _given: dict[str, Any] = {}
@@ -147,6 +153,7 @@ _given: dict[str, Any] = {}
 
 
 def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[Step | None]) -> None:
+    unasked_pandas.keep_out()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _given["instance"] = dg.DagsterInstance.from_ref(instance)
     _given["definitions"] = asset_definitions(settings, {"progress": _Queued(steps)})

@@ -42,22 +42,29 @@ class Phases:
 
 
 class CountedProgress:
-    """Adds up rows and time per stage, and reports every step to `tell`."""
+    """Adds up rows, time and processor time per stage, and reports every step to `tell`."""
 
     def __init__(self, tell: Callable[[str, str | None, int], None]):
         self.tell = tell
         self.rows: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
-        self._last = time.monotonic()
+        self.processor: dict[str, float] = {}
+        self._last, self._used = time.monotonic(), time.process_time()
         self._expected: dict[str, tuple[int, int, float]] = {}
 
     def expect(self, stage: str, rows: int) -> None:
         """From now on every step of `stage` tells, in place of a partition, how far it is and when it ends."""
         self._expected[stage] = (rows, self.rows.get(stage, 0), time.monotonic())
 
-    def step(self, stage: str, partition: str | None, rows: int) -> None:
-        """Count one finished piece; the time since the last step goes to its stage."""
-        now = time.monotonic()
+    def step(self, stage: str, partition: str | None, rows: int, processor: float | None = None) -> None:
+        """Count one finished piece; the time since the last step goes to its stage.
+
+        So does the processor time of this process, or what another one took that made the piece.
+        """
+        now, used = time.monotonic(), time.process_time()
+        own = used - self._used if processor is None else processor
+        self.processor[stage] = self.processor.get(stage, 0.0) + own
+        self._used = used
         self.rows[stage] = self.rows.get(stage, 0) + rows
         self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
         self._last = now

@@ -1,4 +1,7 @@
-"""What Dagster loads from a clone: the sample where nothing is named, one asset that says why where settings are wrong."""
+"""What Dagster loads from a clone: the sample where nothing is named, one asset that says why where settings are wrong.
+
+And what a process of Weft does not load.
+"""
 
 from __future__ import annotations
 
@@ -95,3 +98,29 @@ def test_settings_that_do_not_load_are_one_asset_that_says_why(
     assert spec.key == dg.AssetKey(SETTINGS_FAULT)
     assert str(file) in spec.description and reason in spec.description
     assert "Deployment" in spec.description
+
+
+LOOKS_FOR_IT = "pa.array([1]); duckdb.connect().execute('SELECT ?', [1])"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_there"),
+    [
+        (LOOKS_FOR_IT, False),
+        (f"{LOOKS_FOR_IT}; import pandas; assert pa.table({{'a': [1]}}).to_pandas().shape == (1, 1)", True),
+        ("import importlib; importlib.import_module('pandas')", True),
+        ("from importlib import util; assert util.find_spec('pandas')", False),
+    ],
+    ids=["looked for", "imported", "by its name", "asked about"],
+)
+def test_pandas_is_loaded_by_code_that_imports_it_and_not_by_libraries_that_look_for_it(
+    code: str, is_there: bool
+):
+    begin = "from dagster_project.resources.system import unasked_pandas; unasked_pandas.keep_out()"
+    lines = [
+        "import sys, duckdb, pyarrow as pa",
+        begin,
+        code,
+        f"assert ('pandas' in sys.modules) is {is_there}",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True)

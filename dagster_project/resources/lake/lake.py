@@ -18,14 +18,15 @@ from upath import UPath
 
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Loaded, Parts
+from dagster_project.resources.lake.kept_footers import local_footers
 from dagster_project.resources.lake.parquet_files import (
     CORRUPT,
     Footer,
-    footer_of,
     is_local,
     opened,
     read_code_version,
     read_columns,
+    read_footer,
     verified_hash,
     write_file,
 )
@@ -81,10 +82,14 @@ class ParquetLake:
     def one_look(self) -> Iterator[None]:
         """While it lasts, footers and lists of a remote lake are those of its beginning, which a few requests bring.
 
-        A lake on this machine is looked at each time, as it is without this.
+        A lake on this machine is looked at each time, as it is without this. What footers say is kept for the next run.
         """
-        if is_local(self.base) or self._look:
+        if self._look:
             yield
+            return
+        if is_local(self.base):
+            with local_footers(self.copies / "footers.sqlite").one_look():
+                yield
             return
         self._look = RemoteFooters(self.base, self.tables, self.copies / "footers.sqlite")
         try:
@@ -207,7 +212,11 @@ class ParquetLake:
         is_list = partition is None and table in IN_PARTS
         if self._look:
             return self._look.footer(table, partition, is_list=is_list)
-        return footer_of(self.path(table, partition), self.tables[table], is_list=is_list)
+        path = self.path(table, partition)
+        if is_local(path):
+            footers = local_footers(self.copies / "footers.sqlite")
+            return footers.footer(str(path), self.tables[table], is_list=is_list)
+        return read_footer(path, self.tables[table], is_list=is_list)
 
     def has_tables(self, tables: Sequence[str], partition: str) -> bool:
         """True if a partition of all these tables is stored and can be read."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,40 +76,6 @@ def write_file(
         os.fsync(raw.fileno())
         cleanup.pop_all()
     return content_hash, rows
-
-
-class _Read(NamedTuple):
-    """A footer, of which state of a file it is, and as what the file was read."""
-
-    state: tuple[int, ...]
-    declared: Table
-    is_list: bool
-    footer: Footer
-
-
-_read: dict[str, _Read] = {}
-"""By path what this process read last: a file of the lake is replaced as a whole, and planning asks for each often."""
-
-
-def footer_of(path: Path | UPath, declared: Table, *, is_list: bool) -> Footer | str:
-    """`read_footer`; a file on this machine that is as it was is not read again."""
-    if not is_local(path):
-        return read_footer(path, declared, is_list=is_list)
-    place = str(path)
-    try:
-        found = Path(place).stat()
-    except FileNotFoundError:
-        return MISSING
-    except OSError:
-        return read_footer(path, declared, is_list=is_list)
-    state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    known = _read.get(place)
-    if known and known.state == state and known.is_list == is_list and known.declared == declared:
-        return known.footer
-    footer = read_footer(path, declared, is_list=is_list)
-    if isinstance(footer, Footer):
-        _read[place] = _Read(state, declared, is_list, footer)
-    return footer
 
 
 def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> Footer | str:

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import fsspec
-import pyarrow as pa
 from upath import UPath
 
+from dagster_project.resources.lake.kept_footers import KeptFooters
 from dagster_project.resources.lake.parquet_files import MISSING, Entries, Footer, read_entries
-from transforms.hashing import text_hash
 from transforms.schemas.table import Table
 
 _LISTS_AT_ONCE = 16
 _S3 = ("s3", "s3a")
-_UNREAD = pa.schema([])
-"""Stands for the columns of a footer that was kept, of which a digest is compared."""
-_KEPT = "CREATE TABLE IF NOT EXISTS footers (path TEXT PRIMARY KEY, etag TEXT, columns TEXT, written TEXT, rows INTEGER)"
-_Row = tuple[str, str, str, int]
-"""ETag, digest of the columns, what Weft wrote beside them as JSON, number of rows."""
 
 
 class RemoteFooters:
-    """One look at a remote lake: its objects are listed once, and footers are read of those that came since.
-
-    `file` keeps what was read; without it, or with another's, all footers are read again.
-    """
+    """One look at a remote lake: its objects are listed once, and footers are read of those that came since."""
 
     def __init__(self, base: UPath, tables: Mapping[str, Table], file: Path):
-        self.base, self.tables, self.file = base, tables, file
-        self._declared = {name: _digest(table.arrow) for name, table in tables.items()}
+        """`file` keeps what was read."""
+        self.base, self.tables, self.kept = base, tables, KeptFooters(file)
         self._etags = _listed(base)
         self._names: dict[str, list[str]] = {}
         for path in self._etags:
             table, _, name = path.removeprefix(f"{base.path}/").partition("/")
             self._names.setdefault(table, []).append(name)
-        self._kept = self._load()
-        self._new: dict[str, _Row] = {}
 
     def has(self, table: str, partition: str | None) -> bool:
         """True if the object of a stored table was there."""
@@ -55,67 +41,31 @@ class RemoteFooters:
 
     def footer(self, table: str, partition: str | None, *, is_list: bool) -> Footer | str:
         """The footer of a stored table, or its fault."""
-        row = self._row(table, partition)
-        if isinstance(row, str):
-            return row
-        _, columns, written, rows = row
-        is_declared = columns == self._declared[table] and not (is_list and rows)
-        return Entries(_UNREAD, json.loads(written), rows).footer(is_declared=is_declared)
+        path = self._path(table, partition)
+        etag = self._etags.get(path)
+        if etag is None:
+            return MISSING
+        return self.kept.footer(path, etag, self.tables[table], partial(self._read, path), is_list=is_list)
 
     def code_version(self, table: str, partition: str | None) -> str | None:
         """Version of the code that wrote an object, whatever its columns; None if it cannot be read."""
-        row = self._row(table, partition)
-        return None if isinstance(row, str) else Entries(_UNREAD, json.loads(row[2]), row[3]).code_version
+        path = self._path(table, partition)
+        etag = self._etags.get(path)
+        if etag is None:
+            return None
+        found = self.kept.entries(path, etag, self.tables[table], partial(self._read, path))
+        return None if isinstance(found, str) else found.code_version
 
     def _path(self, table: str, partition: str | None) -> str:
         """The path of an object; to join paths takes ten times as long."""
         return f"{self.base.path}/{table}{'' if partition is None else f'/{partition}'}.parquet"
 
-    def _row(self, table: str, partition: str | None) -> _Row | str:
-        """What is known of the object of a table, or its fault."""
-        path = self._path(table, partition)
-        etag = self._etags.get(path)
-        if etag is None:
-            return MISSING
-        row = self._kept.get(path)
-        if row is None or row[0] != etag:
-            found = read_entries(self.base / path.removeprefix(f"{self.base.path}/"))
-            if isinstance(found, str):
-                return found
-            # Types may be equal and spelled otherwise: a list of elements is one of items.
-            arrow, own = self.tables[table].arrow, found.columns
-            is_declared = own.names == arrow.names and own.types == arrow.types
-            columns = self._declared[table] if is_declared else _digest(own)
-            row = (etag, columns, json.dumps(dict(found.written)), found.rows)
-            self._kept[path] = self._new[path] = row
-        return row
-
-    def _load(self) -> dict[str, _Row]:
-        try:
-            with closing(sqlite3.connect(self.file)) as kept:
-                return {path: tuple(row) for path, *row in kept.execute("SELECT * FROM footers")}
-        except sqlite3.DatabaseError:
-            return {}
+    def _read(self, path: str) -> Entries | str:
+        return read_entries(self.base / path.removeprefix(f"{self.base.path}/"))
 
     def keep(self) -> None:
         """Write down what was read, and forget the objects that are gone."""
-        gone = self._kept.keys() - self._etags.keys()
-        if not (self._new or gone):
-            return
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._write(gone)
-        except sqlite3.DatabaseError:  # another's file, or one cut off: what it is good for is read again
-            self.file.unlink(missing_ok=True)
-            self._new, gone = self._kept, set()
-            self._write(gone)
-
-    def _write(self, gone: set[str]) -> None:
-        with closing(sqlite3.connect(self.file)) as kept, kept:
-            kept.execute(_KEPT)
-            kept.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in gone])
-            rows = [(path, *row) for path, row in self._new.items()]
-            kept.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?)", rows)
+        self.kept.keep(self.kept.paths() - self._etags.keys())
 
 
 def _listed(base: UPath) -> dict[str, str]:
@@ -166,7 +116,3 @@ def _etag(info: Mapping[str, object]) -> str:
     """What of an entry of a list changes with the object; stores spell it differently."""
     named = (info[name] for name in ("ETag", "etag", "content_settings") if info.get(name))
     return str(next(named, (info.get("size"), info.get("LastModified"), info.get("mtime"))))
-
-
-def _digest(columns: pa.Schema) -> str:
-    return text_hash(f"{columns.names} {columns.types}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ import pytest
 
 from dagster_project.resources.lake import parquet_files
 from dagster_project.resources.lake.io_manager import LakeIOManager
+from dagster_project.resources.lake.kept_footers import local_footers
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT
 from tests.archives import flip
@@ -60,6 +63,33 @@ def test_a_commit_replaces_what_was_there(lake: ParquetLake):
     stage(lake, pa.table(ROWS).slice(1)).commit()
     assert lake.read("terms", "dev/2004-01").table.num_rows == 1
     assert [p.name for p in Path(str(lake.base)).rglob("*.parquet")] == ["2004-01.parquet"]
+
+
+def test_a_footer_is_kept_for_the_next_run_until_its_file_changes(tmp_path: Path):
+    def looked() -> str | None:
+        """The version that a process which has just begun takes a file to be of."""
+        local_footers.cache_clear()
+        lake = ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path)
+        with lake.one_look():
+            footer = lake.footer("terms", "dev/2004-01")
+        return footer and footer.code_version
+
+    lake = ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path)
+    stage(lake, pa.table(ROWS)).commit()
+    assert looked() == "1"
+    with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept, kept:
+        kept.execute("UPDATE footers SET written = replace(written, '\"1\"', '\"0\"')")
+    assert looked() == "0", "what is kept was not asked"
+    Path(str(lake.path("terms", "dev/2004-01"))).touch()
+    assert looked() == "1"
+    Path(str(lake.path("terms", "dev/2004-01"))).unlink()
+    assert looked() is None
+    stage(lake, pa.table(ROWS), "dev/2004-02").commit()
+    with (lake := ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path)).one_look():
+        assert lake.footer("terms", "dev/2004-02")
+    with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept:
+        (path,) = (row[0] for row in kept.execute("SELECT path FROM footers"))
+    assert path == str(lake.path("terms", "dev/2004-02")), "one that is gone is forgotten"
 
 
 def test_a_table_is_shown_to_duckdb_once_with_files_or_without(lake: ParquetLake):

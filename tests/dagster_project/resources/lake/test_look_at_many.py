@@ -17,9 +17,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from assets.partitions import MAIL
+from dagster_project.resources.lake.kept_footers import _KEPT, _digest
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import Footer
-from dagster_project.resources.lake.remote_footers import _KEPT, _digest
 from transforms.schemas.registry import lake_tables
 
 pytest.importorskip("s3fs", reason="the extra s3 is not installed")
