@@ -92,7 +92,11 @@ class LensBuild:
         for (table,) in run("SELECT table_name FROM duckdb_tables() WHERE database_name = 'src'").fetchall():
             rows = _ROWS.get(table, f"SELECT * FROM src.{table} WHERE false")
             # A reference would name a partition, which a lens may not show.
-            shown = [f"lake_text({name}) AS {name}" for name in TEXTS[table][1]] if texts and table in TEXTS else []
+            shown = (
+                [f"lake_text({name}) AS {name}" for name in TEXTS[table][1]]
+                if texts and table in TEXTS
+                else []
+            )
             rows = f"SELECT * REPLACE ({', '.join(shown)}) FROM ({rows})" if shown else rows
             run(f'CREATE TABLE "{table}" AS {rows}')
         for statement in _RENAMED:

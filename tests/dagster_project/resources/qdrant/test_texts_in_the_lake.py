@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.context.passages import passages
 from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Mail, Workspace
@@ -20,7 +22,7 @@ from tests.archives import Mail, Workspace
 pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
 
-from dagster_project.resources.lake.lake_texts import TEXTS  # noqa: E402
+from dagster_project.resources.lake.lake_texts import TEXTS, LakeTexts  # noqa: E402
 from dagster_project.resources.qdrant import collection  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
@@ -41,7 +43,9 @@ QUESTIONS = (
 
 
 @pytest.fixture
-def pair(built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Workspace, Workspace]:
+def pair(
+    built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Workspace, Workspace]:
     """A workspace with a lens, and the same published for Qdrant."""
     works = []
     (folder := tmp_path / "collections").mkdir()
@@ -93,9 +97,29 @@ def test_what_came_is_read_and_what_the_lake_lost_is_empty_until_the_next_publis
         work.build()
         (hit,) = before.search(["m900@example.org"]).hits.to_pylist()
         assert hit["subject"] == "Compactor news" and not hit["snippet"]
-        assert before.ask("SELECT body FROM messages WHERE message_id = 'm900@example.org'", {}).to_pylist() == [
-            {"body": ""}
-        ]
+        assert before.ask(
+            "SELECT body FROM messages WHERE message_id = 'm900@example.org'", {}
+        ).to_pylist() == [{"body": ""}]
     with closing(open_index(work.settings)) as now:
         (hit,) = now.search(["m901@example.org"]).hits.to_pylist()
         assert hit["snippet"] == "Nothing is left of it."
+
+
+def test_a_statement_reads_the_texts_of_the_rows_that_joins_leave(
+    pair: tuple[Workspace, Workspace], monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str | None] = []
+    of = LakeTexts.of
+
+    def counted(texts: LakeTexts, values: Sequence[str | None]) -> list[str | None]:
+        asked.extend(values)
+        return of(texts, values)
+
+    with closing(open_index(pair[1].settings)) as index:
+        (first, *_) = index.search(["compactor load"]).hits.to_pylist()
+        monkeypatch.setattr(LakeTexts, "of", counted)
+        passages(index.connection, [first["chunk_id"]])
+        assert len(asked) == 3, "what is shown, what stands around it, and what its lines are counted in"
+        asked.clear()
+        index.ask("SELECT count(*), max(subject) FROM messages", {})
+        assert not asked
