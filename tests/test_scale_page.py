@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 import shlex
 import tomllib
 from collections.abc import Iterator
@@ -62,6 +63,34 @@ def test_the_stages_add_up_and_objects_requests_and_dollars_follow():
         "dollars a month, lake": [gigabytes * 0.023 for gigabytes in rows("bytes")["lake"][1:]],
     }.items():
         assert lines[name] == pytest.approx(amounts, abs=0.06), name
+
+
+SIZE = {
+    "mails": 250_771, "chunks": 1_870_000, "processor": 1819.0, "peak": 3700, "hour_seconds": 101, "p50_ms": 50,
+    "mail_bytes": 3.5e9, "lake_bytes": 5.98e9, "index_bytes": 10.66e9, "arrays_bytes": 6.545e9, "cache_bytes": 2.057e9,
+    "stages": {
+        name: {"seconds": seconds}
+        for name, seconds in {
+            "messages": 97.5, "message_blocks": 28.9, "message_references": 11.2, "message_chunks": 150.0,
+            "slow_chunks": 37.0, "message_terms": 177.4, "threads": 100.0, "embeddings": 211.5, "publish_terms": 300.0,
+            "search_index": 76.3,
+        }.items()
+    },
+}  # fmt: skip
+
+
+def test_the_plan_of_a_measured_size_is_what_the_page_says(monkeypatch: pytest.MonkeyPatch):
+    module = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "scale_plan.py"))
+    half = {**SIZE, "mails": 125_385, "processor": 800.0, "hour_seconds": 50.5}
+    rates, *planned = module["tables"]([half, SIZE])
+    assert "| all, ms | 6.38 | 7.25 | 1.19 |" in rates and "| an hour, s | 50.50 | 101.00 | 1.00 |" in rates
+    page = {head: rows(head) for head in ("a first build, static model", "bytes", "")}
+    monkeypatch.setitem(globals(), "PAGE", "\n\n" + "\n\n".join(planned))
+    for head, expected in page.items():
+        found = rows(head)
+        assert found and found == {
+            name: pytest.approx(expected[name], rel=0.01, abs=0.06) for name in found
+        }, head
 
 
 def blocks() -> Iterator[tuple[str, str]]:
