@@ -52,7 +52,8 @@ class RayEmbedder:
         try:
             connect(self.engine)
             count, options = actors(ray.cluster_resources(), self.engine.tasks)
-            kind: Any = ray.remote(max_restarts=_RESTARTS, max_task_retries=_RESTARTS, **options)(_Actor)
+            remote: Any = ray.remote
+            kind = remote(max_restarts=_RESTARTS, max_task_retries=_RESTARTS, **options)(_Actor)
             workers = [kind.remote(self.settings, "num_gpus" in options) for _ in range(count)]
             try:
                 yield from _embedded(workers, batches)

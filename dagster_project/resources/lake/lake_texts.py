@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from duckdb.func import PythonUDFType
 from duckdb.sqltypes import VARCHAR
 from upath import UPath
 
@@ -107,7 +108,7 @@ class LakeTexts:
         def lake_text(references: pa.Array) -> pa.Array:
             return pa.array(self.of(references.to_pylist()), pa.string())
 
-        connection.create_function("lake_text", lake_text, [VARCHAR], VARCHAR, type="arrow")  # type: ignore[arg-type]
+        connection.create_function("lake_text", lake_text, [VARCHAR], VARCHAR, type=PythonUDFType.ARROW)
 
     def of(self, values: Sequence[str | None]) -> list[str | None]:
         """The texts that values refer to; what is no reference is returned as it is.
