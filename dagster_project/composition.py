@@ -10,7 +10,7 @@ from typing import Any
 from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
 from dagster_project.config.source_settings import Remote
-from dagster_project.engines.engine import make_engine
+from dagster_project.engines.engine import make_engine, on_engine
 from dagster_project.engines.stores import make_lake, make_sources
 from dagster_project.resources.configured import (
     EmbeddingModel,
@@ -157,8 +157,9 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     lake = make_lake(settings)
     sources = make_sources(settings)
     budget = RunBudget(settings.gemini.budget_tokens)
-    embedder = make_embedder(
-        settings.embedding, settings.gemini, settings.safety, budget, jobs_folder(settings)
+    embedder = on_engine(
+        settings,
+        make_embedder(settings.embedding, settings.gemini, settings.safety, budget, jobs_folder(settings)),
     )
     writer = make_sentence_writer(settings, budget)
     publisher = PartitionPublisher(make_publisher(settings, lake), sources)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from assets.partitions import PARTITIONS_OF_RUN
 from assets.protocols.engine import Outcome
+from assets.protocols.models import Embedder
 from dagster_project.config.settings import Settings
 from dagster_project.engines.task import written_tasks
 from dagster_project.resources.system.extras import not_installed
@@ -78,3 +79,15 @@ def make_engine(settings: Settings) -> LocalEngine | TaskEngine:
         return TaskEngine(settings, RayCluster(settings.engine))
     except ImportError as error:
         raise not_installed(error, kind) from error
+
+
+def on_engine(settings: Settings, embedder: Embedder) -> Embedder:
+    """The embedder, or one by which actors of Ray embed, where a model is large enough to be worth it."""
+    if settings.engine.kind != "ray" or settings.embedding.model != "transformer":
+        return embedder
+    try:
+        # What it imports comes with the extra.
+        from dagster_project.engines.ray_embedder import RayEmbedder
+    except ImportError as error:
+        raise not_installed(error, "ray") from error
+    return RayEmbedder(embedder, settings.embedding, settings.engine)

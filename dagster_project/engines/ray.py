@@ -30,7 +30,7 @@ class RayCluster:
         EngineError if Ray cannot be reached, or a task is lost more than three times.
         """
         try:
-            self._connect()
+            connect(self.settings)
             yield from self._outcomes(place, count)
         except RayTaskError as error:
             raise EngineError(str(error.cause)) from error
@@ -49,16 +49,16 @@ class RayCluster:
             done, under_way = ray.wait(under_way)
             yield from ray.get(done)
 
-    def _connect(self) -> None:
-        if ray.is_initialized():
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        address = self.settings.master
-        here: dict[str, Any] = (
-            {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": self.settings.tasks}
-        )
-        ray.init(address=address, include_dashboard=False if here else None, log_to_driver=False, **here)
-
     def close(self) -> None:
         """Leave Ray; one that was begun here ends."""
         ray.shutdown()
+
+
+def connect(settings: EngineSettings) -> None:
+    """Connect this process to Ray, if it is not; without an address Ray begins on this machine."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = settings.master
+    here: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": settings.tasks}
+    ray.init(address=address, include_dashboard=False if here else None, log_to_driver=False, **here)

@@ -6,7 +6,7 @@ A table of a published file is read in thousands of rows; these cost as much as 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +54,8 @@ class HitRows:
         self._chunks, self._texts = (_Batches(folder, name, arrays) for name in (_CHUNKS, _TEXTS))
         self._places = _Batches(folder, _CHUNKS, arrays, _PLACE)
         self._row = arrays[f"{_CHUNKS}_row"]
+        self.shown: Callable[[Sequence[str | None]], Sequence[str | None]] = list
+        """Gives the texts that these rows may have references to."""
 
     def of(self, chunks: Iterable[int], *, places: bool = False) -> dict[int, dict[str, Any]]:
         """The row of each of these chunks, by its number; if `places`, only where in its mail or document a chunk stands.
@@ -69,12 +71,16 @@ class HitRows:
         stored = self._row[numbers]
         order = np.argsort(stored)
         rows = (self._places if places else self._chunks).rows(stored[order])
+        if not places:
+            texts = self.shown([row["text_display"] for row in rows])
+            rows = [row | {"text_display": text} for row, text in zip(rows, texts, strict=True)]
         return {n: {"chunk_no": n, **row} for n, row in zip(numbers[order].tolist(), rows, strict=True)}
 
     def texts(self, numbers: Iterable[int]) -> dict[int, str]:
         """Stored texts by their number."""
         unique = np.unique(np.fromiter(numbers, dtype=np.int64))
-        return dict(zip(unique.tolist(), (row["text"] for row in self._texts.rows(unique)), strict=True))
+        texts = self.shown([row["text"] for row in self._texts.rows(unique)])
+        return dict(zip(unique.tolist(), texts, strict=True))
 
 
 class _Batches:

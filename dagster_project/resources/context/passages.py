@@ -12,7 +12,7 @@ from transforms.context.block import Passage
 # Lines are counted in the bytes before a place, of the text that the place is in.
 _PASSAGES = """
 WITH chosen AS (
-SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
+SELECT c.chunk_id, c.doc_id, c.source_kind, lake_text(c.text_display) AS text_display,
   coalesce(n.node_id, c.doc_id) || CASE WHEN c.attachment_id IS NULL THEN '' ELSE ' attachment ' || c.attachment_id[:12] END
     AS place,
   coalesce(ltrim(n.breadcrumb, '> '), m.subject, w.title) AS shown_title,
@@ -20,14 +20,14 @@ SELECT c.chunk_id, c.doc_id, c.source_kind, c.text_display,
   d.tags,
   list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) AS start_byte,
   list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) AS end_byte,
-  n.heading_start, n.body_end, decode(encode(d.text)[n.heading_start + 1 : n.body_end]) AS section,
-  CASE WHEN c.attachment_id IS NULL THEN m.body END AS body,
+  n.heading_start, n.body_end, decode(encode(lake_text(d.text))[n.heading_start + 1 : n.body_end]) AS section,
+  lake_text(CASE WHEN c.attachment_id IS NULL THEN m.body END) AS body,
   CASE WHEN c.attachment_id IS NULL THEN d.page_starts ELSE a.page_starts END AS page_starts,
-  encode(CASE WHEN c.attachment_id IS NULL THEN coalesce(d.text, m.body, w.markdown) ELSE a.text END) AS stored
-FROM (FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
-LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN documents d ON d.doc_id = c.doc_id
-LEFT JOIN messages m ON m.message_id = c.doc_id LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
-LEFT JOIN conversation_windows w ON w.doc_id = c.doc_id
+  encode(lake_text(CASE WHEN c.attachment_id IS NULL THEN coalesce(d.text, m.body, w.markdown) ELSE a.text END)) AS stored
+FROM (FROM stored_chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))) c
+LEFT JOIN nodes n ON n.node_id = c.parent_id LEFT JOIN stored_documents d ON d.doc_id = c.doc_id
+LEFT JOIN stored_messages m ON m.message_id = c.doc_id LEFT JOIN stored_attachments a ON a.attachment_id = c.attachment_id
+LEFT JOIN stored_conversation_windows w ON w.doc_id = c.doc_id
 ),
 lined AS (
 SELECT * EXCLUDE (stored), decode(stored[1 : start_byte]) AS before_start, decode(stored[1 : end_byte]) AS before_end,

@@ -31,6 +31,8 @@ class TransformerEmbedder:
     budget: int | None = None
     safety: SafetySettings | None = None
     batch_tokens: int | None = None
+    device = "cpu"
+    """Where the model runs, as PyTorch calls it."""
 
     def __init__(self, settings: EmbeddingSettings):
         self.settings = settings
@@ -109,7 +111,7 @@ class TransformerEmbedder:
         try:
             model = SentenceTransformer(
                 settings.name,
-                device="cpu",
+                device=self.device,
                 revision=None if settings.names_folder else settings.revision,
                 local_files_only=settings.names_folder,
             )

@@ -18,6 +18,7 @@ import pyarrow as pa
 from assets.partitions import CHUNKS_OF, IN_PARTS
 from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
+from dagster_project.resources.lake.lake_texts import PLACE, place_from
 from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
 from dagster_project.resources.publish.external_sort import PostingFiles, keyed
@@ -61,7 +62,7 @@ class IndexBuild:
     def __init__(self, inputs: VersionInputs, file: Path):
         self.inputs, self.settings, self.file = inputs, inputs.settings, file
         self.lake, self.hashes, self.partitions = inputs.lake, inputs.hashes, inputs.partitions
-        self.views = LakeViews(inputs.lake, inputs.hashes)
+        self.views = LakeViews(inputs.lake, inputs.hashes, texts_stay=self.settings.texts_stay)
         self.phases = inputs.phases
         self.now = datetime.now(UTC)
 
@@ -352,6 +353,7 @@ class IndexBuild:
             "rows": json.dumps(rows, sort_keys=True),
             "published_at": self.now.isoformat(timespec="seconds"),
             "postings_since_rebuild": str(self._postings_since_rebuild()),
+            **({PLACE: place_from(self.file, self.lake.base)} if self.settings.texts_stay else {}),
         }
         self.connection.execute("CREATE OR REPLACE TABLE manifest (key VARCHAR, value VARCHAR)")
         self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(self.facts.items()))

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.lake_texts import referring
 from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.system.duckdb_types import nulls
 from transforms.schemas.registry import REGISTRY
@@ -16,9 +17,14 @@ from transforms.schemas.registry import REGISTRY
 class LakeViews:
     """Creates views over stored files; `statements` recreate them on another connection, as each has its own views."""
 
-    def __init__(self, lake: ParquetLake, hashes: Mapping[str, Mapping[str, str]]):
-        """`hashes` has the content hashes of the tables of each partition, which decide what files hold a table."""
-        self.lake, self.hashes = lake, hashes
+    def __init__(
+        self, lake: ParquetLake, hashes: Mapping[str, Mapping[str, str]], *, texts_stay: bool = False
+    ):
+        """`hashes` has the content hashes of the tables of each partition, which decide what files hold a table.
+
+        If `texts_stay`, views of partitions show references in place of texts (`lake_texts`).
+        """
+        self.lake, self.hashes, self.texts_stay = lake, hashes, texts_stay
         self.statements: list[str] = []
 
     def of_partitions(
@@ -28,17 +34,24 @@ class LakeViews:
         declared = self.lake.tables[table]
         adds = "partition" not in declared.names and REGISTRY[table].partitions is not None
         files = [
-            (p, self.lake.verified(file, p) if p else self.lake.local(file))
+            (p, self._columns(table, file, p), self.lake.verified(file, p) if p else self.lake.local(file))
             for p in partitions
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]
-        columns = ", ".join(f'"{c.name}"' for c in declared.columns)
         selects = [
             f"SELECT {columns}{_constant(p) if adds else ''} FROM read_parquet('{quoted(file)}')"
-            for p, file in files
+            for p, columns, file in files
         ]
         no_rows = f"SELECT {nulls(declared)}{', NULL::VARCHAR AS partition' if adds else ''} LIMIT 0"
         self._create(connection, view, " UNION ALL ".join(selects) or no_rows)
+
+    def _columns(self, table: str, file: str, partition: str | None) -> str:
+        """The columns of a table as they are selected from a file of a partition."""
+        published = REGISTRY[table].published or ""
+        names = self.lake.tables[table].names
+        return ", ".join(
+            referring(published if self.texts_stay and partition else "", file, partition or "", names)
+        )
 
     def of_parts(
         self, connection: duckdb.DuckDBPyConnection, view: str, table: str, files: Sequence[str | Path]

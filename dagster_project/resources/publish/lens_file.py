@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.lake.lake_texts import PLACE, TEXTS, texts_of
 from dagster_project.resources.publish import macro_sql, table_sql
 from dagster_project.resources.publish.lake_views import quoted
 from transforms.hashing import text_hash
@@ -82,11 +83,21 @@ class LensBuild:
         ):
             run(f"SET {statement}")
         run(f"ATTACH '{quoted(str(self.published))}' AS src (READ_ONLY)")
+        facts = dict(connection.execute("FROM src.manifest").fetchall())
+        if texts := texts_of(self.published, facts):
+            texts.add_function(connection)
         connection.register("shown_chunks", pa.table({"chunk_no": self.chunks.astype(np.int32)}))
         for statement in _SHOWN:
             run(statement)
         for (table,) in run("SELECT table_name FROM duckdb_tables() WHERE database_name = 'src'").fetchall():
             rows = _ROWS.get(table, f"SELECT * FROM src.{table} WHERE false")
+            # A reference would name a partition, which a lens may not show.
+            shown = (
+                [f"lake_text({name}) AS {name}" for name in TEXTS[table][1]]
+                if texts and table in TEXTS
+                else []
+            )
+            rows = f"SELECT * REPLACE ({', '.join(shown)}) FROM ({rows})" if shown else rows
             run(f'CREATE TABLE "{table}" AS {rows}')
         for statement in _RENAMED:
             run(statement)
@@ -95,7 +106,8 @@ class LensBuild:
         run(
             "INSERT INTO term_forms SELECT form, any_value(term), sum(texts) FROM forms GROUP BY form ORDER BY form"
         )
-        self._manifest(connection)
+        facts.pop(PLACE, None)
+        self._manifest(connection, facts)
         macro_sql.create(connection, self.search, self.terms)
         run("DETACH src")
 
@@ -123,8 +135,7 @@ class LensBuild:
         return pl.concat(forms).to_arrow()
 
     @staticmethod
-    def _manifest(connection: duckdb.DuckDBPyConnection) -> None:
-        facts = dict(connection.execute("FROM src.manifest").fetchall())
+    def _manifest(connection: duckdb.DuckDBPyConnection, facts: dict[str, str]) -> None:
         names = [name for (name,) in connection.execute(_TABLES).fetchall()]
         counted = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM \"{name}\"" for name in names)
         counts = dict(connection.execute(counted).fetchall())

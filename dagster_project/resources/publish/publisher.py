@@ -20,6 +20,7 @@ from assets.protocols.lake import Progress
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.lake_texts import PLACE
 from dagster_project.resources.lake.oversize import slow_hashes
 from dagster_project.resources.progress import LoggedProgress, Phases
 from dagster_project.resources.publish.full_build import IndexBuild
@@ -78,7 +79,7 @@ class DuckDBPublisher:
     @property
     def layout(self) -> str:
         """Hash of everything that must be equal for rows of an older version to be reused."""
-        code_versions = (terms.VERSION, embedded_text.VERSION)
+        code_versions = (terms.VERSION, embedded_text.VERSION, *([PLACE] * self.settings.texts_stay))
         return parts_hash(
             [LAYOUT, *code_versions, self.settings.terms.digest(), self.settings.embedding.digest()]
         )[:16]

@@ -38,6 +38,11 @@ class PublishSettings:
     recorded: Mapping[str, object]
     has_graph: bool = False
 
+    @property
+    def texts_stay(self) -> bool:
+        """True if texts stay in the lake: what Qdrant ranks may be too much for a file."""
+        return self.index.target == "qdrant"
+
 
 @dataclass(frozen=True)
 class Published:

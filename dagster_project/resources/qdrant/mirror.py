@@ -131,7 +131,7 @@ class _Version:
     def drift(self, facts: Mirrored) -> float:
         """The share by which the mean length of chunks or mails is another than the collection's, the larger one."""
         pairs = ((self.weights.mean, facts.chunks), (self.mails.mean, facts.mails))
-        return max(abs(now / then - 1) if then else float(now > 0) for now, then in pairs)
+        return float(max(abs(now / then - 1) if then else now > 0 for now, then in pairs))
 
     def first(self, collection: str) -> Mirrored:
         """Where the version is in a collection of its own."""

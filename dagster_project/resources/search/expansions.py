@@ -55,12 +55,12 @@ WITH hits AS (
   SELECT unnest(range(len($chunk_ids))) AS hit, unnest($chunk_ids::VARCHAR[]) AS chunk_id,
     unnest($node_ids::VARCHAR[]) AS node_id
 ),
-here AS (SELECT h.hit, h.node_id, c.* FROM hits h JOIN chunks c USING (chunk_id)),
+here AS (SELECT h.hit, h.node_id, c.* FROM hits h JOIN stored_chunks c USING (chunk_id)),
 stored AS (
-  SELECT message_id AS doc_id, NULL AS attachment_id, subject AS title, body AS text FROM messages
-  UNION ALL SELECT doc_id, NULL, title, text FROM documents
-  UNION ALL SELECT doc_id, NULL, title, markdown FROM conversation_windows
-  UNION ALL SELECT message_id, attachment_id, filename, text FROM attachments
+  SELECT message_id AS doc_id, NULL AS attachment_id, subject AS title, body AS text FROM stored_messages
+  UNION ALL SELECT doc_id, NULL, title, text FROM stored_documents
+  UNION ALL SELECT doc_id, NULL, title, markdown FROM stored_conversation_windows
+  UNION ALL SELECT message_id, attachment_id, filename, text FROM stored_attachments
 )
 """
 
@@ -71,13 +71,14 @@ _FIRST_AUTHORED = (
 _STATEMENTS = {
     "parent": f"""{_HITS}
 SELECT here.hit, 'parent' AS kind, m.message_id AS doc_id, NULL AS chunk_id, m.subject AS title,
-  m.message_id AS place, m.body AS stored, coalesce({_FIRST_AUTHORED}, 0) AS first, strlen(m.body) AS last
-FROM here JOIN thread_tree t ON t.message_id = here.doc_id JOIN messages m ON m.message_id = t.parent_id
+  m.message_id AS place, lake_text(m.body) AS stored, coalesce({_FIRST_AUTHORED}, 0) AS first,
+  strlen(lake_text(m.body)) AS last
+FROM here JOIN thread_tree t ON t.message_id = here.doc_id JOIN stored_messages m ON m.message_id = t.parent_id
 ORDER BY here.hit
 """,
     "neighbours": f"""{_HITS}
 SELECT here.hit, CASE WHEN n.chunk_index < here.chunk_index THEN 'previous' ELSE 'next' END AS kind,
-  n.doc_id, n.chunk_id, n.title, coalesce(o.node_id, n.doc_id) AS place, s.text AS stored,
+  n.doc_id, n.chunk_id, n.title, coalesce(o.node_id, n.doc_id) AS place, lake_text(s.text) AS stored,
   list_min([x.byte_start FOR x IN n.spans IF x.role = 'own']) AS first,
   list_max([x.byte_end FOR x IN n.spans IF x.role = 'own']) AS last
 FROM here JOIN chunks n ON n.doc_id = here.doc_id AND n.attachment_id IS NOT DISTINCT FROM here.attachment_id
@@ -88,8 +89,8 @@ ORDER BY here.hit, n.chunk_index, n.chunk_id
 """,
     "section": f"""{_HITS}
 SELECT here.hit, 'section' AS kind, here.doc_id, NULL AS chunk_id,
-  coalesce(ltrim(n.breadcrumb, '> '), s.title) AS title, coalesce(n.node_id, here.doc_id) AS place, s.text AS stored,
-  coalesce(n.heading_start, 0) AS first, coalesce(n.body_end, strlen(s.text)) AS last
+  coalesce(ltrim(n.breadcrumb, '> '), s.title) AS title, coalesce(n.node_id, here.doc_id) AS place,
+  lake_text(s.text) AS stored, coalesce(n.heading_start, 0) AS first, coalesce(n.body_end, strlen(lake_text(s.text))) AS last
 FROM here LEFT JOIN nodes n ON n.node_id = here.node_id
 JOIN stored s ON s.doc_id = here.doc_id AND s.attachment_id IS NOT DISTINCT FROM here.attachment_id
 WHERE here.source_kind <> 'conversation'
@@ -103,8 +104,8 @@ ORDER BY here.hit
   QUALIFY row_number() OVER (PARTITION BY here.hit ORDER BY min(l.byte_start), l.to_id) <= $most
 )
 SELECT f.hit, 'link' AS kind, coalesce(n.doc_id, f.to_id) AS doc_id, NULL AS chunk_id,
-  coalesce(ltrim(n.breadcrumb, '> '), s.title) AS title, f.to_id AS place, s.text AS stored,
-  coalesce(n.heading_start, 0) AS first, coalesce(n.byte_end, strlen(s.text)) AS last
+  coalesce(ltrim(n.breadcrumb, '> '), s.title) AS title, f.to_id AS place, lake_text(s.text) AS stored,
+  coalesce(n.heading_start, 0) AS first, coalesce(n.byte_end, strlen(lake_text(s.text))) AS last
 FROM followed f LEFT JOIN nodes n ON n.node_id = f.to_id
 JOIN stored s ON s.doc_id = coalesce(n.doc_id, f.to_id) AND s.attachment_id IS NULL
 ORDER BY f.hit, f.byte_start, f.to_id

@@ -88,17 +88,20 @@ FROM chunks WHERE chunk_id = $id
 SELECT root_id AS doc_id, subject AS title, message_count, ghost_count, participant_count, first_at, last_at,
   (SELECT string_agg(concat('From: ', coalesce(from_name, from_addr, 'not in the archives'),
     e'\\nMessage-ID: <', message_id, '>', e'\\nDate: ' || strftime(effective_at, '%Y-%m-%d %H:%M'),
-    e'\\nSubject: ' || subject, e'\\n\\n', body), e'\\n' ORDER BY position) FROM thread($id)) AS text
+    e'\\nSubject: ' || subject, e'\\n\\n', lake_text(body)), e'\\n' ORDER BY position)
+    FROM thread_tree LEFT JOIN stored_messages USING (message_id) WHERE thread_id = $id) AS text
 FROM threads WHERE thread_id = $id
 """,
 }
 
 _BYTES = """
-SELECT m.message_id AS doc_id, strlen(m.body) + coalesce(sum(strlen(a.text)), 0) AS bytes
-FROM messages m LEFT JOIN attachments a USING (message_id) WHERE m.message_id IN (SELECT unnest($ids::VARCHAR[]))
+SELECT m.message_id AS doc_id, strlen(lake_text(m.body)) + coalesce(sum(strlen(lake_text(a.text))), 0) AS bytes
+FROM stored_messages m LEFT JOIN stored_attachments a USING (message_id)
+WHERE m.message_id IN (SELECT unnest($ids::VARCHAR[]))
 GROUP BY m.message_id, m.body
-UNION ALL SELECT doc_id, strlen(text) FROM documents WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
-UNION ALL SELECT doc_id, strlen(markdown) FROM conversation_windows WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
+UNION ALL SELECT doc_id, strlen(lake_text(text)) FROM stored_documents WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
+UNION ALL SELECT doc_id, strlen(lake_text(markdown)) FROM stored_conversation_windows
+WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))
 """
 
 _ATTACHMENT = """

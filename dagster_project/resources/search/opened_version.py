@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from assets.protocols.models import Embedder
 from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
+from dagster_project.resources.lake.lake_texts import show
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import LAYOUT, require_whole
@@ -56,6 +57,8 @@ class OpenedVersion:
             self.connection.execute("SET TimeZone = 'UTC'")
             # Arrays beside an empty file would hide what it lacks.
             self.connection.execute("FROM chunks LIMIT 0")
+            self.texts = show(self.connection, path)
+            """Texts of the lake, where the file has references to them."""
         if (layout := self.manifest.get("layout_version")) != LAYOUT:
             raise IndexUnavailableError(
                 f"{path} has the layout {layout or 'of an older version'}, this version of Weft reads layout {LAYOUT}: "
@@ -99,7 +102,10 @@ class OpenedVersion:
     @cached_property
     def arrays(self) -> SearchArrays:
         """What is read most, mapped into memory."""
-        return open_arrays(self.connection, self.path, self.manifest)
+        arrays = open_arrays(self.connection, self.path, self.manifest)
+        if self.texts:
+            arrays.rows.shown = self.texts.of
+        return arrays
 
     @cached_property
     def conditions(self) -> Conditions:

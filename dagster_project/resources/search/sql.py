@@ -12,6 +12,7 @@ from duckdb.sqltypes import FLOAT, VARCHAR
 
 from assets.protocols.models import Embedder
 from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.lake_texts import show
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.lake_file import lake_file, see
 from dagster_project.resources.publish.lake_views import quoted
@@ -30,7 +31,7 @@ near AS (
 )
 SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id, c.source_kind,
   c.title, c.text_display
-FROM near n JOIN {file}.chunks c USING (chunk_no) ORDER BY rank
+FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank
 """
 
 
@@ -61,6 +62,7 @@ def query_file(
     with duckdb.connect() as connection:
         with faults_translated(file):
             attach(connection, file, file.stem)
+            show(connection, file)
             if (
                 "array_cosine_distance" in statement.lower()
             ):  # to load the extension takes as long as many a statement

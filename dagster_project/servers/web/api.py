@@ -29,8 +29,8 @@ SELECT thread_id, subject, message_count, participant_count, first_at, last_at F
 """
 _MESSAGES = """
 SELECT t.message_id, t.parent_id, t.position, t.depth, t.is_ghost, m.subject, m.from_name, m.from_addr,
-  m.effective_at AS at, m.body AS text
-FROM thread_tree t LEFT JOIN messages m USING (message_id) WHERE t.thread_id = $id ORDER BY t.position
+  m.effective_at AS at, lake_text(m.body) AS text
+FROM thread_tree t LEFT JOIN stored_messages m USING (message_id) WHERE t.thread_id = $id ORDER BY t.position
 """
 
 

@@ -26,14 +26,15 @@ FROM thread_tree t LEFT JOIN messages m USING (message_id) WHERE t.thread_id = $
 _IN = "IN (SELECT unnest($ids::VARCHAR[]))"
 # The rows are found first: bodies would be read of all rows else.
 _MAILS = f"""
-SELECT message_id, subject, from_name, from_addr, effective_at, source, list_id, body, place FROM messages
-WHERE rowid IN (SELECT rowid FROM messages WHERE message_id {_IN})
+SELECT message_id, subject, from_name, from_addr, effective_at, source, list_id, lake_text(body) AS body,
+  place
+FROM stored_messages WHERE rowid IN (SELECT rowid FROM stored_messages WHERE message_id {_IN})
 """
 _LISTS = f"SELECT DISTINCT message_id, list_id FROM memberships WHERE message_id {_IN} AND list_id IS NOT NULL ORDER BY ALL"
 _BLOCKS = f"SELECT message_id, kind, quote_depth, byte_start, byte_end FROM blocks WHERE message_id {_IN}"
 _ATTACHMENTS = f"""
 SELECT attachment_id, message_id, part_index, filename, declared_type, content_class, byte_count, reason,
-  text IS NOT NULL AS has_text FROM attachments WHERE message_id {_IN} ORDER BY message_id, part_index
+  text IS NOT NULL AS has_text FROM stored_attachments WHERE message_id {_IN} ORDER BY message_id, part_index
 """
 _LINKS = f"SELECT from_id, to_id, byte_start, byte_end FROM links WHERE from_id {_IN} AND to_id IS NOT NULL"
 _SERIES = f"SELECT * FROM patch_series WHERE message_id {_IN}"

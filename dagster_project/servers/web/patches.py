@@ -15,8 +15,9 @@ MOST_LINES = 6_000
 """Lines of two patches together that are compared; the time grows with their product."""
 _CONTEXT = 3
 _SERIES = """
-SELECT f.*, m.subject, m.effective_at, coalesce(m.from_name, m.from_addr) AS author, m.body, t.thread_id
-FROM patch_series f JOIN messages m USING (message_id) LEFT JOIN thread_tree t USING (message_id)
+SELECT f.*, m.subject, m.effective_at, coalesce(m.from_name, m.from_addr) AS author, lake_text(m.body) AS body,
+  t.thread_id
+FROM patch_series f JOIN stored_messages m USING (message_id) LEFT JOIN thread_tree t USING (message_id)
 WHERE f.series_id = $id OR f.series_id IN (SELECT series_id FROM patch_series WHERE message_id = $id)
 ORDER BY f.version, f.posting_id, coalesce(f.part, 0), m.effective_at, f.message_id
 """

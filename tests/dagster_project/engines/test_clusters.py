@@ -55,10 +55,11 @@ def worker(kind: str) -> int | None:
     return None
 
 
-def awaited(found: Callable[[], Any]) -> Any:
-    """What is found, once it is there."""
+def awaited(found: Callable[[], Any], build: subprocess.Popen[str] | None = None) -> Any:
+    """What is found, once it is there, and before a build is through."""
     end = time.monotonic() + STUCK
     while not (there := found()):
+        assert build is None or build.poll() is None, build.communicate()
         assert time.monotonic() < end, "nothing came"
         time.sleep(0.01)
     return there
@@ -93,7 +94,7 @@ def test_an_engine_makes_the_same_lake_on_s3_though_a_worker_dies(
     work = two_lists(tmp_path / "work", storage=storage, engine=ENGINES[engine])
     command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(work.config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as build:
-        os.kill(awaited(lambda: worker(engine)), signal.SIGKILL)
+        os.kill(awaited(lambda: worker(engine), build), signal.SIGKILL)
         _, printed = build.communicate(timeout=2 * STUCK)
     assert build.returncode == 0, printed
     assert hashes(work) == hashes(built_once)

@@ -44,13 +44,13 @@ _FITTING = "regexp_full_match(word, $word)"
 _NEAR = "abs(length(word) - length($word)) <= $slips AND damerau_levenshtein(word, $word) <= $slips"
 _ALL_TF = ("title", "text", "quote", "file", "function", "added", "removed", "rest")
 _OWN = ("text", "added", "removed")
-_UNAUTHORED = f"CASE chunk_kind WHEN '{UNAUTHORED}' THEN text_display END"
+_UNAUTHORED = f"CASE chunk_kind WHEN '{UNAUTHORED}' THEN lake_text(text_display) END"
 # Which frequencies of the index say that a word may be there, and which columns show a phrase.
 _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "": (_ALL_TF, ("title", "text_display", "rest_lex")),
+    "": (_ALL_TF, ("title", "lake_text(text_display)", "rest_lex")),
     "s": (("title",), ("title",)),
     "title": (("title",), ("coalesce(heading_path[-1], title)",)),
-    "b": (_ALL_TF[1:], ("text_display", "rest_lex")),
+    "b": (_ALL_TF[1:], ("lake_text(text_display)", "rest_lex")),
     "nq": (
         _OWN,
         ("CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END", "added_lex", "removed_lex"),
@@ -64,11 +64,14 @@ _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 # What words are looked for in of documents, by field.
 _OF_DOCUMENTS = {
-    "": "concat_ws(chr(10), title, text_display)",
-    "b": "text_display",
-    "nq": "text_display",
+    "": "concat_ws(chr(10), title, lake_text(text_display))",
+    "b": "lake_text(text_display)",
+    "nq": "lake_text(text_display)",
 }
-_UNAUTHORED_TEXTS = f"SELECT chunk_no, text_display FROM chunks WHERE chunk_kind = '{UNAUTHORED}'"
+_UNAUTHORED_TEXTS = (
+    "SELECT chunk_no, lake_text(text_display) AS text_display FROM stored_chunks "
+    f"WHERE chunk_kind = '{UNAUTHORED}'"
+)
 _SHOWN = ("", "b", "q")
 """The fields of which what a mail without a word of its author shows is a part."""
 _FORMS_SHOWN = 200
@@ -125,7 +128,7 @@ class TextConditions:
         if leaf.field not in _OF_DOCUMENTS or not chunks.any():
             return chunks
         rows = self.connection.execute(
-            f"SELECT chunk_no, {_OF_DOCUMENTS[leaf.field]} AS text FROM chunks WHERE source_kind = 'document' "
+            f"SELECT chunk_no, {_OF_DOCUMENTS[leaf.field]} AS text FROM stored_chunks WHERE source_kind = 'document' "
             "AND chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
             {"numbers": np.flatnonzero(chunks).tolist()},
         ).to_arrow_table()
@@ -207,7 +210,7 @@ class TextConditions:
         columns = sorted({column for leaf in near for column in _LOOKED_FOR_IN[leaf.field][1]})
         listed = ", ".join(f'{column} AS "{column}"' for column in columns)
         batches = self.connection.execute(
-            f"SELECT chunk_no, {listed} FROM chunks WHERE chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
+            f"SELECT chunk_no, {listed} FROM stored_chunks WHERE chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
             {"numbers": numbers.tolist()},
         ).to_arrow_reader(_ROWS_AT_ONCE)
         for batch in batches:

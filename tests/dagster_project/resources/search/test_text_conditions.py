@@ -29,6 +29,7 @@ def conditions() -> TextConditions:
         {"rest": REST, "quotes": "> nothing but a\n> quoted lantern\n"},
     )
     connection.execute("CREATE TABLE term_forms (term VARCHAR, form VARCHAR)")
+    connection.execute("CREATE VIEW stored_chunks AS FROM chunks; CREATE MACRO lake_text(text) AS text")
     words = terms.counted_terms(pl.Series([REST]), TermSettings()).get_column("term").to_list()
     first, counts = np.zeros(len(words), np.int32), np.array([[field == "rest" for field in FIELDS]])
     numbers = {word: n for n, word in enumerate(words)}
