@@ -33,7 +33,7 @@ from transforms.settings.documents import (
 )
 from transforms.text.charsets import decode_text
 
-VERSION = f"3.{FORMATS_VERSION}"
+VERSION = f"4.{FORMATS_VERSION}"
 
 WORD_LIST = "_keywords/words.md"
 """Where a list of keywords of the folder around it stands; `graph.keywords` reads it, search does not."""
@@ -180,7 +180,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "title": title or file_name(file.path),
         "has_own_title": bool(title),
         "format": kind,
-        "doc_type": _text_field(fields.get("type")),
+        "doc_type": ", ".join(map(_unlinked, _listed(fields.get("type")))) or None,
         "description": _text_field(fields.get("description")),
         "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
@@ -245,6 +245,11 @@ def _title(parsed: Markdown | None, stored: Converted, *, is_converted: bool) ->
 
 def _text_field(value: Any) -> str | None:
     return " ".join(value.split()) or None if isinstance(value, str) else None
+
+
+def _unlinked(name: str) -> str:
+    """What a wiki link shows; any other text as it is."""
+    return name.removeprefix("[[").removesuffix("]]").rpartition("|")[2]
 
 
 def _listed(value: Any) -> list[str]:

@@ -44,6 +44,7 @@ _COMMENT = re.compile(
     rb"^%%[ \t]*\r?\n(?:.*\n)*?.*%%[ \t]*(?=\r?\n|\Z)|%%(?:[^%\r\n]++|%(?!%)|\r?\n(?![ \t]*\r?\n))*+%%",
     re.MULTILINE,
 )
+_HTML_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _NOT_NEWLINE = re.compile(rb"[^\r\n]")
 
 
@@ -86,7 +87,7 @@ class Markdown(NamedTuple):
 
     `blocks` in document order, containers before their content; `links` by where they begin.
     `opaque` are the ranges of code, HTML, links and images, in which tags and comments do not count;
-    `comments` those of Obsidian's `%%…%%`. Headings and links inside comments are left out.
+    `comments` those of Obsidian's `%%…%%` and of HTML's `<!--…-->`. Headings and links inside comments are left out.
     `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None.
     """
 
@@ -106,7 +107,7 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte 0.
 
     Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists). Without
-    `notes` there are no wiki links, embeds and comments, for text that nobody wrote for Obsidian.
+    `notes` there are no wiki links, embeds and `%%comments%%`, for text that nobody wrote for Obsidian.
     """
     data = text.encode()
     body = data[body_start:]
@@ -115,7 +116,9 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
         return Markdown([paragraph], [], [], [], "nesting_too_deep")
     scan = _Scan(data, body_start)
     scan.run(body.decode() if body_start else text, DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS)
-    comments = _comments(data, body_start, scan.opaque) if notes else []
+    comments = _html_comments(data, scan.html)
+    if notes:
+        comments = _with_notes(comments, _comments(data, body_start, scan.opaque))
     blocks, links = scan.blocks, scan.links
     links.sort(key=lambda link: (link.start, -link.end))
     if comments:
@@ -188,12 +191,15 @@ def closing_fence(text: str) -> str:
 
 
 def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The ranges of Obsidian's `%%…%%` behind byte `body_start`, as `parse` gives them.
+    """The ranges of the comments behind byte `body_start`, as `parse` gives them.
 
     `code` are the ranges of code blocks. The text is parsed only if something outside them looks like
     a comment; what hides one, inline code for instance, can only make them fewer.
     """
-    if text.count("%%") < 2 or not _COMMENT.search(masked(text.encode(), code), body_start):
+    has_html = "<!--" in text
+    if not has_html and (
+        text.count("%%") < 2 or not _COMMENT.search(masked(text.encode(), code), body_start)
+    ):
         return []
     return parse(text, body_start).comments
 
@@ -238,6 +244,7 @@ class _Scan:
         self.blocks: list[Block] = []
         self.links: list[Link] = []
         self.opaque: list[tuple[int, int]] = []
+        self.html: list[tuple[int, int]] = []
         self.open_links: list[tuple[str, str, list[str]]] = []
         self.heading: list[str] | None = None
         self.depth = 0
@@ -266,6 +273,7 @@ class _Scan:
                 self.opaque.append((span["start"] + shift, span["end"] + shift))
             elif kind == "InlineHtml":
                 self.opaque.append((span["start"] + shift, span["end"] + shift))
+                self.html.append(self.opaque[-1])
 
     def _inline(self, text: str) -> None:
         if self.heading is not None:
@@ -284,6 +292,7 @@ class _Scan:
                 self.heading = []
             elif kind in ("code", "html"):
                 self.opaque.append((start, end))
+                self.html += [(start, end)] if kind == "html" else []
             if kind != "heading":
                 self._block(kind, start, end, detail)
             if kind in _CONTAINERS:
@@ -342,6 +351,15 @@ def _comments(data: bytes, body_start: int, opaque: list[tuple[int, int]]) -> li
         return []
     plain = masked(data, opaque)
     return [match.span() for match in _COMMENT.finditer(plain, body_start)]
+
+
+def _html_comments(data: bytes, html: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [match.span() for start, end in html for match in _HTML_COMMENT.finditer(data, start, end)]
+
+
+def _with_notes(html: list[tuple[int, int]], notes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Both kinds of comments in order, without those of HTML that stand in one of a note."""
+    return sorted([*(span for span in html if not _inside(span[0], notes)), *notes])
 
 
 def _inside(offset: int, ranges: list[tuple[int, int]]) -> bool:

@@ -22,7 +22,7 @@ DOCUMENTS = Table(
             pa.string(),
             "markdown, text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas or picture",
         ),
-        Column("doc_type", pa.string(), "type of the frontmatter"),
+        Column("doc_type", pa.string(), "types of the frontmatter, divided by commas"),
         Column("description", pa.string(), "description of the frontmatter"),
         required("tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"),
         required("aliases", pa.list_(pa.string()), "other names the frontmatter gives"),

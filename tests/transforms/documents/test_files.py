@@ -112,6 +112,19 @@ def test_a_time_that_cannot_be_read_is_a_defect(value: str):
     assert made["defects"] == ["time_unreadable: created"]
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("[idea, note]", "idea, note"),
+        ("a, b", "a, b"),
+        ('["[[Types/Map|Map]]", "[[Note]]"]', "Map, Note"),
+        ("[]", None),
+    ],
+)
+def test_a_document_may_have_several_types_and_links_as_types(value: str, expected: str | None):
+    assert row("n.md", f"---\ntype: {value}\n---\nx")["doc_type"] == expected
+
+
 def test_the_other_fields():
     text = "---\ntype: log\ndescription: what it is\nextra: {a: [1, ~]}\n---\nx\n"
     made = row("a/n.md", text)

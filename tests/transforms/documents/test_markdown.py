@@ -201,6 +201,11 @@ def test_masking_keeps_length_and_line_ends(body: str):
     hidden.decode()
 
 
+def test_a_comment_of_html_within_one_of_a_note_is_part_of_it():
+    text = "%%a <!-- b --> c%% <!-- d %% --> `<!-- e -->`\n"
+    assert [text[start:end] for start, end in parse(text).comments] == ["%%a <!-- b --> c%%", "<!-- d %% -->"]
+
+
 def test_what_is_of_obsidian_is_text_elsewhere():
     found = parse("# A [[N]]\n%%\n\n# B\n\n%%\n![[N]] [a](b)\n", notes=False)
     assert [b.text for b in found.headings] == ["A [[N]]", "B"]

@@ -12,7 +12,7 @@ from transforms.schemas.chunks import EXCLUSIONS
 from transforms.schemas.table import rows_of
 from transforms.settings.documents import DocumentChunkSettings
 
-VERSION = f"2.{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}.{pictures.VERSION}"
+VERSION = f"3.{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}.{pictures.VERSION}"
 
 
 def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:

@@ -78,7 +78,7 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
     """Rows of attributions, and the last rows of those that need no quote below to be known."""
     author, quote = lines.author(), lines.kind == QUOTE
     above_quote = quote[lines.next_filled] & author
-    colon = author & ((lines.last == ord(":")) | (lines.last == 0x9A))
+    colon = author & np.isin(lines.last, rules.COLON_ENDS)
     verb = lines.matches(rules.VERB, colon, tail=True)
     short = colon & ~verb & (lines.stops - lines.heads <= VERB_BYTES) & lines.shifted(author, 1)
     rest = lines.matches(rules.LONE_VERB, short)

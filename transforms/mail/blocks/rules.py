@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import numpy as np
+
 from transforms.mail.blocks.languages import LANGUAGES
 from transforms.mail.blocks.lines import Rule, byte_table
 
@@ -52,7 +54,10 @@ def _last_words(alternatives: Iterable[str]) -> str:
 
 
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
-COLON = r"(?::|：)"
+COLON = "(?::|：)(?:\u202c)?"
+"""A colon, behind which mail programs of languages that run from right to left end their direction."""
+COLON_ENDS = np.frombuffer(b":\x9a\xac", dtype=np.uint8)
+"""The last bytes of `COLON`."""
 
 # Quotes
 GNATS = Rule(
@@ -149,10 +154,11 @@ ON_WEEKDAY = Rule(r"On " + WEEKDAY + r"[a-z]*\b", "On")
 # Header blocks
 _BANNERS = _words("banners")
 ORIGINAL = Rule(
-    rf"(?i:[-_]{{2,}}[ \t]*(?:{_BANNERS})|(?:begin forwarded message|anfang der weitergeleiteten nachricht|"
+    rf"(?i:[-_]{{2,}}[ \t]*(?:{_BANNERS})|inactive hide details for |"
+    r"(?:begin forwarded message|anfang der weitergeleiteten nachricht|"
     r"début du message réexpédié|inizio messaggio inoltrato|inicio del mensaje reenviado):)",
     "-- __ Be be An D I",
-    needs=rf"(?i)^(?:[-_]+[ \t]*(?:{_heads(_split(_BANNERS), 3)})|begin f|anfang d|début d|inizio m|inicio d)",
+    needs=rf"(?i)^(?:[-_]+[ \t]*(?:{_heads(_split(_BANNERS), 3)})|begin f|anfang d|début d|inizio m|inicio d|inactive h)",
 )
 # Any words between dashes, and forms with the date or the name of the writer in the line.
 TITLE = Rule(r"[-_]{3,} ?[^-_\n]{3,60} ?[-_]{3,}$", "-- __")
@@ -342,7 +348,8 @@ NAME = Rule(
     rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})",
     plain=True,
 )
-FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}$")
+FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}(?:, ?[A-Z][A-Za-z.]{{1,5}}){{0,4}}$")
+"""A name, and behind it perhaps the letters of degrees."""
 GREETING = Rule(
     r"(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
     r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med|met vriendelijke|vriendelijke|venlig|v(?:ä|Ä)nliga|"

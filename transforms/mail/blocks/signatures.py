@@ -117,7 +117,7 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
 
 
 def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
-    """Paragraphs near the end of a text that say who may read it, with a short rule above."""
+    """Paragraphs near the end of a text, below others, that say who may read it, with a short rule above."""
     long = author & (lines.stops - lines.heads >= 40)
     near = _near_end(lines, author, ends)
     rows = np.flatnonzero(lines.matches(rules.DISCLAIMER, long & near))
@@ -126,7 +126,9 @@ def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
     starts = last_true(~author | lines.first)[rows] + 1
     starts = np.where(lines.first[starts - 1] & author[starts - 1], starts - 1, starts)
     stops = np.minimum(next_at(~author, rows), lines.message_end[rows])
-    out = rows_within(starts, stops, lines.n)
+    total = counts_before(author)
+    below = total[starts] > total[lines.message_start[rows]]
+    out = rows_within(starts[below], stops[below], lines.n)
     short = lines.matches(rules.SHORT_RULE, author & lines.shifted(out, -1) & ~out)
     return out | short
 

@@ -43,7 +43,7 @@ _STATEMENTS = {
         "SELECT doc_id FROM (SELECT doc_id, unnest(tags) AS tag FROM documents) WHERE tag IN (SELECT unnest($names))"
     ),
     "type": _CHUNKS_OF.format(
-        "SELECT doc_id FROM documents WHERE doc_type IN (SELECT unnest($names)) OR format IN (SELECT unnest($names))"
+        "SELECT doc_id FROM documents WHERE list_has_any(string_split(concat_ws(', ', doc_type, format), ', '), $names)"
     ),
     "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
     "path": f"""
@@ -94,7 +94,7 @@ _NAMES = {
     "keyword": ("keyword", "SELECT DISTINCT keyword FROM chunk_keywords ORDER BY ALL"),
     "type": (
         "type",
-        "SELECT doc_type FROM documents WHERE doc_type IS NOT NULL UNION SELECT format FROM documents ORDER BY ALL",
+        "SELECT unnest(string_split(doc_type, ', ')) FROM documents UNION SELECT format FROM documents ORDER BY ALL",
     ),
 }
 

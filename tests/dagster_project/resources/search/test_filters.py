@@ -42,7 +42,7 @@ It wakes at noon, says pg_stat_activity; C++ and CVE-2024-0001 are other matters
 NOTE = """---
 tags: [engine/storage, Idea]
 modified: 2004-01-07
-type: design
+type: [design, plan]
 status: [In Progress, 2.0]
 review:
   done: true
@@ -308,6 +308,7 @@ def test_after_deletes_a_search_with_hnsw_finds_as_many_as_an_exact_one(work: Wo
         ("tag:#ENGINE", {"notes:deep/Collector.md"}),
         ("path:deep/", {"notes:deep/Collector.md"}),
         ("type:design", {"notes:deep/Collector.md"}),
+        ("type:Plan", {"notes:deep/Collector.md"}),
         ("type:MARKDOWN engine", {"notes:deep/Collector.md", "notes:Empty room.md", "notes:Rooms.md"}),
         ('meta.status:"in progress"', {"notes:deep/Collector.md"}),
         ("meta.Status:2.* collector", {"notes:deep/Collector.md"}),

@@ -89,16 +89,19 @@ def test_a_note_of_a_few_characters_is_kept(chunker: str, text: str):
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
 def test_what_nobody_is_to_find_is_left_out_and_recorded(chunker: str):
     text = (
-        "---\ntitle: T\n---\n# One\n\nSeen %%not this%% and seen.\n\n%%\nnor this\n%%\n\n`%%code%%` stays.\n"
+        "---\ntitle: T\n---\n# One\n\nSeen %%not this%% and seen.\n\n%%\nnor this\n%%\n\n"
+        "A word <!-- or this --> more.\n\n<!--\nor this\n-->\n\n`%%code%%` and `<!-- code -->` stay.\n"
     )
     chunks = chunks_of(text, chunker=chunker)
     for name in ("text_display", "text_embed", "text_lex"):
         assert not any("this" in chunk[name] for chunk in chunks), name
-    assert "`%%code%%` stays." in chunks[-1]["text_display"]
+    assert "`%%code%%` and `<!-- code -->` stay." in chunks[-1]["text_display"]
     assert exclusions_of(text, chunker=chunker) == [
         ("frontmatter", "---\ntitle: T\n---\n"),
         ("comment", "%%not this%%"),
         ("comment", "%%\nnor this\n%%"),
+        ("comment", "<!-- or this -->"),
+        ("comment", "<!--\nor this\n-->"),
     ]
 
 

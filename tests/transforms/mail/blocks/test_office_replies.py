@@ -1,7 +1,7 @@
 """Top-posted office replies of many programs and languages: which lines their author wrote.
 
-`office_replies.txt` and `office_replies_more.txt` were written for this project after descriptions of what the programs
-put above the mail that they quote, before the rules saw them; each line begins with its label. Names, companies and
+The files `office_replies*.txt` were written for this project after descriptions of what the programs put above the mail
+that they quote, before the rules saw them; each line begins with its label. Names, companies and
 addresses in them are invented.
 """
 
@@ -15,7 +15,7 @@ from tests.transforms.mail.blocks.test_table import kinds
 
 MAILS = [
     mail
-    for file in ("office_replies.txt", "office_replies_more.txt")
+    for file in ("office_replies.txt", "office_replies_more.txt", "office_replies_languages.txt")
     for mail in (Path(__file__).parent / file).read_text(encoding="utf-8").split("\n%%\n")
 ]
 

@@ -343,6 +343,7 @@ def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
             "---\nYou are currently subscribed to x.\n",
             "a.sss.ss",
         ),
+        ("Dear all, forward this if it was sent to you in error. We met on Monday.\n\nAnn\n", "a.a"),
         ("Thanks for the long answer. Ann\n" + "_" * 32 + "\nAnn Example\nDepartment of Doors\n", "asss"),
         ("Hi.\n\n-- \n" + "line\n" * 20, "a." + "a" * 21),
         (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "cc"),
