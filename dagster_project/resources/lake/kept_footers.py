@@ -89,27 +89,26 @@ class KeptFooters:
     def keep(self, gone: Iterable[str]) -> None:
         """Write down what was read, and forget the files that are gone; nothing where that may not be written."""
         gone = list(gone)
-        if not (self._new or gone):
+        new, self._new = list(self._new.items()), {}  # other threads go on reading
+        if not (new or gone):
             return
         for path in gone:
-            del self._kept[path]
+            self._kept.pop(path, None)
         with suppress(OSError, sqlite3.OperationalError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             try:
-                self._write(gone)
+                self._write(new, gone)
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:  # another's file, or one cut off: what it is good for is read again
                 self.file.unlink(missing_ok=True)
-                self._new = self._kept
-                self._write([])
-        self._new = {}
+                self._write(list(self._kept.items()), [])
 
-    def _write(self, gone: Iterable[str]) -> None:
+    def _write(self, new: Iterable[tuple[str, _Row]], gone: Iterable[str]) -> None:
         with closing(sqlite3.connect(self.file)) as kept, kept:
             kept.execute(_KEPT)
             kept.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in gone])
-            rows = [(path, *row) for path, row in self._new.items()]
+            rows = [(path, *row) for path, row in new]
             kept.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?)", rows)
 
 
@@ -142,7 +141,7 @@ class LocalFooters:
         """Keep what is read meanwhile, if nothing fails."""
         yield
         if self.kept.has_new:
-            asked = {path for path, _ in self._asked}
+            asked = {path for path, _ in list(self._asked)}
             self.kept.keep(path for path in self.kept.paths() - asked if not Path(path).exists())
 
 

@@ -85,8 +85,11 @@ FROM (
 }
 """The tables that the lake holds by partition: the rows of the partitions that the views `new_...` show."""
 
-COMPRESSED = {"chunks": ("text_embed", *(c for c in terms.FIELDS.values() if c.endswith("_lex")))}
-"""Columns that few searches read, though they are a third of a file: smaller is worth more there than sooner at hand."""
+COMPRESSED = {
+    "chunks": ("text_display", "text_embed", *(c for c in terms.FIELDS.values() if c.endswith("_lex")))
+}
+"""Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. What is
+shown of a hit stands in the arrays."""
 
 MADE_HERE = {"chunks": "chunk_no INTEGER", "quarantine": "first_seen TIMESTAMPTZ"}
 """Columns that a publish makes when the rows are there."""
