@@ -139,7 +139,7 @@ class LakeTexts:
         source, _, name = partition.partition("/")
         path = self.lake.joinpath(table, source, f"{name}.parquet")
         try:
-            with opened(path) as file:
+            with opened(path) if is_local(path) else path.open("rb", cache_type="none") as file:
                 rows = list(_rows(pq.ParquetFile(file), {reference.id for reference in references}, column))
         except FileNotFoundError:
             return {}
