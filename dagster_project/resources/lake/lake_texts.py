@@ -141,8 +141,13 @@ class LakeTexts:
         try:
             with opened(path) if is_local(path) else path.open("rb", cache_type="none") as file:
                 rows = list(_rows(pq.ParquetFile(file), {reference.id for reference in references}, column))
-        except FileNotFoundError:
-            return {}
+        except FileNotFoundError as error:
+            if self.lake.exists():
+                return {}
+            raise IndexUnavailableError(
+                f"{self.lake}, where the texts of this index are, is not there: bring it back, or see that this machine "
+                "sees it"
+            ) from error
         except (OSError, pa.ArrowException) as error:
             raise IndexUnavailableError(
                 f"{path} of the lake, where the texts of this index are, cannot be read ({error}): look at its rights "
