@@ -79,6 +79,8 @@ def _core_ms(size: Size) -> dict[str, float]:
     parts |= {RELATIONS: sum(seconds.values()), PUBLISHING: sum(published)}
     parts = {row: value * per_mail for row, value in parts.items()}
     total = size["first"]["processor"] * per_mail
+    # Where stages waited, for a disk or for each other, they share the processor time that there was.
+    parts = {row: value * min(1.0, total / sum(parts.values())) for row, value in parts.items()}
     return {**parts, REST: max(total - sum(parts.values()), 0.0), "all": total}
 
 
