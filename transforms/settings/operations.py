@@ -102,7 +102,8 @@ class IndexSettings(StageSettings):
 
     target: Literal["duckdb", "qdrant"] = Field(
         "duckdb",
-        description="what ranks: the arrays beside the published file, or a collection of Qdrant that each publish updates",
+        description="what ranks: the arrays beside the published file, or a collection of Qdrant that each publish updates; "
+        "texts stay in the lake then",
     )
     url: str | None = Field(
         None,

@@ -76,22 +76,36 @@ def texts_of(file: Path, facts: Mapping[str, str]) -> LakeTexts | None:
 def show(connection: duckdb.DuckDBPyConnection, file: Path) -> LakeTexts | None:
     """Let a connection, whose default database is a published file, show its texts; None if the file has its own.
 
-    Temporary views stand before the tables, also for its macros and views, and read a text for each row that joins and
-    simple conditions leave. So who chooses rows otherwise takes them of `stored_<table>`, which has `rowid` and maybe
-    references, and applies `lake_text` to those that are left.
+    Temporary views stand before the tables, also for its macros and views, and read a text for each row that simple
+    conditions leave; of rows that joins choose, see `show_stored`.
     """
     texts = texts_of(file, dict(connection.execute("SELECT key, value FROM manifest").fetchall()))
-    (database,) = connection.execute("SELECT current_database()").fetchone() or ("",)
-    statements = [] if texts else ["CREATE TEMP MACRO lake_text(reference) AS reference"]
     if texts:
         texts.add_function(connection)
-    for table, (_, columns) in TEXTS.items():
-        stored, shown = f'"{database}".main.{table}', ", ".join(f"lake_text({c}) AS {c}" for c in columns)
-        statements.append(f"CREATE TEMP VIEW stored_{table} AS SELECT rowid, * FROM {stored}")
-        if texts:
-            statements.append(f"CREATE TEMP VIEW {table} AS SELECT * REPLACE ({shown}) FROM {stored}")
-    connection.execute(";".join(statements))
+        schema = _schema(connection)
+        for table, (_, columns) in TEXTS.items():
+            shown = ", ".join(f"lake_text({name}) AS {name}" for name in columns)
+            connection.execute(
+                f"CREATE TEMP VIEW {table} AS SELECT * REPLACE ({shown}) FROM {schema}.{table}"
+            )
     return texts
+
+
+def show_stored(connection: duckdb.DuckDBPyConnection, texts: LakeTexts | None) -> None:
+    """After `show`, which returned `texts`: let statements take `stored_<table>`, which has `rowid` and maybe references.
+
+    They apply `lake_text` to the rows that their joins leave; what a view selects is read before a join chooses.
+    """
+    statements = [] if texts else ["CREATE TEMP MACRO lake_text(reference) AS reference"]
+    schema = _schema(connection)
+    statements += [f"CREATE TEMP VIEW stored_{t} AS SELECT rowid, * FROM {schema}.{t}" for t in TEXTS]
+    connection.execute(";".join(statements))
+
+
+def _schema(connection: duckdb.DuckDBPyConnection) -> str:
+    """The name of the tables' schema in the default database, whatever views stand before them."""
+    (database,) = connection.execute("SELECT current_database()").fetchone() or ("",)
+    return f'"{database}".main'
 
 
 class LakeTexts:
@@ -139,10 +153,15 @@ class LakeTexts:
         source, _, name = partition.partition("/")
         path = self.lake.joinpath(table, source, f"{name}.parquet")
         try:
-            with opened(path) as file:
+            with opened(path) if is_local(path) else path.open("rb", cache_type="none") as file:
                 rows = list(_rows(pq.ParquetFile(file), {reference.id for reference in references}, column))
-        except FileNotFoundError:
-            return {}
+        except FileNotFoundError as error:
+            if self.lake.exists():
+                return {}
+            raise IndexUnavailableError(
+                f"{self.lake}, where the texts of this index are, is not there: bring it back, or see that this machine "
+                "sees it"
+            ) from error
         except (OSError, pa.ArrowException) as error:
             raise IndexUnavailableError(
                 f"{path} of the lake, where the texts of this index are, cannot be read ({error}): look at its rights "

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from assets.protocols.models import Embedder
 from dagster_project.resources.arrays.arrays import SearchArrays, open_arrays
-from dagster_project.resources.lake.lake_texts import show
+from dagster_project.resources.lake.lake_texts import show, show_stored
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import LAYOUT, require_whole
@@ -59,6 +59,7 @@ class OpenedVersion:
             self.connection.execute("FROM chunks LIMIT 0")
             self.texts = show(self.connection, path)
             """Texts of the lake, where the file has references to them."""
+            show_stored(self.connection, self.texts)
         if (layout := self.manifest.get("layout_version")) != LAYOUT:
             raise IndexUnavailableError(
                 f"{path} has the layout {layout or 'of an older version'}, this version of Weft reads layout {LAYOUT}: "

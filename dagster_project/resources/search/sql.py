@@ -12,7 +12,7 @@ from duckdb.sqltypes import FLOAT, VARCHAR
 
 from assets.protocols.models import Embedder
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.lake_texts import show
+from dagster_project.resources.lake.lake_texts import show, show_stored
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.lake_file import lake_file, see
 from dagster_project.resources.publish.lake_views import quoted
@@ -62,7 +62,9 @@ def query_file(
     with duckdb.connect() as connection:
         with faults_translated(file):
             attach(connection, file, file.stem)
-            show(connection, file)
+            texts = show(connection, file)
+            if "stored_" in statement:
+                show_stored(connection, texts)
             if (
                 "array_cosine_distance" in statement.lower()
             ):  # to load the extension takes as long as many a statement

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
+from dagster_project.engines.engine import on_engine  # noqa: E402
 from dagster_project.engines.ray_embedder import RayEmbedder, actors  # noqa: E402
 from dagster_project.resources.models.embedders import make_embedder  # noqa: E402
+from tests.archives import two_lists  # noqa: E402
 from transforms.errors import EngineError  # noqa: E402
 from transforms.settings.models import EmbeddingSettings  # noqa: E402
 from transforms.settings.operations import EngineSettings  # noqa: E402
@@ -44,6 +47,18 @@ def test_few_texts_are_embedded_here():
     much = 10 * on_ray.batch_texts
     assert on_ray.for_texts(much) is on_ray
     assert not isinstance(on_ray.for_texts(much - 1), RayEmbedder)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "is_on_ray"),
+    [("ray", "transformer", True), ("ray", "static", False), ("local", "transformer", False)],
+)
+def test_a_transformer_embeds_where_partitions_are_made(
+    tmp_path: Path, engine: str, model: str, is_on_ray: bool
+):
+    work = two_lists(tmp_path, engine={"kind": engine}, embedding={"model": model})
+    local = make_embedder(work.settings.embedding)
+    assert isinstance(on_engine(work.settings, local), RayEmbedder) == is_on_ray
 
 
 @pytest.fixture

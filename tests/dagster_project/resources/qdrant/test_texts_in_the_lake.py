@@ -18,6 +18,7 @@ from dagster_project.resources.context.passages import passages
 from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Mail, Workspace
+from transforms.errors import IndexUnavailableError
 
 pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
@@ -123,3 +124,9 @@ def test_a_statement_reads_the_texts_of_the_rows_that_joins_leave(
         asked.clear()
         index.ask("SELECT count(*), max(subject) FROM messages", {})
         assert not asked
+    (pair[1].settings.root / "lake").rename(pair[1].settings.root / "moved")
+    with (
+        closing(open_index(pair[1].settings)) as index,
+        pytest.raises(IndexUnavailableError, match="lake, where the texts of this index are, is not there"),
+    ):
+        index.search(["compactor load"])
