@@ -7,7 +7,11 @@ import unicodedata
 
 import polars as pl
 
+from transforms.text.terms import UNSPACED
+
 _BREAK = r"[^\p{L}\p{M}\p{N}]"
+_EDGE = rf"[{_BREAK}{UNSPACED}]"
+"""What a word ends at; Chinese and Japanese words stand beside each other."""
 _MARK = "\x1f"
 """Stands before each character that is not a letter, mark or digit, where a text is made ready for long patterns."""
 _AT_ONCE = 16
@@ -45,25 +49,32 @@ def words_pattern(words: list[str]) -> str:
     """
     small = "|".join(_letters(word) for word in words)
     capital = "|".join(_letters(word[:1].upper() + word[1:]) for word in words)
-    strict = rf"(?:^|{_BREAK})(?i:{small})(?:{_BREAK}|$)"
-    return rf"(?:{strict}|(?:^|{_BREAK})(?:{small}|{capital})\p{{Lu}}|\p{{Ll}}(?:{capital})(?:{_BREAK}|$|\p{{Lu}}))"
+    strict = rf"(?:^|{_EDGE})(?i:{small})(?:{_EDGE}|$)"
+    humps = rf"(?:^|{_EDGE})(?:{small}|{capital})\p{{Lu}}|\p{{Ll}}(?:{capital})(?:{_EDGE}|$|\p{{Lu}})"
+    free = [_letters(word) for word in words if word and not (_needs_edge(word[0]) or _needs_edge(word[-1]))]
+    return f"(?:{'|'.join([strict, humps, *free])})"
 
 
 def _letters(word: str) -> str:
     return re.escape(word).replace(r"\.\*", r"[\p{L}\p{M}\p{N}_]*")
 
 
+def _needs_edge(letter: str) -> bool:
+    """True if a word that begins or ends with it is no part of a longer one."""
+    return letter.isalnum() and not re.match(f"[{UNSPACED}]", letter)
+
+
 def _pattern(words: list[str], *, is_cut: bool) -> str:
     """The pattern of a phrase, or of its beginning, in a text as it is."""
-    before = rf"(?:^|{_BREAK})" if words[0][0].isalnum() else ""
-    end = rf"(?:{_BREAK}|$)" if words[-1][-1].isalnum() or is_cut else ""
+    before = rf"(?:^|{_EDGE})" if _needs_edge(words[0][0]) else ""
+    end = rf"(?:{_EDGE}|$)" if _needs_edge(words[-1][-1]) or is_cut else ""
     return f"(?is){before}{f'{_BREAK}+'.join(map(re.escape, words))}{end}"
 
 
 def _marked_pattern(words: list[str]) -> str:
     """The pattern of a phrase in a text where _MARK stands before each break, which makes breaks cheap to find."""
-    before = rf"(?:^|{_MARK}.)" if words[0][0].isalnum() else ""
-    end = rf"(?:{_MARK}|$)" if words[-1][-1].isalnum() else ""
+    before = rf"(?:^|{_MARK}.)" if _needs_edge(words[0][0]) else ""
+    end = rf"(?:{_MARK}|$)" if _needs_edge(words[-1][-1]) else ""
     marked = ["".join(_mark(letter) + re.escape(letter) for letter in word) for word in words]
     return f"(?is){before}{f'(?:{_MARK}.)+'.join(marked)}{end}"
 

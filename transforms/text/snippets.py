@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from transforms.settings.search import TermSettings
 from transforms.text.spans import ByteOffsets
-from transforms.text.terms import identifier_parts, stems
+from transforms.text.terms import UNSPACED, identifier_parts, stems
 
-_WORD = re.compile(r"\w+")
+_WORD, _SPACED_WORD = re.compile(r"\w+"), re.compile(rf"[^\W{UNSPACED}]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]+")
 _BLANKS = re.compile(r"\s+")
 _LINE_BREAKS = re.compile(r"\s*\n")
 _LINE_CHARS = 160
@@ -59,8 +60,8 @@ def words_by_term(
 
     Term 0 is that of the complete word, the others are those of the parts of an identifier.
     """
-    words = sorted(set[str]().union(*map(_WORD.findall, texts)))
-    words_of: dict[str, list[tuple[int, str]]] = {}
+    words = sorted(set[str]().union(*(_word(text).findall(text) for text in texts)))
+    words_of = {term: [(0, term)] for term in wanted if _UNSPACED.fullmatch(term)}
     for word, term in zip(words, stems([word.lower() for word in words], settings), strict=True):
         if term in wanted:
             words_of.setdefault(term, []).append((0, word))
@@ -164,8 +165,17 @@ def _matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str
     """Start, end and term of each word of a text that is one of `matching_words`."""
     if not matching:
         return []
-    words = _WORD.finditer(text)
-    return [(w.start(), w.end(), matching[word]) for w in words if (word := w.group()) in matching]
+    words = _word(text).finditer(text)
+    found = [(w.start(), w.end(), matching[word]) for w in words if (word := w.group()) in matching]
+    if not text.isascii() and (unspaced := [word for word in matching if _UNSPACED.fullmatch(word)]):
+        runs = re.finditer("|".join(sorted(unspaced, key=len, reverse=True)), text)
+        found = sorted([*found, *((run.start(), run.end(), matching[run.group()]) for run in runs)])
+    return found
+
+
+def _word(text: str) -> re.Pattern[str]:
+    """The pattern of the words of a text; Chinese and Japanese ones are found by their characters."""
+    return _WORD if text.isascii() else _SPACED_WORD
 
 
 def _best_start(matches: list[tuple[int, int, str]], length: int, weights: Mapping[str, int]) -> int:

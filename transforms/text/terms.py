@@ -16,7 +16,7 @@ import Stemmer
 from transforms.schemas.chunks import TERMS
 from transforms.settings.search import TermSettings
 
-VERSION = "5"
+VERSION = "6"
 MAX_TERM_CHARS = 64
 """Characters; longer tokens are cut."""
 _CODED = {"code": pl.Int64, "term": pl.String}
@@ -59,6 +59,13 @@ HOST = r"^[^/]*\.[^/]*/"
 DIFF_PREFIX = r"^[ab]/"
 """What a diff writes before the path of a file."""
 
+
+UNSPACED = (
+    "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U000323af"
+)
+"""Members of a class of characters that is written without blanks between words: Chinese and Japanese (Unicode 16)."""
+_UNSPACED_RUN = re.compile(f"([{UNSPACED}]+)")
 
 _ASCII = ((r"\p{Lu}", "A-Z"), (r"\p{Ll}", "a-z"), (r"\p{L}", "A-Za-z"), (r"\p{N}", "0-9"), (r"\p{M}", ""))
 """What classes of characters, which stand in brackets, are in a text of ASCII alone."""
@@ -112,8 +119,9 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `row` (position in `texts`), `term` and `tf`, in order of row and term.
 
     Words are runs of letters, digits and underscores in lower case; an identifier with underscores
-    or in camelCase counts whole and in its parts. Versions, CVE numbers, paths of files, C++ and C#
-    count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
+    or in camelCase counts whole and in its parts. Of Chinese and Japanese each character counts, and each pair of
+    neighbours (as in Lucene's CJKBigramFilter), and a word of other letters beside them by itself. Versions, CVE
+    numbers, paths of files, C++ and C# count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
     Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
     """
     words, compounds = _occurrences(texts, WORD), _occurrences(texts, COMPOUND)
@@ -154,18 +162,31 @@ def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
 
 
 def _with_parts(words: _Occurrences) -> pl.DataFrame:
-    """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers."""
-    distinct = pl.DataFrame(
+    """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers.
+
+    A word with UNSPACED characters is what `_pieces` makes of it.
+    """
+    every = pl.DataFrame(
         {"code": np.arange(len(words.distinct)), "term": words.distinct}, schema_overrides=_CODED
     )
+    word = every.get_column("term")
+    near = (word.str.len_bytes() != word.str.len_chars()).arg_true()
+    if unspaced := near.filter(word.gather(near).str.contains(f"[{UNSPACED}]")).to_list():
+        pieces = [
+            (code, piece)
+            for code, text in zip(unspaced, word.gather(unspaced), strict=True)
+            for piece in _pieces(text, every=True)
+        ]
+        others = every.filter(~pl.col("code").is_in(unspaced))
+        every = pl.concat([others, pl.DataFrame(pieces, _CODED, orient="row")])
     parts = (
-        distinct.filter(pl.col("term").str.contains("|".join(("_", *HUMPS))))
+        every.filter(pl.col("term").str.contains("|".join(("_", *HUMPS))))
         .with_columns(part=_parts(pl.col("term")))
         .explode("part")
         .filter((pl.col("part") != "") & (pl.col("part") != pl.col("term")))
         .select("code", term="part")
     )
-    return pl.concat([distinct, parts]).with_columns(pl.col("term").str.to_lowercase())
+    return pl.concat([every, parts]).with_columns(pl.col("term").str.to_lowercase())
 
 
 def _parts(word: pl.Expr) -> pl.Expr:
@@ -210,6 +231,29 @@ def _tally(sources: Sequence[tuple[_Occurrences, pl.DataFrame]]) -> _Tally:
     return _Tally((keys >> _HALF).astype(np.uint32), ranks, tf.astype(np.int32), terms.get_column("term"))
 
 
+def _pieces(word: str, *, every: bool = False) -> list[str]:
+    """A word, or what it is searched for by where it has UNSPACED characters: pairs of them, and its other words.
+
+    A character alone is one piece; if `every`, each is, as it is in the index.
+
+    >>> _pieces("SQL\u7528\u8a9e\u96c6"), _pieces("\u732b"), _pieces("\u8a9e\u96c6", every=True)
+    (['SQL', '\u7528\u8a9e', '\u8a9e\u96c6'], ['\u732b'], ['\u8a9e\u96c6', '\u8a9e', '\u96c6'])
+    """
+    pieces: list[str] = []
+    for number, run in enumerate(_UNSPACED_RUN.split(word)):
+        if number % 2 == 0:
+            pieces += [run] if run.strip("_") else []
+            continue
+        pieces += map("".join, itertools.pairwise(run))
+        pieces += run if every or len(run) == 1 else ""
+    return pieces
+
+
+def _in_pieces(words: Iterable[str]) -> list[str]:
+    """The `_pieces` of words."""
+    return [piece for word in words for piece in ([word] if word.isascii() else _pieces(word))]
+
+
 _HUMP = re.compile(r"[^\W\d_]\d*[A-Z]")
 
 
@@ -220,6 +264,7 @@ def parts(text: str, settings: TermSettings) -> list[str]:
     part with humps of a word with underscores: `log_errReturn` is known by log, err and return.
     """
     words = pl.Series([text], dtype=pl.String).str.extract_all(WORD).explode().drop_nulls().to_list()
+    words = _in_pieces(words)
     cut = [part for word in words for part in word.split("_") if part == word or not _HUMP.search(part)]
     return sorted(set(stems([part.lower() for part in cut or words if part], settings)))
 
@@ -287,7 +332,8 @@ def query_terms(
     names = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
     rows: list[tuple[int, str]] = []
-    for query, (words, compounds) in enumerate(names):
+    for query, (found, compounds) in enumerate(names):
+        words = _in_pieces(found)
         term_of = dict(zip(words, stems([word.lower() for word in words], settings), strict=True))
         cut = [parts for word, parts in identifier_parts(words).items() if not df(term_of[word])]
         parts = stems([part for parts in cut for part in parts], settings)

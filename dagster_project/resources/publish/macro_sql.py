@@ -218,7 +218,12 @@ def _query_terms(search: SearchSettings, term_settings: TermSettings) -> str:
     humps = "word"
     for hump in terms.HUMPS:
         humps = f"regexp_replace({humps}, {_literal(hump)}, '\\1_\\2', 'g')"
-    return f"""WITH words AS (SELECT unnest(regexp_extract_all(asked, {_literal(terms.WORD)})) AS word),
+    spaced = f"regexp_replace(asked, {_literal(f'([{terms.UNSPACED}]+)')}, ' \\1 ', 'g')"
+    unspaced = _literal(f"[{terms.UNSPACED}]{{2,}}")
+    return f"""WITH words AS (
+  SELECT unnest(if(regexp_full_match(run, {unspaced}), [run[n : n + 1] FOR n IN range(1, length(run))], [run])) AS word
+  FROM (SELECT unnest(regexp_extract_all({spaced}, {_literal(terms.WORD)})) AS run)
+),
 humps AS (SELECT word, list_filter(string_split({humps}, '_'), lambda part: part <> '') AS parts FROM words),
 split AS (
   SELECT word,

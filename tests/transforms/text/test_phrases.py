@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.text.phrases import holding
+from transforms.text.phrases import holding, words_pattern
 
 SENTENCE = (
     "the torn record was found by the checker after a power cut and not before it was copied to C++ and back"
@@ -44,6 +44,13 @@ def naive(text: str, phrase: str) -> bool:
         if met and (not words[-1][-1].isalnum() or at == len(folded) or is_break(folded[at])):
             return True
     return False
+
+
+def test_words_of_chinese_and_japanese_stand_beside_each_other():
+    texts = pl.Series(["\u6e29\u5ba4\u306f\u5f8c\u3067", "PostgreSQL\u7528\u306e", "Postgre\u7528SQL"])
+    for phrase, found in [("\u5ba4\u306f", [1, 0, 0]), ("postgresql", [0, 1, 0]), ("postgre sql", [0, 0, 0])]:
+        assert holding(texts, phrase).to_list() == list(map(bool, found))
+    assert texts.str.contains(words_pattern(["\u5f8c", "sql"])).to_list() == [True, False, True]
 
 
 @pytest.mark.parametrize("times", [1, 3], ids=["short", "long"])

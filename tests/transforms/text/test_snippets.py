@@ -49,6 +49,11 @@ def test_words_are_marked_by_their_stem():
     assert marked("Foxes run, a fox ran, foxy.", "fox running") == ["Foxes", "run", "fox"]
 
 
+def test_words_without_blanks_between_them_are_marked():
+    text = "\u6771\u4eac\u3067\u6e29\u5ba4\u3092\u5efa\u3066\u308b PostgreSQL\u7528"
+    assert marked(text, "\u6e29\u5ba4 postgresql") == ["\u6e29\u5ba4", "PostgreSQL"]
+
+
 def test_an_identifier_is_marked_for_a_part_of_it():
     assert marked("A pg_wal that readBlock reads; wallpaper.", "wal blocks") == ["pg_wal", "readBlock"]
 

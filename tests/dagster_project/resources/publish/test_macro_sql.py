@@ -34,6 +34,11 @@ MAILS = [
         sender="bob@example.org",
     ),
     Mail(6, "the " * 12 + "of a", "the"),
+    Mail(
+        10,
+        "\u6e29\u5ba4\u306f\u5f8c\u3067\u5efa\u3066\u308b\u3002PostgreSQL\u7528\u306e\u9ed2\u732b",
+        "\u6e29\u5ba4",
+    ),
     Mail(7, "> nothing of my own", "Re: Other", reply_to=4),
     Mail(8, "> ...", "Re: Other", reply_to=4),
     Mail(
@@ -100,6 +105,8 @@ def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
         "a/fs/erofs/zdata.c",
         "\u00c9cole na\u00efve",
         "the of a",
+        "\u6e29\u5ba4\u306e\u8a2d\u8a08",
+        "\u732b postgresql",
         "the index",
         "nothing that stands anywhere: xyzzy",
         "'; DROP TABLE chunks; --",
