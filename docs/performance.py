@@ -81,16 +81,17 @@ def performance_page() -> str:
 def scale_plot() -> str:
     """docs/images/scale.svg: what grows with the mails, and what does not."""
 
-    def line(value: Callable[[Any], float]) -> list[tuple[float, float]]:
-        return [(size["mails"], value(size)) for size in sizes]
+    def line(value: Callable[[Any], float], of: str = "mails") -> list[tuple[float, float]]:
+        return [(size["mails"], value(size)) for size in sizes if of in size]
 
     sizes = _report()["sizes"]
     builds = {"First build, seconds": "first", "An hour, seconds": "hour"}
     panels = {
         title: {"Weft": line(lambda s, build=build: s[build]["seconds"])} for title, build in builds.items()
     }
-    for title, build in builds.items() if all("notmuch" in size for size in sizes) else ():
-        panels[title]["notmuch"] = line(lambda s, build=build: s["notmuch"][build]["seconds"])
+    for title, build in builds.items():
+        peer = line(lambda s, build=build: s["notmuch"][build]["seconds"], "notmuch")
+        panels[title] |= {"notmuch": peer} if peer else {}
     panels["An hour, seconds"]["Weft, nothing new"] = line(lambda s: s["nothing"]["seconds"])
     panels["Memory, MiB"] = {
         name: line(lambda s, build=build: s[build]["peak_mib"])

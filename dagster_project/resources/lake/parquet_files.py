@@ -59,19 +59,22 @@ def write_file(
     with ExitStack() as cleanup, file.open("wb") as raw:
         cleanup.callback(file.unlink, missing_ok=True)
         sink = _HashingSink(raw)
-        writer = pq.ParquetWriter(
+        with pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"), schema, compression="zstd", store_schema=True, **_encodings(schema)
-        )
-        for group in _row_groups(tables):
-            writer.write_table(group.replace_schema_metadata(None), _ROW_GROUP)
-            rows += group.num_rows
-        if not rows:
-            writer.write_table(schema.empty_table(), _ROW_GROUP)
-        content_hash = sink.digest.hexdigest()
-        writer.add_key_value_metadata(
-            {_CONTENT: content_hash, _CODE: code_version, _INPUTS: json.dumps(dict(sorted(inputs.items())))}
-        )
-        writer.close()
+        ) as writer:
+            for group in _row_groups(tables):
+                writer.write_table(group.replace_schema_metadata(None), _ROW_GROUP)
+                rows += group.num_rows
+            if not rows:
+                writer.write_table(schema.empty_table(), _ROW_GROUP)
+            content_hash = sink.digest.hexdigest()
+            writer.add_key_value_metadata(
+                {
+                    _CONTENT: content_hash,
+                    _CODE: code_version,
+                    _INPUTS: json.dumps(dict(sorted(inputs.items()))),
+                }
+            )
         raw.flush()
         os.fsync(raw.fileno())
         cleanup.pop_all()
