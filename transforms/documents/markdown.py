@@ -44,7 +44,6 @@ _COMMENT = re.compile(
     rb"^%%[ \t]*\r?\n(?:.*\n)*?.*%%[ \t]*(?=\r?\n|\Z)|%%(?:[^%\r\n]++|%(?!%)|\r?\n(?![ \t]*\r?\n))*+%%",
     re.MULTILINE,
 )
-_HTML_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _NOT_NEWLINE = re.compile(rb"[^\r\n]")
 
 
@@ -354,7 +353,15 @@ def _comments(data: bytes, body_start: int, opaque: list[tuple[int, int]]) -> li
 
 
 def _html_comments(data: bytes, html: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [match.span() for start, end in html for match in _HTML_COMMENT.finditer(data, start, end)]
+    found = []
+    for start, end in html:
+        # One that nothing closes is looked through once: a pattern would start again behind each opening.
+        while (begin := data.find(b"<!--", start, end)) >= 0 and (
+            close := data.find(b"-->", begin + 4, end)
+        ) >= 0:
+            start = close + 3
+            found.append((begin, start))
+    return found
 
 
 def _with_notes(html: list[tuple[int, int]], notes: list[tuple[int, int]]) -> list[tuple[int, int]]:
