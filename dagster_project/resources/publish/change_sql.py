@@ -120,9 +120,10 @@ UNCOUNTED = (
     "CREATE TEMP TABLE uncounted AS SELECT chunk_key FROM recounted SEMI JOIN chunk_lengths USING (chunk_key)"
 )
 _GONE = "chunk_key IN (FROM uncounted)"
-UNPOSTED = f"DELETE FROM postings WHERE {_GONE} RETURNING term_id"
-"""Deletes the postings of recounted chunks and returns them; INVERTED reads them as `gone_postings`."""
+# To delete and return the rows in one statement takes ten microseconds for each of them.
 INVERTED = (
+    f"CREATE TEMP TABLE gone_postings AS SELECT rowid AS place, term_id FROM postings WHERE {_GONE}",
+    "DELETE FROM postings WHERE rowid IN (SELECT place FROM gone_postings)",
     """
 CREATE TEMP TABLE gone_from_terms AS
 SELECT term_id, any_value(term) AS term, count(*)::INTEGER AS df FROM gone_postings JOIN terms USING (term_id)

@@ -138,11 +138,8 @@ class IndexUpdate(IndexBuild):
         run(change_sql.RECOUNTED)
         run(change_sql.COUNTED)
         run(change_sql.UNCOUNTED)
-        for statement in table_sql.COUNTED:
+        for statement in (*table_sql.COUNTED, *change_sql.INVERTED):
             run(statement)
-        with self._registered("gone_postings", run(change_sql.UNPOSTED).to_arrow_table()):
-            for statement in change_sql.INVERTED:
-                run(statement)
 
     def _term_forms(self) -> None:
         added = self._forms_in(self.connection, change_sql.TEXTS_NOW)
