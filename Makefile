@@ -37,8 +37,9 @@ run: $(STAMP)
 test: $(DEV)
 	@$(MAKE) --no-print-directory -j 2 lint suite
 
+# Three at once on two cores: cases wait for disks and processes, and two take half a minute longer.
 suite: $(DEV)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not exhaustive"
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not exhaustive"
 
 # Many cases wait for daemons and kills, so four run at once, and those that wait longest begin. One that fails beside
 # others runs once more by itself.

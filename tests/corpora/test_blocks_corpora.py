@@ -124,7 +124,8 @@ def test_people_agree_with_the_kinds(corpora: Path) -> None:
     labelled = corpora / "labelled-mail" / "lines.jsonl"
     if not labelled.is_file():
         pytest.skip(f"no {labelled}")
-    mails = [json.loads(line)["lines"] for line in labelled.read_text(encoding="utf-8").splitlines()]
+    with labelled.open(encoding="utf-8") as file:
+        mails = [json.loads(line)["lines"] for line in file]
     bodies = ["\n".join(text for _, text in lines) + "\n" for lines in mails]
     table = pa.table({"message_id": [str(i) for i in range(len(mails))], "body": bodies})
     found: dict[str, list[str]] = {}
