@@ -9,6 +9,7 @@ import ibis
 import pyarrow as pa
 import pytest
 
+from transforms.hashing import text_hash
 from transforms.operations.publish_checks import RULES, rule_violations
 from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS, EMBEDDING_REFUSALS, embeddings_table
 
@@ -35,11 +36,13 @@ DECLARED = {
 }
 
 
+def rows_of(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    schema = pa.schema([(c.name, c.type) for c in DECLARED[name].columns])
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
 def found(tables: Tables) -> dict[str, list[str]]:
-    made = {}
-    for name, rows in tables.items():
-        schema = pa.schema([(c.name, c.type) for c in DECLARED[name].columns])
-        made[name] = ibis.memtable(pa.Table.from_pylist(rows, schema=schema))
+    made = {name: ibis.memtable(rows_of(name, rows)) for name, rows in tables.items()}
     rules = rule_violations(*(made[name] for name in DECLARED), "m", 2)
     return {rule: rows.to_pyarrow().column("id").to_pylist() for rule, rows in rules.items()}
 
@@ -100,3 +103,13 @@ def test_each_rule_finds_the_rows_that_break_it(
     tables = sound()
     damage(tables)
     assert {r: i for r, i in found(tables).items() if i} == {rule: ids}
+
+
+def test_no_rule_reads_the_texts():
+    tables, database = sound(), ibis.duckdb.connect()
+    tables["chunks"].append({"chunk_id": "c", "checksum": text_hash(""), "text_embed": ""})
+    stored = [database.create_table(name, rows_of(name, tables[name])) for name in DECLARED]
+    for rows in rule_violations(*stored, "m", 2).values():
+        ((_, plan),) = database.raw_sql(f"EXPLAIN {database.compile(rows.count())}").fetchall()
+        assert "SCAN" in plan
+        assert "text_embed" not in plan
