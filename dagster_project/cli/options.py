@@ -46,11 +46,11 @@ class QueryCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as fault:
-            fault.message += (
-                f" A query that begins with - stands behind --, after all options: "
-                f"weft {ctx.info_name} -- {shlex.quote(unread)}"
-            )
-            raise
+            raise click.UsageError(
+                f"{fault.format_message()} A query that begins with - stands behind --, after all options: "
+                f"weft {ctx.info_name} -- {shlex.quote(unread)}",
+                ctx,
+            ) from None
 
 
 TEXT = _Text()
