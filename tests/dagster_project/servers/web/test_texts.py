@@ -207,6 +207,14 @@ def test_markdown_has_anchors_links_and_marks():
     assert "<td>2</td></tr>" in html and "☑ done" in html
 
 
+def test_a_callouts_title_has_its_own_line_and_a_picture_with_a_width_its_name():
+    text = "> [!tip] Drift\n> of cells\n> > [!info]\n> > more\n\n> plain\n> quote\n\n"
+    text += "![[plot.png|400x300]] ![[plot.png|Plot]]"
+    html = str(markdown_html(Marked(text), 0, {}, {text.index("![["): "/d/plot"}))
+    assert "[!tip] Drift<br>of cells" in html and "[!info]<br>more" in html and "plain\nquote" in html
+    assert '<a href="/d/plot">plot.png</a>' in html and "Plot" in html and "400" not in html
+
+
 def test_a_document_that_nests_too_deep_is_shown_as_it_stands():
     html = str(markdown_html(Marked("> " * 2_000 + "<b>"), 0, {}, {}))
     assert html.startswith("<pre>") and "&lt;b&gt;" in html
