@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.servers.web.mail_parts import mail_parts, plain_parts
+from dagster_project.servers.web.mails import _ancestors
 from dagster_project.servers.web.markdown_html import markdown_html
 from dagster_project.servers.web.marks import Marked, Span, followed, highlighted
 from tests.examples import examples
@@ -205,6 +206,15 @@ def test_markdown_has_anchors_links_and_marks():
     assert '<a href="/d/docs%3Afaq.md">the faq</a>' in html
     assert '<strong><mark id="cited">Ölstand</mark></strong>' in html
     assert "<td>2</td></tr>" in html and "☑ done" in html
+
+
+def test_a_quote_of_a_mail_that_no_source_holds_leads_nowhere():
+    nodes = {
+        "a": {"parent_id": None, "is_ghost": False},
+        "b": {"parent_id": "a", "is_ghost": True},
+        "c": {"parent_id": "b", "is_ghost": False},
+    }
+    assert _ancestors(nodes, "c") == [None, "a"]
 
 
 def test_a_callouts_title_has_its_own_line_and_a_picture_with_a_width_its_name():
