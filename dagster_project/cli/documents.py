@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT, explained
+from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT, QueryCommand, explained
 from dagster_project.cli.render.hits import print_prompted, print_stripe
 from dagster_project.cli.render.issues import print_issues
 from dagster_project.cli.search import search
@@ -48,7 +48,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
         print_stripe(rows)
 
 
-@click.command()
+@click.command(cls=QueryCommand)
 @click.argument("query", type=TEXT)
 @CONFIG
 @JSON

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered
+from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, QueryCommand, explained, filtered
 from dagster_project.cli.render.explanation import print_explanation
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
@@ -17,7 +17,7 @@ from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
 
 
-@click.command()
+@click.command(cls=QueryCommand)
 @click.argument("query", type=TEXT)
 @click.argument("ident", metavar="[ID]", required=False, type=TEXT, shell_complete=complete_id)
 @CONFIG

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from datetime import UTC
@@ -34,6 +35,22 @@ class _Text(click.ParamType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text as `storable`."""
         return storable(value)
+
+
+class QueryCommand(click.Command):
+    """A command whose first argument is a query, which may begin with a sign that options begin with."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line; of an option that there is not, say how it is asked for as a query."""
+        unread = next((arg for arg in args if arg.startswith("-") and not arg.startswith("--")), "-word")
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as fault:
+            raise click.UsageError(
+                f"{fault.format_message()} A query that begins with - stands behind --, after all options: "
+                f"weft {ctx.info_name} -- {shlex.quote(unread)}",
+                ctx,
+            ) from None
 
 
 TEXT = _Text()

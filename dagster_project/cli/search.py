@@ -14,7 +14,16 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, explained, filtered, searched
+from dagster_project.cli.options import (
+    CONFIG,
+    JSON,
+    NO_RESULTS,
+    TEXT,
+    QueryCommand,
+    explained,
+    filtered,
+    searched,
+)
 from dagster_project.cli.render.hits import Shown, print_hits, reading_line
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
@@ -29,7 +38,7 @@ from transforms.retrieval.query_rewriting import Standalone
 from transforms.settings.search import SearchOptions
 
 
-@click.command()
+@click.command(cls=QueryCommand)
 @click.argument("queries", nargs=-1, required=True, type=TEXT)
 @CONFIG
 @JSON

@@ -29,6 +29,7 @@ _HEAD = re.compile(
     re.M,
 )
 _AUTHOR = re.compile(rf"[{_MARKS}]*(?P<author>[^\n]{{1,120}}?)[{_MARKS}]*:(?:{_BLANK}|(?=\n|\Z))")
+_LINE_MARK = re.compile(r"^\u200e", re.M)
 _ODD_DATES = 0.05
 _OUT_OF_ORDER = timedelta(days=1)
 
@@ -198,4 +199,5 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
     is_edited = len(text) < len(body) - match.end()
     text = text[: below.start()] if below else text
-    return Entry(at, author, text, "message", is_edited=is_edited, files=files)
+    # iOS writes the mark before each line of a poll and before places and cards.
+    return Entry(at, author, _LINE_MARK.sub("", text), "message", is_edited=is_edited, files=files)

@@ -33,7 +33,7 @@ from transforms.settings.documents import (
 )
 from transforms.text.charsets import decode_text
 
-VERSION = f"4.{FORMATS_VERSION}"
+VERSION = f"5.{FORMATS_VERSION}"
 
 WORD_LIST = "_keywords/words.md"
 """Where a list of keywords of the folder around it stands; `graph.keywords` reads it, search does not."""
@@ -59,6 +59,8 @@ _MODIFIED = (
     "last_modified",
 )
 _SPACED_ZONE = re.compile(r"\s+(?=[+-]\d|Z$)")
+_DAY = re.compile(r"((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d|\2\d)")
+"""The day that the name of a journal's page or of a meeting's notes begins with."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
         "frontmatter": json.dumps(front.fields, ensure_ascii=False) if front.fields else None,
-        "created_at": created,
+        "created_at": created or _named_day(file_name(file.path)),
         "modified_at": modified,
         "text": stored.text,
         "body_start": front.body_start,
@@ -288,3 +290,16 @@ def _time(fields: dict[str, Any], names: tuple[str, ...], defects: list[str]) ->
         except (ValueError, OverflowError):
             defects.append(f"time_unreadable: {name}")
     return None
+
+
+def _named_day(name: str) -> datetime | None:
+    """The day with which the name of a file begins, at midnight UTC.
+
+    >>> _named_day("2025_04_20").date().isoformat(), _named_day("20250231 Minutes")
+    ('2025-04-20', None)
+    """
+    day = _DAY.match(name)
+    try:
+        return day and datetime(int(day[1]), int(day[3]), int(day[4]), tzinfo=UTC)
+    except ValueError:
+        return None

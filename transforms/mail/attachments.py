@@ -23,6 +23,7 @@ _XZ_MEMORY = 256 << 20
 _MAX_LAYERS = 3
 
 _SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
+_ARMOUR = re.compile(r"\s*-----BEGIN (PGP [A-Z ]+)-----\n.*-----END \1-----\s*", re.S)
 _BINARY = (
     (b"\x89PNG", "image"), (b"\xff\xd8\xff", "image"), (b"GIF8", "image"), (b"BM", "image"), (b"%PDF", "PDF"),
     (b"\x7fELF", "program"), (b"{\\rtf", "RTF"), (b"\xd0\xcf\x11\xe0", "office document"),
@@ -120,6 +121,8 @@ def attachment_text(
     text = decoded.text
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if declared_type == "application/pgp-encrypted" or _ARMOUR.fullmatch(text):
+        return AttachmentText("other", None, "armour: OpenPGP keys and encrypted text have no words")
     if declared_type == "text/html" or re.search(r"\.[sx]?html?\Z", name, re.I):
         text = html_text(text)
         reason = None if text else "empty: the HTML shows no text"

@@ -28,9 +28,11 @@ DOCUMENTS = Table(
         required("aliases", pa.list_(pa.string()), "other names the frontmatter gives"),
         Column("frontmatter", pa.string(), "the frontmatter as JSON"),
         Column(
-            "created_at", TIME, "time of creation that the frontmatter or the properties of the file give"
+            "created_at",
+            TIME,
+            "time of creation by the frontmatter or the properties of the file, else the day its name begins with",
         ),
-        Column("modified_at", TIME, "time of change that they give"),
+        Column("modified_at", TIME, "time of change by the frontmatter or the properties"),
         required(
             "text",
             TEXT,

@@ -133,15 +133,18 @@ def described(
     weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in wanted}
     constituents = _by_hit(rows, ranked.constituents)
     around = expansions(version, hits, settings)
+    sections = _sections_of(version.connection, hits, shown)
     described_rows = []
     for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
         words = matching[hit["query"]]
         snippet = _snippet(passage, words, weights, hit["subject"] or "")
         ranges = snippets.stored_ranges(snippet, passage.stored, words)
-        page = page_of_words(hit["page"], hit["page_breaks"], ranges)
+        hit["page"] = page_of_words(hit["page"], hit["page_breaks"], ranges)
+        if (within := sections.get(hit["chunk_no"])) and any(ranges):
+            section = within[page_of_words(0, [s["start"] for s in within[1:]], ranges) or 0]
+            hit |= {"node_id": section["node_id"], "breadcrumb": screen.text(section["breadcrumb"])}
         row = hit | {
-            "page": page,
-            "citation": citation({**hit, "page": page}),
+            "citation": citation(hit),
             "snippet": screen.text(snippet.text),
             "highlights": snippet.highlights,
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
@@ -209,6 +212,23 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
     return _Passage(text, own, passages.has_lines(text, hit["content_class"]), quote)
 
 
+def _sections_of(
+    connection: duckdb.DuckDBPyConnection, hits: Sequence[Mapping[str, Any]], shown: Sequence[_Passage]
+) -> dict[int, list[dict[str, Any]]]:
+    """By chunk, the sections of each that lie in it, where small ones share a chunk that is named after the largest."""
+    several = {
+        hit["chunk_no"]: [hit["chunk_no"], hit["doc_id"], hit["byte_start"], hit["byte_end"]]
+        for hit, passage in zip(hits, shown, strict=True)
+        if hit["node_id"] and not hit["stands_for"] and _HEADING.search(passage.text)
+    }
+    if not several:
+        return {}
+    columns = dict(
+        zip(("numbers", "docs", "starts", "ends"), zip(*several.values(), strict=True), strict=True)
+    )
+    return dict(connection.execute(_SECTIONS_WITHIN, columns).fetchall())
+
+
 def _with_facts(
     connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[Chosen]
 ) -> list[dict[str, Any]]:
@@ -263,6 +283,14 @@ def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], 
 
 _QUOTE_CHARS = 160
 """Characters shown of what a text answers."""
+_HEADING = re.compile(r"^(?:#{1,6}[ \t]|(?:=+|-+)[ \t]*$)", re.M)
+"""A line that may be a heading within the text of a hit."""
+_SECTIONS_WITHIN = """
+SELECT c.chunk_no, list({'start': heading_start, 'node_id': node_id, 'breadcrumb': breadcrumb} ORDER BY heading_start)
+FROM (SELECT unnest($numbers::BIGINT[]) chunk_no, unnest($docs::VARCHAR[]) doc_id, unnest($starts::BIGINT[]) s,
+  unnest($ends::BIGINT[]) e) c
+JOIN nodes USING (doc_id) WHERE heading_start < c.e AND body_end > c.s AND body_end > nodes.byte_start GROUP BY 1
+"""
 _SECTIONS = """
 SELECT node_id, breadcrumb, heading_start, byte_end,
   CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
@@ -20,21 +21,29 @@ from dagster_project.servers.web.guards import SafeHeaders, TokenRequired
 from dagster_project.servers.web.site import FOLDER, SECONDS, Site
 from transforms.errors import UnknownIdError, WeftError
 
+
+class _IdConvertor(PathConvertor):
+    """Any id: names of files may hold line ends, too."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("id", _IdConvertor())
 _VIEWS = {
     "/": views.search,
     "/why": views.why,
     "/open": views.open_id,
-    "/open/{id:path}": views.open_id,
-    "/m/{id:path}": views.mail,
-    "/raw/{id:path}": views.stored_text,
-    "/original/{id:path}": views.raw_mail,
-    "/t/{id:path}": views.thread,
-    "/a/{id:path}": views.attachment,
-    "/series/{id:path}": views.series,
+    "/open/{id:id}": views.open_id,
+    "/m/{id:id}": views.mail,
+    "/raw/{id:id}": views.stored_text,
+    "/original/{id:id}": views.raw_mail,
+    "/t/{id:id}": views.thread,
+    "/a/{id:id}": views.attachment,
+    "/series/{id:id}": views.series,
     "/diff": views.diff,
-    "/d/{id:path}": views.document,
-    "/c/{id:path}": views.chat,
-    "/picture/{id:path}": views.picture,
+    "/d/{id:id}": views.document,
+    "/c/{id:id}": views.chat,
+    "/picture/{id:id}": views.picture,
     "/corpus": views.corpus_page,
     "/feed": feed.feed,
     "/api/search": api.search,

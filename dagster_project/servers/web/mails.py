@@ -49,10 +49,10 @@ class Mail:
     parts: list[Part]
     attachments: Sequence[Mapping[str, Any]]
     series: Mapping[str, Any] | None
-    ancestors: list[str]
+    ancestors: list[str | None]
 
     def quoted_from(self, depth: int) -> str | None:
-        """The Message-ID of the mail that a quote of that depth comes from, as far as the thread says."""
+        """The Message-ID of the mail that a quote of that depth comes from, if the thread says it and a source holds it."""
         return self.ancestors[depth - 1] if 0 < depth <= len(self.ancestors) else None
 
 
@@ -140,11 +140,11 @@ def _by(rows: Iterable[dict[str, Any]], key: str) -> defaultdict[str, list[dict[
     return result
 
 
-def _ancestors(nodes: Mapping[str, Mapping[str, Any]], message_id: str) -> list[str]:
-    """The mails above one in its thread, the one it answers first."""
+def _ancestors(nodes: Mapping[str, Mapping[str, Any]], message_id: str) -> list[str | None]:
+    """The mails above one in its thread, the one it answers first; None for one that no source holds."""
     above: list[str] = []
     at = nodes[message_id]["parent_id"]
     while at in nodes and at not in above:
         above.append(at)
         at = nodes[at]["parent_id"]
-    return above
+    return [None if nodes[id_]["is_ghost"] else id_ for id_ in above]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,9 @@ from pyromark import events_with_range
 from dagster_project.servers.web.marks import Marked, linked
 from transforms.documents.markdown import DIALECT, parse
 
+_CALLOUT = re.compile(rb">[ \t]*\[!")
+_SIZE = re.compile(r"\d+(?:x\d+)?")
+"""What stands behind the bar of an embedded picture and is no name: its width, or width and height."""
 _ELEMENTS = {
     "Paragraph": "p",
     "BlockQuote": "blockquote",
@@ -49,12 +53,14 @@ class _Writer:
     def __init__(self, text: Marked, slugs: Mapping[int, str], targets: Mapping[int, str]):
         self.text, self.slugs, self.targets = text, slugs, targets
         self.parts: list[str] = []
-        self.links: list[tuple[str, list[str]]] = []
-        self.in_head = False
+        self.links: list[tuple[str, str, list[str]]] = []
+        self.in_head = self.in_callout_title = False
 
     def add(self, event: Any, start: int, end: int) -> None:
         """Write one event, whose source is the range of bytes."""
         if isinstance(event, str):
+            if event == "SoftBreak" and self.in_callout_title:
+                event, self.in_callout_title = "HardBreak", False
             self.parts.append({"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, ""))
             return
         ((kind, value),) = event.items()
@@ -99,7 +105,8 @@ class _Writer:
             anchor = f' id="{escape(slug)}"' if slug else ""
             self.parts.append(f"<h{level}{anchor}>")
         elif name in ("Link", "Image"):
-            self.links.append((self.targets.get(start, str(details["dest_url"])), self.parts))
+            name_in_text = str(details["dest_url"])
+            self.links.append((self.targets.get(start, name_in_text), name_in_text, self.parts))
             self.parts = []
         elif name == "CodeBlock":
             self.parts.append("<pre><code>")
@@ -114,6 +121,8 @@ class _Writer:
         elif name == "HtmlBlock":
             self.parts.append('<pre class="raw">')
         elif name in _ELEMENTS:
+            if name == "BlockQuote":
+                self.in_callout_title = _CALLOUT.match(self.text.data, start) is not None
             self.in_head = self.in_head or name == "TableHead"
             self.parts.append(f"<{_ELEMENTS[name]}>" + ("<tr>" if name == "TableHead" else ""))
 
@@ -121,8 +130,10 @@ class _Writer:
         if name == "Heading":
             self.parts.append(f"</h{min(6, int(str(details)[1]) + 1)}>\n")
         elif name in ("Link", "Image"):
-            address, before = self.links.pop()
-            shown = Markup("".join(self.parts)) or escape(address)
+            address, name_in_text, before = self.links.pop()
+            shown = Markup("".join(self.parts))
+            if not shown or name == "Image" and _SIZE.fullmatch(shown):
+                shown = escape(name_in_text)
             html = str(linked(shown, address)) if not self.links else str(shown)
             self.parts = [*before, f'<span class="image">{html}</span>' if name == "Image" else html]
         elif name == "CodeBlock":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import dagster as dg
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
+from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Workspace, differences, discussion, embedded, rebuilt
 from tests.format_files import Text, pdf
 from transforms.schemas.registry import GRAPH_TABLES
@@ -116,6 +118,23 @@ def test_every_chunk_names_its_node(made_once: Workspace):
     assert made_once.column(
         "SELECT count(*) FROM chunks WHERE source_kind = 'document' AND parent_id NOT IN (SELECT node_id FROM nodes)"
     ) == [0]
+
+
+@pytest.mark.parametrize(
+    ("words", "section"),
+    [
+        ("taking one costs nothing", "snapshots"),
+        ("reader sees committed", "reading"),
+        ("old versions go", "dropping"),
+    ],
+)
+def test_a_hit_is_shown_under_the_section_that_holds_the_words(
+    made_once: Workspace, words: str, section: str
+):
+    with closing(open_index(made_once.settings)) as index:
+        hit = index.search([words]).hits.to_pylist()[0]
+    assert hit["node_id"] == f"notes:Ideas/Snapshots.md#{section}"
+    assert f"#{section} bytes " in hit["citation"] and section.title() in hit["breadcrumb"]
 
 
 def test_links_are_resolved_over_the_whole_lake_and_broken_ones_kept(made_once: Workspace):

@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -198,6 +199,15 @@ def test_wrong_settings_are_explained(workspace: Workspace, text: str, said: str
     assert said in result.stderr
     assert str(workspace.config) in result.stderr
     assert not workspace.folder.joinpath("state").exists()
+
+
+@pytest.mark.parametrize("query", ["-meta.x:y", "-f:tom wal", '-"torn record"'])
+def test_a_query_that_is_read_as_an_option_is_told_how_to_be_asked(tmp_path: Path, query: str):
+    for command in ("search", "explain", "ask"):
+        said = CliRunner().invoke(main, [command, query], prog_name="weft")
+        assert said.exit_code == 2 and f"weft {command} -- {shlex.quote(query)}" in " ".join(
+            said.output.split()
+        )
 
 
 def test_a_missing_settings_file_is_named(tmp_path: Path):

@@ -35,7 +35,7 @@ NINE = datetime(2025, 3, 27, 9, tzinfo=UTC)
         (
             "[27/03/2025, 18:02:33] Ada: \u200ePlan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
             "00000012-Plan.pdf",
-            "\u200ePlan.pdf \u2022 \u200e2 pages",
+            "Plan.pdf \u2022 \u200e2 pages",
         ),
         ("27.03.25, 18:02 - Ada: <Media omitted>", None, ""),
         ("27.03.25, 18:02 - Ada: I sent Plan.pdf", None, "I sent Plan.pdf"),

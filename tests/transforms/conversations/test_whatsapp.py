@@ -225,6 +225,11 @@ def test_media_and_deletions_of_many_languages(text: str, kind: str):
     assert (entry.kind, entry.author) == (kind, "Maud")
 
 
+def test_marks_of_direction_before_the_lines_of_a_poll_are_no_text():
+    poll = "[27.03.25, 18:02:33] Maud: \u200ePOLL:\nOpen?\n\u200eOPTION: Yes (2 votes)\n"
+    assert read_whatsapp(poll, "chat", "UTC").entries[0].text.strip() == "POLL:\nOpen?\nOPTION: Yes (2 votes)"
+
+
 def test_the_mark_of_an_edited_message_is_no_text():
     line = "27.03.25, 18:02 - Maud: at noon <Diese Nachricht wurde bearbeitet.>\n"
     assert read_whatsapp(line, "chat", "UTC").entries[0].text == "at noon"

@@ -105,6 +105,25 @@ def test_times_without_zone_are_utc(line: str, column: str, time: datetime):
     assert made["defects"] == []
 
 
+@pytest.mark.parametrize(
+    ("path", "front", "day"),
+    [
+        ("Daily/2025-04-20.md", "", (2025, 4, 20)),
+        ("journals/2025_04_20.md", "", (2025, 4, 20)),
+        ("2025-04-20 Call with the roofer.txt", "", (2025, 4, 20)),
+        ("20250420.md", "", (2025, 4, 20)),
+        ("2025-04-20.md", "created: 2024-01-02", (2024, 1, 2)),
+        ("2025-02-31.md", "", None),
+        ("202504201215 Zettel.md", "", None),
+        ("192.168.10.20.md", "", None),
+        ("2025-04.md", "", None),
+    ],
+)
+def test_a_file_without_a_time_has_the_day_that_its_name_begins_with(path, front, day):
+    made = row(path, f"---\n{front}\n---\nx" if front else "x")
+    assert made["created_at"] == (day and datetime(*day, tzinfo=UTC))
+
+
 @pytest.mark.parametrize("value", ["yesterday", "2024-13-01", "0001-01-01T00:00+14:00"])
 def test_a_time_that_cannot_be_read_is_a_defect(value: str):
     made = row("n.md", f"---\ncreated: {value}\n---\nx")

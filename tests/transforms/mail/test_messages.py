@@ -375,6 +375,14 @@ def test_signatures_and_oversized_text():
     assert attachment(b"a line\n" * 300_000)["lane"] == "slow"
 
 
+@pytest.mark.parametrize("kind", ["MESSAGE", "PUBLIC KEY BLOCK"])
+def test_openpgp_armour_has_no_words(kind: str):
+    armour = f"-----BEGIN PGP {kind}-----\n\nhQEMA7xx\n=abcd\n-----END PGP {kind}-----\n"
+    row = attachment(armour.encode(), "x.asc")
+    assert row["text"] is None and row["reason"].startswith("armour: ")
+    assert attachment(f"See below.\n{armour}".encode(), "x.txt")["text"]
+
+
 def test_a_mail_inside_a_mail_is_an_attachment_with_its_text():
     inner = (
         "Content-Type: message/rfc822\n\nFrom: B <b@x>\nSubject: =?utf-8?q?in=C3=A9?=\nX-Y: z\n\ninner body\n"

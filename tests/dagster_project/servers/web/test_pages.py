@@ -100,6 +100,10 @@ def test_filters_narrow(web: TestClient, parameters: dict[str, str], expected: s
     assert lists
 
 
+def test_an_id_may_hold_a_line_end(web: TestClient):
+    assert "There is no page at this address" not in web.get("/d/notes%3Aa%0Ab.md").text
+
+
 def test_programs_rank_as_the_command_does(web: TestClient):
     def threads(**options: str) -> list[str]:
         answer = web.get("/api/search", params={"q": "compactor pace", **options})

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.servers.web.mail_parts import mail_parts, plain_parts
+from dagster_project.servers.web.mails import _ancestors
 from dagster_project.servers.web.markdown_html import markdown_html
 from dagster_project.servers.web.marks import Marked, Span, followed, highlighted
 from tests.examples import examples
@@ -205,6 +206,23 @@ def test_markdown_has_anchors_links_and_marks():
     assert '<a href="/d/docs%3Afaq.md">the faq</a>' in html
     assert '<strong><mark id="cited">Ölstand</mark></strong>' in html
     assert "<td>2</td></tr>" in html and "☑ done" in html
+
+
+def test_a_quote_of_a_mail_that_no_source_holds_leads_nowhere():
+    nodes = {
+        "a": {"parent_id": None, "is_ghost": False},
+        "b": {"parent_id": "a", "is_ghost": True},
+        "c": {"parent_id": "b", "is_ghost": False},
+    }
+    assert _ancestors(nodes, "c") == [None, "a"]
+
+
+def test_a_callouts_title_has_its_own_line_and_a_picture_with_a_width_its_name():
+    text = "> [!tip] Drift\n> of cells\n> > [!info]\n> > more\n\n> plain\n> quote\n\n"
+    text += "![[plot.png|400x300]] ![[plot.png|Plot]]"
+    html = str(markdown_html(Marked(text), 0, {}, {text.index("![["): "/d/plot"}))
+    assert "[!tip] Drift<br>of cells" in html and "[!info]<br>more" in html and "plain\nquote" in html
+    assert '<a href="/d/plot">plot.png</a>' in html and "Plot" in html and "400" not in html
 
 
 def test_a_document_that_nests_too_deep_is_shown_as_it_stands():
