@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
@@ -30,6 +30,8 @@ _MARKED = 16
 """Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
 _ALL_AT_ONCE = 1 << 18
 """Postings of a query up to which every chunk is scored once, which takes a millisecond; of more, few are looked up."""
+_REMEMBERED = 1 << 12
+"""Chunks that hold a term, above which the mails that hold it are counted once: few terms are so common."""
 _ROUNDING = 1e-5
 """What sums of single-precision impacts may be off, as a share of the highest score there could be."""
 
@@ -112,7 +114,7 @@ class WeighedMails:
     """The same of whole mails: frequencies by code, those of titles apart, as each chunk of a mail has its title.
 
     `document` is the number of the mail of the chunk in each slot, -1 for what is of none; norms are by that number, and
-    `count` is the number of mails, `mean` their mean length.
+    `count` is the number of mails, `mean` their mean length. How many mails hold a common term is remembered in `counts`.
     """
 
     body: np.ndarray
@@ -121,6 +123,7 @@ class WeighedMails:
     norm: np.ndarray
     count: int
     mean: float
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def weighed_mails(
@@ -162,10 +165,15 @@ class _TermList(NamedTuple):
 
     def mails(self, mails: WeighedMails) -> int:
         """How many mails hold the term."""
-        with_term = np.zeros(len(mails.norm) + 1, dtype=bool)
-        for part in self.parts:
-            with_term[mails.document[part.slots]] = True
-        return int(np.count_nonzero(with_term[:-1]))
+        known = mails.counts.get(self.term)
+        if known is None:
+            with_term = np.zeros(len(mails.norm) + 1, dtype=bool)
+            for part in self.parts:
+                with_term[mails.document.take(part.slots)] = True
+            known = int(np.count_nonzero(with_term[:-1]))
+            if self.df > _REMEMBERED:
+                mails.counts[self.term] = known
+        return known
 
 
 def _found(part: Part, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -279,8 +287,10 @@ class TermScores:
 
     def _of(self, slots: np.ndarray) -> np.ndarray:
         """The scores of the chunks in these slots."""
-        if self._every is not None:
-            return self._every[slots].astype(np.float64)
+        # Only `best` needs all chunks: to look up a few takes less.
+        every: np.ndarray | None = self.__dict__.get("_every")
+        if every is not None:
+            return every[slots].astype(np.float64)
         scores = np.zeros(len(slots), dtype=np.float32)
         for term_list, part, present, places in self._occurrences(slots):
             scores[present] += term_list.impacts(part, self.weights, places)

@@ -67,6 +67,17 @@ class Places:
         """Chunk numbers by thread, and where each thread begins among them, with the end of the last."""
         return self.given_members or members(self.thread)
 
+    def of_documents(self, documents: np.ndarray) -> np.ndarray:
+        """The numbers of all chunks of these documents, which ascend."""
+        chunks, starts = self._by_document
+        parts = [chunks[starts[n] : starts[n + 1]] for n in np.unique(documents).tolist()]
+        return np.sort(np.concatenate([chunks[:0], *parts]))
+
+    @cached_property
+    def _by_document(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same by document."""
+        return members(self.document)
+
 
 def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions by number of the thread, ascending in each, and where each number begins among them."""
