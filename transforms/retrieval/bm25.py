@@ -26,6 +26,8 @@ _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
+_LONG = 1 << 14
+"""Postings of a term from which the best chunks so far are looked up in them before all of them are read."""
 _MARKED = 16
 """Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
 _ALL_AT_ONCE = 1 << 18
@@ -176,6 +178,9 @@ class _TermList(NamedTuple):
         return known
 
 
+_Occurrences = tuple[_TermList, Part, np.ndarray, np.ndarray]
+
+
 def _found(part: Part, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which of some slots (int32, as those of the part, which would else be copied) are in a part, and where."""
     places = np.searchsorted(part.slots, slots)
@@ -231,6 +236,7 @@ class TermScores:
         self.allowed = None if allowed is None else self.slots.mask(allowed & self.ranked)
         self._known: tuple[int, np.ndarray] | None = None
         self._highest: float | None = None
+        self._last: tuple[np.ndarray, list[_Occurrences]] | None = None
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
@@ -296,8 +302,16 @@ class TermScores:
             scores[present] += term_list.impacts(part, self.weights, places)
         return scores.astype(np.float64)
 
-    def _occurrences(self, slots: np.ndarray) -> Iterator[tuple[_TermList, Part, np.ndarray, np.ndarray]]:
-        """Each part of each term's list, which of the slots are in it, and their places there."""
+    def _occurrences(self, slots: np.ndarray) -> Iterator[_Occurrences]:
+        """Each part of each term's list, which of the slots are in it, and their places there.
+
+        Those of the last slots are kept, as whole mails and their chunks are scored one after the other.
+        """
+        if self._last is None or not np.array_equal(self._last[0], slots):
+            self._last = slots, list(self._looked_up(slots))
+        return iter(self._last[1])
+
+    def _looked_up(self, slots: np.ndarray) -> Iterator[_Occurrences]:
         numbers = slots.astype(np.int32)
         marks = None
         for term_list, part in ((t, part) for t in self.lists for part in t.parts):
@@ -344,17 +358,24 @@ class TermScores:
         rest = most = sum(term_list.idf for term_list in lists)
         floor, top, spare = 0.0, np.zeros(0, dtype=np.int32), _ROUNDING * most
         while lists and floor <= rest + spare:
+            if len(top) == k and lists[0].df > _LONG:
+                # No list that is long is read as a whole before what the best so far have of all others is known.
+                floor = max(floor, float(self._with(lists, top, partial[top]).min()))
+                if floor > rest + spare:
+                    break
             term_list = lists.pop(0)
             rest -= term_list.idf
             for slots, impacts in self._allowed_of(term_list):
-                partial[slots] += impacts
-                above = slots[partial[slots] > floor]
-                if len(above) > k:
-                    above = above[np.argpartition(partial[above], len(above) - k)[len(above) - k :]]
-                top = np.union1d(top, above)
+                impacts += partial.take(slots)
+                partial[slots] = impacts
+                is_above = np.flatnonzero(impacts > floor)
+                if len(is_above) > k:
+                    sums = impacts.take(is_above)
+                    is_above = is_above[np.argpartition(sums, len(sums) - k)[len(sums) - k :]]
+                top = np.union1d(top, slots[is_above])
             top = top[top_k(partial[top], k)]
             if len(top) == k:
-                floor = float(partial[top[-1]])
+                floor = max(floor, float(partial[top[-1]]))
         near = np.flatnonzero(partial > max(0.0, floor - max(rest, 0.0) - spare)).astype(np.int32)
         for term_list in lists:
             rest -= term_list.idf
@@ -364,6 +385,13 @@ class TermScores:
                 floor = max(floor, float(np.partition(sums, len(near) - k)[len(near) - k]))
             near = near[sums > floor - max(rest, 0.0) - spare]
         return near
+
+    def _with(self, lists: Sequence[_TermList], slots: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """The sums of some slots with what these terms add to them."""
+        for term_list, part in ((t, part) for t in lists for part in t.parts):
+            present, places = _found(part, slots)
+            sums[present] += term_list.impacts(part, self.weights, places)
+        return sums
 
     def _add(self, term_list: _TermList, near: np.ndarray, partial: np.ndarray) -> None:
         """Add what a term adds to the sums of the slots `near`, and where that is less work to others."""
