@@ -265,15 +265,21 @@ class TermScores:
         `chunks` are all chunks of these mails.
         """
         slots = self.slots.of(chunks)
-        numbers, of_chunk = np.unique(mails.document[slots], return_inverse=True)
+        document = mails.document.take(slots)
+        is_there = np.zeros(len(mails.norm), dtype=bool)
+        is_there[document] = True
+        numbers = np.flatnonzero(is_there)
+        place = np.zeros(len(is_there), dtype=np.int32)
+        place[numbers] = np.arange(len(numbers), dtype=np.int32)
+        of_chunk = place.take(document)
         norm, scores = mails.norm[numbers], np.zeros(len(numbers))
         # A mail may have chunks in several parts.
         for term_list, of_term in groupby(self._occurrences(slots), key=itemgetter(0)):
             body, title = np.zeros((2, len(numbers)))
             for _, part, present, places in of_term:
                 codes, mail = part.codes[places], of_chunk[present]
-                np.add.at(body, mail, mails.body[codes])
-                np.maximum.at(title, mail, mails.title[codes])
+                body += np.bincount(mail, mails.body.take(codes), len(numbers))
+                np.maximum.at(title, mail, mails.title.take(codes))
             frequency = body + title
             weight = term_list.factor * idf(term_list.mails(mails), mails.count)
             scores += weight * frequency / (frequency + norm)

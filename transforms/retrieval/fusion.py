@@ -295,33 +295,38 @@ def _within_reach(
     score = fusion.at_most(chosen, words)
     known = found.copy()
     score[known] = fusion.of(chosen[known], words[known])
-    count = int(threads[-1]) + 1
     while True:
-        reach = score + settings.thread_weight * _most(score, threads, count)[threads]
+        reach = _with_share(score, threads, settings.thread_weight)
         first = np.argpartition(-reach, depth - 1)[:depth]
         first = first[~known[first]]
         score[first] = fusion.of(chosen[first], words[first])
         known[first] = True
-        sure = (
-            score[known] + settings.thread_weight * _most(score[known], threads[known], count)[threads[known]]
-        )
-        _, documents = np.unique(places.document[chosen[known]], return_inverse=True)
-        best = _most(sure, documents, int(documents.max()) + 1)
+        sure = _with_share(score[known], threads[known], settings.thread_weight)
+        document = places.document[chosen[known]]
+        order = np.argsort(document)
+        _, best = _most(sure[order], document[order])
         if len(best) >= needed:
             break
         depth *= _LOOKED_AT
         if depth >= len(chosen):
             return np.arange(len(chosen))
-    reach = score + settings.thread_weight * _most(score, threads, count)[threads]
+    reach = _with_share(score, threads, settings.thread_weight)
     edge = np.partition(best, len(best) - needed)[len(best) - needed]
     return np.flatnonzero(found | (reach >= edge))
 
 
-def _most(scores: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
-    """The highest score of each of so many groups, -inf for none."""
-    maxima = np.full(count, -np.inf)
-    np.maximum.at(maxima, groups, scores)
-    return maxima
+def _most(scores: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The groups that there are, whose numbers ascend, and the highest score of each."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return groups[starts], np.maximum.reduceat(scores, starts)
+
+
+def _with_share(scores: np.ndarray, threads: np.ndarray, weight: float) -> np.ndarray:
+    """Scores with so much of the best of their thread added to them; the numbers of threads ascend."""
+    numbers, best = _most(scores, threads)
+    of_thread = np.zeros(int(threads[-1]) + 1)
+    of_thread[numbers] = best
+    return scores + weight * of_thread[threads]
 
 
 def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
