@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.retrieval.postings import Part, Postings
+from transforms.retrieval.postings import Part, Postings, found
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
@@ -28,8 +28,6 @@ _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
 _LONG = 1 << 14
 """Postings of a term from which the best chunks so far are looked up in them before all of them are read."""
-_MARKED = 16
-"""Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
 _ALL_AT_ONCE = 1 << 18
 """Postings of a query up to which every chunk is scored once, which takes a millisecond; of more, few are looked up."""
 _REMEMBERED = 1 << 12
@@ -84,8 +82,8 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     """
     weights = field_weights(settings)
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
-    for column, field in enumerate(FIELDS):
-        frequency += weights[field] * postings.counts[:, column].astype(np.float32)
+    for column, name in enumerate(FIELDS):
+        frequency += weights[name] * postings.counts[:, column].astype(np.float32)
     in_slots = _lengths(postings, [weights[field] for field in FIELDS])
     slots = postings.slots.of(np.arange(postings.chunk_count))
     length = in_slots[slots]
@@ -179,14 +177,6 @@ class _TermList(NamedTuple):
 
 
 _Occurrences = tuple[_TermList, Part, np.ndarray, np.ndarray]
-
-
-def _found(part: Part, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of some slots (int32, as those of the part, which would else be copied) are in a part, and where."""
-    places = np.searchsorted(part.slots, slots)
-    places[places == len(part.slots)] = 0
-    present = np.flatnonzero(part.slots.take(places) == slots)
-    return present, places[present]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
@@ -314,22 +304,10 @@ class TermScores:
         Those of the last slots are kept, as whole mails and their chunks are scored one after the other.
         """
         if self._last is None or not np.array_equal(self._last[0], slots):
-            self._last = slots, list(self._looked_up(slots))
+            pairs = [(t, part) for t in self.lists for part in t.parts]
+            looked_up = found(slots, [part for _, part in pairs], self.slots.count)
+            self._last = slots, [(*pair, *of) for pair, of in zip(pairs, looked_up, strict=True)]
         return iter(self._last[1])
-
-    def _looked_up(self, slots: np.ndarray) -> Iterator[_Occurrences]:
-        numbers = slots.astype(np.int32)
-        marks = None
-        for term_list, part in ((t, part) for t in self.lists for part in t.parts):
-            if _MARKED * len(numbers) < max(len(part.slots), self.slots.count >> 4):
-                yield term_list, part, *_found(part, numbers)
-                continue
-            if marks is None:
-                marks = np.full(self.slots.count, -1, dtype=np.int32)
-                marks[numbers] = np.arange(len(numbers), dtype=np.int32)
-            marked = marks.take(part.slots)
-            places = np.flatnonzero(marked >= 0)
-            yield term_list, part, marked[places], places
 
     @property
     def high(self) -> float:
@@ -395,7 +373,7 @@ class TermScores:
     def _with(self, lists: Sequence[_TermList], slots: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """The sums of some slots with what these terms add to them."""
         for term_list, part in ((t, part) for t in lists for part in t.parts):
-            present, places = _found(part, slots)
+            present, places = part.found(slots)
             sums[present] += term_list.impacts(part, self.weights, places)
         return sums
 
@@ -405,7 +383,7 @@ class TermScores:
             if len(part.slots) < _LOOKED_UP * len(near):
                 partial[part.slots] += term_list.impacts(part, self.weights)
             else:
-                present, places = _found(part, near)
+                present, places = part.found(near)
                 partial[near[present]] += term_list.impacts(part, self.weights, places)
 
     def _allowed_of(self, term_list: _TermList) -> Iterator[tuple[np.ndarray, np.ndarray]]:

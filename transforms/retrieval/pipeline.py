@@ -196,4 +196,6 @@ def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 def limited(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The first `limit` hits of each query."""
-    return parted(hits, places(hits) <= settings.limit, pl.format("behind the first {}", pl.lit(settings.limit)))
+    return parted(
+        hits, places(hits) <= settings.limit, pl.format("behind the first {}", pl.lit(settings.limit))
+    )

@@ -211,7 +211,9 @@ def feature_scores(parts: pl.DataFrame, label: str) -> pl.DataFrame:
     names = pa.array(np.tile(np.arange(len(PARTS), dtype=np.int8), len(parts)))
     of_part = pa.DictionaryArray.from_arrays(names, pa.array(PARTS, pa.large_string())).dictionary_decode()
     ends = pa.array(np.arange(0, len(values) + 1, len(PARTS)))
-    lists = pa.LargeListArray.from_arrays(ends, pa.StructArray.from_arrays([of_part, values], ["part", "value"]))
+    lists = pa.LargeListArray.from_arrays(
+        ends, pa.StructArray.from_arrays([of_part, values], ["part", "value"])
+    )
     score = np.zeros(len(parts))
     for column in columns:
         score += column
