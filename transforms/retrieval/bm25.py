@@ -26,8 +26,9 @@ _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
-_LONG = 1 << 14
-"""Postings of a term from which the best chunks so far are looked up in them before all of them are read."""
+_LONG, _LONGER = 1 << 14, 4
+"""Postings of a term from which the best chunks so far are looked up in them before all of them are read, and how many
+times as many there must be to do so again."""
 _ALL_AT_ONCE = 1 << 18
 """Postings of a query up to which every chunk is scored once, which takes a millisecond; of more, few are looked up."""
 _REMEMBERED = 1 << 12
@@ -322,10 +323,12 @@ class TermScores:
         count = int(np.count_nonzero(self.ranked if self.allowed is None else self.allowed))
         if sum(term_list.df for term_list in self.lists) < count or not count:
             return 0.0
-        allowed = np.flatnonzero(self.slots.mask(self.ranked) if self.allowed is None else self.allowed)
-        sample = allowed[:: max(1, count // _SAMPLE)]
+        step = max(1, len(self.ranked) // _SAMPLE)
+        sample = self.slots.of(step * np.flatnonzero(self.ranked[::step]))
+        sample = sample if self.allowed is None else sample[self.allowed[sample]]
         if any(not self._of(part).all() for part in (sample[:_FEW], sample)):
             return 0.0
+        allowed = self.slots.mask(self.ranked) if self.allowed is None else self.allowed
         return float(self._sums(self.lists)[allowed].min())
 
     def _near(self, k: int) -> np.ndarray:
@@ -340,10 +343,12 @@ class TermScores:
         partial = np.zeros(self.slots.count, dtype=np.float32)
         lists = sorted(self.lists, key=lambda t: (t.df, t.term))
         rest = most = sum(term_list.idf for term_list in lists)
-        floor, top, spare = 0.0, np.zeros(0, dtype=np.int32), _ROUNDING * most
+        floor, unread = 0.0, _LONG
+        top, spare = np.zeros(0, dtype=np.int32), _ROUNDING * most
         while lists and floor <= rest + spare:
-            if len(top) == k and lists[0].df > _LONG:
+            if len(top) == k and lists[0].df > unread:
                 # No list that is long is read as a whole before what the best so far have of all others is known.
+                unread = _LONGER * lists[0].df
                 floor = max(floor, float(self._with(lists, top, partial[top]).min()))
                 if floor > rest + spare:
                     break

@@ -180,8 +180,8 @@ class Fusion:
         self.chunks = np.unique(np.concatenate((self.by_lexical, self.by_vector)))
         self.mails = None if whole is None else whole(self.chunks)
 
-    def of(self, chunks: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The fused scores of these chunks, of which `words` says what their words add, float64.
+    def of(self, chunks: np.ndarray, words: np.ndarray, similar: np.ndarray) -> np.ndarray:
+        """The fused scores of these chunks, of which `words` says what their words add, `similar` the cosine; float64.
 
         `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
         of the lexical score of a mail is that of the whole of it. `rrf` adds 1 / (rrf_k + rank) for each list of
@@ -194,7 +194,7 @@ class Fusion:
                 for ranks in (_ranks(chunks, ordered) for ordered in lists)
             ]
             return self._weighed(chunks, parts[0] + parts[1])
-        return self._blended(chunks, words, self.vector.of(chunks))
+        return self._blended(chunks, words, similar)
 
     def words(self, chunks: np.ndarray, lexical: np.ndarray) -> np.ndarray:
         """What the words of these chunks, whose lexical scores are given, add to their fused scores, but for the weight of
@@ -241,7 +241,8 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
             kept = _within_reach(chosen, threads, words, places, fusion)
         kept = kept[np.argsort(chosen[kept])]
         chosen, lexical, words = chosen[kept], lexical[kept], words[kept]
-    fused = fusion.of(chosen, words)
+    similar = fusion.vector.of(chosen)
+    fused = fusion.of(chosen, words, similar)
     order = np.lexsort((chosen, -fused))
     columns = {
         "query": np.full(len(chosen), query, dtype=np.int32),
@@ -253,7 +254,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         "fused_score": fused,
         "thread_score": np.zeros(len(chosen)),
         "lexical_score": lexical,
-        "vector_score": fusion.vector.of(chosen),
+        "vector_score": similar,
     }
     series = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
@@ -294,12 +295,12 @@ def _within_reach(
     found = fusion.chunks[places_found] == chosen
     score = fusion.at_most(chosen, words)
     known = found.copy()
-    score[known] = fusion.of(chosen[known], words[known])
+    score[known] = fusion.of(chosen[known], words[known], fusion.vector.of(chosen[known]))
     while True:
         reach = _with_share(score, threads, settings.thread_weight)
         first = np.argpartition(-reach, depth - 1)[:depth]
         first = first[~known[first]]
-        score[first] = fusion.of(chosen[first], words[first])
+        score[first] = fusion.of(chosen[first], words[first], fusion.vector.of(chosen[first]))
         known[first] = True
         sure = _with_share(score[known], threads[known], settings.thread_weight)
         document = places.document[chosen[known]]

@@ -215,4 +215,5 @@ def test_a_mail_that_says_it_in_two_places_is_found_by_the_whole_of_it():
     for share, best in ((0.0, 2), (1.0, 0)):
         settings = ALONE.model_copy(update={"mail_weight": share})
         fusion = Fusion(words, alike, settings, None, lambda found: mails)
-        assert fusion.of(chunks, fusion.words(chunks, words.of(chunks))).argmax() == best
+        added = fusion.words(chunks, words.of(chunks))
+        assert fusion.of(chunks, added, alike.of(chunks)).argmax() == best
