@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 GONE = -1
-_MARKED = 16
+_MARKED = 64
 """Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
 _TERMS_KNOWN = 1 << 16
 """Terms whose frequencies are remembered."""
