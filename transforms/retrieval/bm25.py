@@ -26,9 +26,6 @@ _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
-_LONG, _LONGER = 1 << 14, 4
-"""Postings of a term from which the best chunks so far are looked up in them before all of them are read, and how many
-times as many there must be to do so again."""
 _ALL_AT_ONCE = 1 << 18
 """Postings of a query up to which every chunk is scored once, which takes a millisecond; of more, few are looked up."""
 _REMEMBERED = 1 << 12
@@ -343,15 +340,8 @@ class TermScores:
         partial = np.zeros(self.slots.count, dtype=np.float32)
         lists = sorted(self.lists, key=lambda t: (t.df, t.term))
         rest = most = sum(term_list.idf for term_list in lists)
-        floor, unread = 0.0, _LONG
-        top, spare = np.zeros(0, dtype=np.int32), _ROUNDING * most
+        floor, top, spare = 0.0, np.zeros(0, dtype=np.int32), _ROUNDING * most
         while lists and floor <= rest + spare:
-            if len(top) == k and lists[0].df > unread:
-                # No list that is long is read as a whole before what the best so far have of all others is known.
-                unread = _LONGER * lists[0].df
-                floor = max(floor, float(self._with(lists, top, partial[top]).min()))
-                if floor > rest + spare:
-                    break
             term_list = lists.pop(0)
             rest -= term_list.idf
             for slots, impacts in self._allowed_of(term_list):
@@ -364,7 +354,7 @@ class TermScores:
                 top = np.union1d(top, slots[is_above])
             top = top[top_k(partial[top], k)]
             if len(top) == k:
-                floor = max(floor, float(partial[top[-1]]))
+                floor = float(partial[top[-1]])
         near = np.flatnonzero(partial > max(0.0, floor - max(rest, 0.0) - spare)).astype(np.int32)
         for term_list in lists:
             rest -= term_list.idf
@@ -374,13 +364,6 @@ class TermScores:
                 floor = max(floor, float(np.partition(sums, len(near) - k)[len(near) - k]))
             near = near[sums > floor - max(rest, 0.0) - spare]
         return near
-
-    def _with(self, lists: Sequence[_TermList], slots: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """The sums of some slots with what these terms add to them."""
-        for term_list, part in ((t, part) for t in lists for part in t.parts):
-            present, places = part.found(slots)
-            sums[present] += term_list.impacts(part, self.weights, places)
-        return sums
 
     def _add(self, term_list: _TermList, near: np.ndarray, partial: np.ndarray) -> None:
         """Add what a term adds to the sums of the slots `near`, and where that is less work to others."""
