@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.retrieval.postings import Part, Postings
+from transforms.retrieval.postings import Part, Postings, found
 from transforms.retrieval.top_k import top_k
 from transforms.settings.search import SearchSettings
 
@@ -26,10 +26,10 @@ _SAMPLE = 1024
 _FEW = 32
 _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
-_MARKED = 16
-"""Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
 _ALL_AT_ONCE = 1 << 18
 """Postings of a query up to which every chunk is scored once, which takes a millisecond; of more, few are looked up."""
+_REMEMBERED = 1 << 12
+"""Chunks that hold a term, above which the mails that hold it are counted once: few terms are so common."""
 _ROUNDING = 1e-5
 """What sums of single-precision impacts may be off, as a share of the highest score there could be."""
 
@@ -80,8 +80,8 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     """
     weights = field_weights(settings)
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
-    for column, field in enumerate(FIELDS):
-        frequency += weights[field] * postings.counts[:, column].astype(np.float32)
+    for column, name in enumerate(FIELDS):
+        frequency += weights[name] * postings.counts[:, column].astype(np.float32)
     in_slots = _lengths(postings, [weights[field] for field in FIELDS])
     slots = postings.slots.of(np.arange(postings.chunk_count))
     length = in_slots[slots]
@@ -112,7 +112,7 @@ class WeighedMails:
     """The same of whole mails: frequencies by code, those of titles apart, as each chunk of a mail has its title.
 
     `document` is the number of the mail of the chunk in each slot, -1 for what is of none; norms are by that number, and
-    `count` is the number of mails, `mean` their mean length.
+    `count` is the number of mails, `mean` their mean length. How many mails hold a common term is remembered in `counts`.
     """
 
     body: np.ndarray
@@ -121,6 +121,7 @@ class WeighedMails:
     norm: np.ndarray
     count: int
     mean: float
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def weighed_mails(
@@ -162,18 +163,18 @@ class _TermList(NamedTuple):
 
     def mails(self, mails: WeighedMails) -> int:
         """How many mails hold the term."""
-        with_term = np.zeros(len(mails.norm) + 1, dtype=bool)
-        for part in self.parts:
-            with_term[mails.document[part.slots]] = True
-        return int(np.count_nonzero(with_term[:-1]))
+        known = mails.counts.get(self.term)
+        if known is None:
+            with_term = np.zeros(len(mails.norm) + 1, dtype=bool)
+            for part in self.parts:
+                with_term[mails.document.take(part.slots)] = True
+            known = int(np.count_nonzero(with_term[:-1]))
+            if self.df > _REMEMBERED:
+                mails.counts[self.term] = known
+        return known
 
 
-def _found(part: Part, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of some slots (int32, as those of the part, which would else be copied) are in a part, and where."""
-    places = np.searchsorted(part.slots, slots)
-    places[places == len(part.slots)] = 0
-    present = np.flatnonzero(part.slots.take(places) == slots)
-    return present, places[present]
+_Occurrences = tuple[_TermList, Part, np.ndarray, np.ndarray]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
@@ -223,6 +224,7 @@ class TermScores:
         self.allowed = None if allowed is None else self.slots.mask(allowed & self.ranked)
         self._known: tuple[int, np.ndarray] | None = None
         self._highest: float | None = None
+        self._last: tuple[np.ndarray, list[_Occurrences]] | None = None
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
@@ -251,15 +253,21 @@ class TermScores:
         `chunks` are all chunks of these mails.
         """
         slots = self.slots.of(chunks)
-        numbers, of_chunk = np.unique(mails.document[slots], return_inverse=True)
+        document = mails.document.take(slots)
+        is_there = np.zeros(len(mails.norm), dtype=bool)
+        is_there[document] = True
+        numbers = np.flatnonzero(is_there)
+        place = np.zeros(len(is_there), dtype=np.int32)
+        place[numbers] = np.arange(len(numbers), dtype=np.int32)
+        of_chunk = place.take(document)
         norm, scores = mails.norm[numbers], np.zeros(len(numbers))
         # A mail may have chunks in several parts.
         for term_list, of_term in groupby(self._occurrences(slots), key=itemgetter(0)):
             body, title = np.zeros((2, len(numbers)))
             for _, part, present, places in of_term:
                 codes, mail = part.codes[places], of_chunk[present]
-                np.add.at(body, mail, mails.body[codes])
-                np.maximum.at(title, mail, mails.title[codes])
+                body += np.bincount(mail, mails.body.take(codes), len(numbers))
+                np.maximum.at(title, mail, mails.title.take(codes))
             frequency = body + title
             weight = term_list.factor * idf(term_list.mails(mails), mails.count)
             scores += weight * frequency / (frequency + norm)
@@ -279,27 +287,25 @@ class TermScores:
 
     def _of(self, slots: np.ndarray) -> np.ndarray:
         """The scores of the chunks in these slots."""
-        if self._every is not None:
-            return self._every[slots].astype(np.float64)
+        # Only `best` needs all chunks: to look up a few takes less.
+        every: np.ndarray | None = self.__dict__.get("_every")
+        if every is not None:
+            return every[slots].astype(np.float64)
         scores = np.zeros(len(slots), dtype=np.float32)
         for term_list, part, present, places in self._occurrences(slots):
             scores[present] += term_list.impacts(part, self.weights, places)
         return scores.astype(np.float64)
 
-    def _occurrences(self, slots: np.ndarray) -> Iterator[tuple[_TermList, Part, np.ndarray, np.ndarray]]:
-        """Each part of each term's list, which of the slots are in it, and their places there."""
-        numbers = slots.astype(np.int32)
-        marks = None
-        for term_list, part in ((t, part) for t in self.lists for part in t.parts):
-            if _MARKED * len(numbers) < max(len(part.slots), self.slots.count >> 4):
-                yield term_list, part, *_found(part, numbers)
-                continue
-            if marks is None:
-                marks = np.full(self.slots.count, -1, dtype=np.int32)
-                marks[numbers] = np.arange(len(numbers), dtype=np.int32)
-            marked = marks.take(part.slots)
-            places = np.flatnonzero(marked >= 0)
-            yield term_list, part, marked[places], places
+    def _occurrences(self, slots: np.ndarray) -> Iterator[_Occurrences]:
+        """Each part of each term's list, which of the slots are in it, and their places there.
+
+        Those of the last slots are kept, as whole mails and their chunks are scored one after the other.
+        """
+        if self._last is None or not np.array_equal(self._last[0], slots):
+            pairs = [(t, part) for t in self.lists for part in t.parts]
+            looked_up = found(slots, [part for _, part in pairs], self.slots.count)
+            self._last = slots, [(*pair, *of) for pair, of in zip(pairs, looked_up, strict=True)]
+        return iter(self._last[1])
 
     @property
     def high(self) -> float:
@@ -314,10 +320,12 @@ class TermScores:
         count = int(np.count_nonzero(self.ranked if self.allowed is None else self.allowed))
         if sum(term_list.df for term_list in self.lists) < count or not count:
             return 0.0
-        allowed = np.flatnonzero(self.slots.mask(self.ranked) if self.allowed is None else self.allowed)
-        sample = allowed[:: max(1, count // _SAMPLE)]
+        step = max(1, len(self.ranked) // _SAMPLE)
+        sample = self.slots.of(step * np.flatnonzero(self.ranked[::step]))
+        sample = sample if self.allowed is None else sample[self.allowed[sample]]
         if any(not self._of(part).all() for part in (sample[:_FEW], sample)):
             return 0.0
+        allowed = self.slots.mask(self.ranked) if self.allowed is None else self.allowed
         return float(self._sums(self.lists)[allowed].min())
 
     def _near(self, k: int) -> np.ndarray:
@@ -337,11 +345,13 @@ class TermScores:
             term_list = lists.pop(0)
             rest -= term_list.idf
             for slots, impacts in self._allowed_of(term_list):
-                partial[slots] += impacts
-                above = slots[partial[slots] > floor]
-                if len(above) > k:
-                    above = above[np.argpartition(partial[above], len(above) - k)[len(above) - k :]]
-                top = np.union1d(top, above)
+                impacts += partial.take(slots)
+                partial[slots] = impacts
+                is_above = np.flatnonzero(impacts > floor)
+                if len(is_above) > k:
+                    sums = impacts.take(is_above)
+                    is_above = is_above[np.argpartition(sums, len(sums) - k)[len(sums) - k :]]
+                top = np.union1d(top, slots[is_above])
             top = top[top_k(partial[top], k)]
             if len(top) == k:
                 floor = float(partial[top[-1]])
@@ -361,7 +371,7 @@ class TermScores:
             if len(part.slots) < _LOOKED_UP * len(near):
                 partial[part.slots] += term_list.impacts(part, self.weights)
             else:
-                present, places = _found(part, near)
+                present, places = part.found(near)
                 partial[near[present]] += term_list.impacts(part, self.weights, places)
 
     def _allowed_of(self, term_list: _TermList) -> Iterator[tuple[np.ndarray, np.ndarray]]:

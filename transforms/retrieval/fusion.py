@@ -67,6 +67,17 @@ class Places:
         """Chunk numbers by thread, and where each thread begins among them, with the end of the last."""
         return self.given_members or members(self.thread)
 
+    def of_documents(self, documents: np.ndarray) -> np.ndarray:
+        """The numbers of all chunks of these documents, which ascend."""
+        chunks, starts = self._by_document
+        parts = [chunks[starts[n] : starts[n + 1]] for n in np.unique(documents).tolist()]
+        return np.sort(np.concatenate([chunks[:0], *parts]))
+
+    @cached_property
+    def _by_document(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same by document."""
+        return members(self.document)
+
 
 def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions by number of the thread, ascending in each, and where each number begins among them."""
@@ -169,8 +180,8 @@ class Fusion:
         self.chunks = np.unique(np.concatenate((self.by_lexical, self.by_vector)))
         self.mails = None if whole is None else whole(self.chunks)
 
-    def of(self, chunks: np.ndarray) -> np.ndarray:
-        """The fused scores of these chunks, float64.
+    def of(self, chunks: np.ndarray, words: np.ndarray, similar: np.ndarray) -> np.ndarray:
+        """The fused scores of these chunks, of which `words` says what their words add, `similar` the cosine; float64.
 
         `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
         of the lexical score of a mail is that of the whole of it. `rrf` adds 1 / (rrf_k + rank) for each list of
@@ -183,25 +194,28 @@ class Fusion:
                 for ranks in (_ranks(chunks, ordered) for ordered in lists)
             ]
             return self._weighed(chunks, parts[0] + parts[1])
-        return self._blended(chunks, self.vector.of(chunks))
+        return self._blended(chunks, words, similar)
 
-    def at_most(self, chunks: np.ndarray) -> np.ndarray:
+    def words(self, chunks: np.ndarray, lexical: np.ndarray) -> np.ndarray:
+        """What the words of these chunks, whose lexical scores are given, add to their fused scores, but for the weight of
+        logs."""
+        if self.settings.fusion == "rrf":
+            return np.zeros(len(chunks))
+        if self.mails is not None:
+            share = self.settings.mail_weight
+            lexical = (1 - share) * lexical + share * self.mails.of(chunks, lexical)
+        return self.settings.lexical_weight * scaled(lexical, self.lexical.low, self.lexical.high)
+
+    def at_most(self, chunks: np.ndarray, words: np.ndarray) -> np.ndarray:
         """What the scores of these chunks, none of which was found itself, cannot exceed; no vector is looked at."""
         if self.settings.fusion == "rrf":
             return np.zeros(len(chunks))
         nearest = self.vector.of(self.by_vector[-1:]) if len(self.by_vector) else np.array([self.vector.high])
-        return self._blended(chunks, nearest)
+        return self._blended(chunks, words, nearest)
 
-    def _blended(self, chunks: np.ndarray, similar: np.ndarray) -> np.ndarray:
-        weight, words, vector = self.settings.lexical_weight, self.lexical, self.vector
-        lexical = words.of(chunks)
-        if self.mails is not None:
-            share = self.settings.mail_weight
-            lexical = (1 - share) * lexical + share * self.mails.of(chunks, lexical)
-        lexical = scaled(lexical, words.low, words.high)
-        return self._weighed(
-            chunks, weight * lexical + (1 - weight) * scaled(similar, vector.low, vector.high)
-        )
+    def _blended(self, chunks: np.ndarray, words: np.ndarray, similar: np.ndarray) -> np.ndarray:
+        share = 1 - self.settings.lexical_weight
+        return self._weighed(chunks, words + share * scaled(similar, self.vector.low, self.vector.high))
 
     def _weighed(self, chunks: np.ndarray, fused: np.ndarray) -> np.ndarray:
         if self.logs is None:
@@ -218,13 +232,17 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     settings, found = fusion.settings, fusion.chunks
     if not len(found):
         return pl.DataFrame(schema=FUSED)
-    chosen = found
+    chosen, threads = with_threads(found, allowed, places) if settings.thread_weight else (found, found)
+    lexical = fusion.lexical.of(chosen)
+    words = fusion.words(chosen, lexical)
     if settings.thread_weight:
-        chosen, threads = with_threads(found, allowed, places)
+        kept = np.arange(len(chosen))
         if settings.similarity_threshold is None:
-            chosen = _within_reach(chosen, threads, places, fusion)
-        chosen = np.sort(chosen)
-    fused = fusion.of(chosen)
+            kept = _within_reach(chosen, threads, words, places, fusion)
+        kept = kept[np.argsort(chosen[kept])]
+        chosen, lexical, words = chosen[kept], lexical[kept], words[kept]
+    similar = fusion.vector.of(chosen)
+    fused = fusion.of(chosen, words, similar)
     order = np.lexsort((chosen, -fused))
     columns = {
         "query": np.full(len(chosen), query, dtype=np.int32),
@@ -235,8 +253,8 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         "score": fused,
         "fused_score": fused,
         "thread_score": np.zeros(len(chosen)),
-        "lexical_score": fusion.lexical.of(chosen),
-        "vector_score": fusion.vector.of(chosen),
+        "lexical_score": lexical,
+        "vector_score": similar,
     }
     series = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
@@ -259,49 +277,57 @@ def with_threads(
     return (chosen, numbers) if allowed is None else (chosen[allowed[chosen]], numbers[allowed[chosen]])
 
 
-def _within_reach(chosen: np.ndarray, threads: np.ndarray, places: Places, fusion: Fusion) -> np.ndarray:
-    """Those of the chosen chunks that were found or could be one of the `pool` best documents with their thread's share.
+def _within_reach(
+    chosen: np.ndarray, threads: np.ndarray, words: np.ndarray, places: Places, fusion: Fusion
+) -> np.ndarray:
+    """Which of the chosen chunks were found or could be one of the `pool` best documents with their thread's share.
 
-    `threads` numbers their threads. Scores are bounded by what needs no vector; as soon as enough documents
-    are known with theirs, what cannot reach them is left (as the threshold algorithm does, Fagin et al. 2003).
-    A chunk that is left could not lift another one of its thread among the best: it would be there itself.
+    `threads` numbers their threads, `words` says what their words add. Scores are bounded by what needs no vector; as soon
+    as enough documents are known with theirs, what cannot reach them is left (as the threshold algorithm does, Fagin et al.
+    2003). A chunk that is left could not lift another one of its thread among the best: it would be there itself.
     """
     settings = fusion.settings
     needed = max(settings.pool, settings.limit)
     depth = _LOOKED_AT * needed
     if len(chosen) <= depth:
-        return chosen
-    found = np.isin(chosen, fusion.chunks, kind="sort")
-    score = fusion.at_most(chosen)
+        return np.arange(len(chosen))
+    places_found = np.minimum(np.searchsorted(fusion.chunks, chosen), len(fusion.chunks) - 1)
+    found = fusion.chunks[places_found] == chosen
+    score = fusion.at_most(chosen, words)
     known = found.copy()
-    score[known] = fusion.of(chosen[known])
-    count = int(threads[-1]) + 1
+    score[known] = fusion.of(chosen[known], words[known], fusion.vector.of(chosen[known]))
     while True:
-        reach = score + settings.thread_weight * _most(score, threads, count)[threads]
+        reach = _with_share(score, threads, settings.thread_weight)
         first = np.argpartition(-reach, depth - 1)[:depth]
         first = first[~known[first]]
-        score[first] = fusion.of(chosen[first])
+        score[first] = fusion.of(chosen[first], words[first], fusion.vector.of(chosen[first]))
         known[first] = True
-        sure = (
-            score[known] + settings.thread_weight * _most(score[known], threads[known], count)[threads[known]]
-        )
-        _, documents = np.unique(places.document[chosen[known]], return_inverse=True)
-        best = _most(sure, documents, int(documents.max()) + 1)
+        sure = _with_share(score[known], threads[known], settings.thread_weight)
+        document = places.document[chosen[known]]
+        order = np.argsort(document)
+        _, best = _most(sure[order], document[order])
         if len(best) >= needed:
             break
         depth *= _LOOKED_AT
         if depth >= len(chosen):
-            return chosen
-    reach = score + settings.thread_weight * _most(score, threads, count)[threads]
+            return np.arange(len(chosen))
+    reach = _with_share(score, threads, settings.thread_weight)
     edge = np.partition(best, len(best) - needed)[len(best) - needed]
-    return chosen[found | (reach >= edge)]
+    return np.flatnonzero(found | (reach >= edge))
 
 
-def _most(scores: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
-    """The highest score of each of so many groups, -inf for none."""
-    maxima = np.full(count, -np.inf)
-    np.maximum.at(maxima, groups, scores)
-    return maxima
+def _most(scores: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The groups that there are, whose numbers ascend, and the highest score of each."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return groups[starts], np.maximum.reduceat(scores, starts)
+
+
+def _with_share(scores: np.ndarray, threads: np.ndarray, weight: float) -> np.ndarray:
+    """Scores with so much of the best of their thread added to them; the numbers of threads ascend."""
+    numbers, best = _most(scores, threads)
+    of_thread = np.zeros(int(threads[-1]) + 1)
+    of_thread[numbers] = best
+    return scores + weight * of_thread[threads]
 
 
 def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:

@@ -84,9 +84,11 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def parted(hits: pl.DataFrame, keep: pl.Expr, reason: pl.Expr, into: pl.Expr | None = None) -> Step:
+def parted(
+    hits: pl.DataFrame, keep: pl.Expr | pl.Series, reason: pl.Expr, into: pl.Expr | None = None
+) -> Step:
     """The hits that `keep` is true of, and the others as dropped, for a reason and into a chunk."""
-    keeps = hits.select(keep).to_series()
+    keeps = keep if isinstance(keep, pl.Series) else hits.select(keep).to_series()
     if keeps.all():
         return unchanged(hits)
     to = pl.lit(None, pl.Int64) if into is None else into.cast(pl.Int64)
@@ -108,6 +110,13 @@ def nothing_dropped() -> pl.DataFrame:
 def place() -> pl.Expr:
     """The place of each hit in the list of its query, from 1."""
     return pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over("query")
+
+
+def places(hits: pl.DataFrame) -> pl.Series:
+    """The same of hits whose queries ascend, which takes a tenth of the time of a window."""
+    queries = hits.get_column("query").to_numpy()
+    rank = np.arange(1, len(queries) + 1) - np.searchsorted(queries, queries)
+    return pl.Series("rank", rank.astype(np.int32))
 
 
 def from_candidates(fused: pl.DataFrame) -> pl.DataFrame:

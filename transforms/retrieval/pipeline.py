@@ -22,7 +22,7 @@ from transforms.retrieval.hits import (
     best_first,
     from_candidates,
     parted,
-    place,
+    places,
     unchanged,
 )
 from transforms.settings.search import SearchSettings
@@ -184,7 +184,7 @@ def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 def pooled(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The first `pool` hits of each query."""
     pool = max(settings.pool, settings.limit)
-    return parted(hits, place() <= pool, pl.format("behind the first {}", pl.lit(pool)))
+    return parted(hits, places(hits) <= pool, pl.format("behind the first {}", pl.lit(pool)))
 
 
 def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
@@ -196,4 +196,6 @@ def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 def limited(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The first `limit` hits of each query."""
-    return parted(hits, place() <= settings.limit, pl.format("behind the first {}", pl.lit(settings.limit)))
+    return parted(
+        hits, places(hits) <= settings.limit, pl.format("behind the first {}", pl.lit(settings.limit))
+    )

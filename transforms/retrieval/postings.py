@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 GONE = -1
+_MARKED = 64
+"""Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
 _TERMS_KNOWN = 1 << 16
 """Terms whose frequencies are remembered."""
 
@@ -89,6 +91,31 @@ class Part(NamedTuple):
 
     slots: np.ndarray
     codes: np.ndarray
+
+    def found(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of some slots (int32, as those of the part, which would else be copied) are in it, and where."""
+        places = np.searchsorted(self.slots, slots)
+        places[places == len(self.slots)] = 0
+        present = np.flatnonzero(self.slots.take(places) == slots)
+        return present, places[present]
+
+
+def found(
+    slots: np.ndarray, parts: Sequence[Part], slot_count: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each part, which of some slots are in it, and where: of many slots by marks, of few as the part finds them."""
+    numbers = slots.astype(np.int32)
+    marks = None
+    for part in parts:
+        if _MARKED * len(numbers) < max(len(part.slots), slot_count >> 4):
+            yield part.found(numbers)
+            continue
+        if marks is None:
+            marks = np.full(slot_count, -1, dtype=np.int32)
+            marks[numbers] = np.arange(len(numbers), dtype=np.int32)
+        marked = marks.take(part.slots)
+        places = np.flatnonzero(marked >= 0)
+        yield marked[places], places
 
 
 class GoneTerms(NamedTuple):

@@ -57,8 +57,12 @@ class HitRows:
         self.shown: Callable[[Sequence[str | None]], Sequence[str | None]] = list
         """Gives the texts that these rows may have references to."""
 
-    def of(self, chunks: Iterable[int], *, places: bool = False) -> dict[int, dict[str, Any]]:
-        """The row of each of these chunks, by its number; if `places`, only where in its mail or document a chunk stands.
+    def of(
+        self, chunks: Iterable[int], columns: Sequence[str] = (), *, places: bool = False
+    ) -> dict[int, dict[str, Any]]:
+        """The row of each of these chunks, by its number, or some columns of it with `text_display`.
+
+        If `places`, only where in its mail or document a chunk stands.
 
         That is `source_kind`, `parent_id`, `attachment_id`, `content_class`, `byte_start` and `byte_end`; a whole row is
 
@@ -70,7 +74,7 @@ class HitRows:
         numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
         stored = self._row[numbers]
         order = np.argsort(stored)
-        rows = (self._places if places else self._chunks).rows(stored[order])
+        rows = (self._places if places else self._chunks).rows(stored[order], columns)
         if not places:
             texts = self.shown([row["text_display"] for row in rows])
             rows = [row | {"text_display": text} for row, text in zip(rows, texts, strict=True)]
@@ -103,8 +107,8 @@ class _Batches:
         self.starts = arrays[f"{name}_starts"]
         self._batch = lru_cache(_KEPT_BATCHES)(lambda number, place: readers[number].get_batch(place))
 
-    def rows(self, numbers: np.ndarray) -> list[dict[str, Any]]:
-        """The rows of these numbers, which ascend."""
+    def rows(self, numbers: np.ndarray, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """The rows of these numbers, which ascend, or only these columns of them."""
         places = np.searchsorted(self.starts, numbers, side="right") - 1
         found: list[pa.RecordBatch] = []
         number = 0
@@ -112,6 +116,7 @@ class _Batches:
             for place in np.unique(places).tolist():
                 number = int(np.searchsorted(self.firsts, place, side="right")) - 1
                 batch = self._batch(number, place - int(self.firsts[number]))
+                batch = batch.select(columns) if columns else batch
                 found += [
                     batch.slice(row, 1) for row in (numbers[places == place] - self.starts[place]).tolist()
                 ]

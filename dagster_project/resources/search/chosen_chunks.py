@@ -42,9 +42,10 @@ def chosen_chunks(
     Of a mail the author's own words are shown before an attachment that matches no better, and the chunk that was
     ranked before another that matches little better.
     """
-    document, rows = version.arrays.places.document, version.arrays.rows
+    places, rows = version.arrays.places, version.arrays.rows
+    document = places.document
     queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
-    chunks = np.flatnonzero(np.isin(document, document[hits]))
+    chunks = places.of_documents(document[hits])
     compared: list[tuple[int, dict[int, float], bool]] = []
     scores: dict[int, np.ndarray] = {}
     for query, hit in zip(queries.tolist(), hits.tolist(), strict=True):

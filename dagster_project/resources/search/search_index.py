@@ -29,7 +29,7 @@ from dagster_project.resources.search.query_batch import QueryBatch
 from dagster_project.resources.search.repeats import said_once
 from dagster_project.resources.search.second_look import SecondLook
 from transforms.retrieval import bm25, labels, pipeline
-from transforms.retrieval.hits import DROPPED, Report, place
+from transforms.retrieval.hits import DROPPED, Report, places
 from transforms.retrieval.query_language import Query, parsed_query, plain_query
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings, TermSettings
@@ -236,7 +236,7 @@ class SearchIndex(OpenedVersion):
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
         support = pl.Series(batch.support(hits, settings), dtype=pl.Float64)
-        ranked = hits.with_columns(rank=place(), support=support).select(*pipeline.RANKED)
+        ranked = hits.with_columns(places(hits), support=support).select(*pipeline.RANKED)
         first = ranked.filter(pl.col("rank") <= limit)
         by_query = labels.runtime_labels(first, batch.numbers, settings)
         return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path)

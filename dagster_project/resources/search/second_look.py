@@ -11,7 +11,7 @@ from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.search.query_batch import QueryBatch
 from transforms.mail.subjects import is_reply
 from transforms.retrieval import bm25, fusion, reranking
-from transforms.retrieval.hits import Step, place, unchanged
+from transforms.retrieval.hits import Step, places, unchanged
 from transforms.settings.search import RerankSettings, SearchSettings
 from transforms.text import terms
 
@@ -33,7 +33,7 @@ class SecondLook:
         Only the texts of the hits that the reranker scores are read.
         """
         assert self.reranker is not None
-        ranked = hits.with_columns(rank=place())
+        ranked = hits.with_columns(places(hits))
         top = ranked.filter(pl.col("rank") <= self.reranker.settings.top)
         candidates = self._candidates(top)
         queries, first = self.batch.queries, self.batch.first
@@ -50,7 +50,7 @@ class SecondLook:
         """`reranking.CANDIDATES` of hits; windows of conversations are of no time."""
         batch, postings = self.batch, self.batch.version.postings
         chunks = hits.get_column("chunk_no").to_list()
-        facts = batch.version.arrays.rows.of(chunks)
+        facts = batch.version.arrays.rows.of(chunks, _READ)
         rows = [_passage(facts[n]) for n in chunks]
         weights = [
             {term: bm25.idf(postings.df(term), postings.ranked_count) for term in of_query}
@@ -68,6 +68,9 @@ class SecondLook:
         passages = pl.DataFrame({name: [row[name] for row in rows] for name in kinds}, kinds)
         candidates = hits.hstack(passages.with_columns(opens=opens))
         return candidates.select(*reranking.CANDIDATES)
+
+
+_READ = ("title", "text_display", "chunk_kind", "content_class", "effective_at", "source_kind", "subject")
 
 
 def _passage(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -212,10 +212,8 @@ def test_a_mail_that_says_it_in_two_places_is_found_by_the_whole_of_it():
     whole = mails.of(chunks, words.of(chunks))
     assert whole[0] == whole[1] == words.of(chunks).max() > whole[2]
     alike = ExactScores(np.zeros(5), None)
-    ranked = [
-        Fusion(words, alike, ALONE.model_copy(update={"mail_weight": share}), None, lambda found: mails)
-        .of(chunks)
-        .argmax()
-        for share in (0.0, 1.0)
-    ]
-    assert ranked == [2, 0]
+    for share, best in ((0.0, 2), (1.0, 0)):
+        settings = ALONE.model_copy(update={"mail_weight": share})
+        fusion = Fusion(words, alike, settings, None, lambda found: mails)
+        added = fusion.words(chunks, words.of(chunks))
+        assert fusion.of(chunks, added, alike.of(chunks)).argmax() == best
