@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -133,6 +134,13 @@ class Workspace:
         return Workspace(folder)
 
     @property
+    def digest(self) -> str:
+        """Hash of all files below the folder, their paths included."""
+        files = sorted(p for p in self.folder.rglob("*") if p.is_file())
+        parts = [part for p in files for part in (str(p.relative_to(self.folder)).encode(), p.read_bytes())]
+        return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
+
+    @property
     def settings(self) -> Settings:
         """The settings as loaded from the file."""
         return load_settings(self.config)
@@ -176,6 +184,10 @@ class Workspace:
     def column(self, statement: str) -> list[Any]:
         """The first column of a query on the published index."""
         return [row[0] for row in self.sql(statement)]
+
+
+Once = Callable[[Workspace], Workspace]
+"""Gives a workspace built of the same files, as the fixture `once` does."""
 
 
 @cache
