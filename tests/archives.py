@@ -15,7 +15,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import duckdb
@@ -32,6 +32,7 @@ from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, ope
 from dagster_project.resources.arrays.segments import read_terms, segments_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.publish.version_inputs import FOLLOWING
+from dagster_project.resources.system.dagster_internals import SqliteEventLogStorage
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {
@@ -192,10 +193,13 @@ Once = Callable[[Workspace], Workspace]
 
 @cache
 def _empty_history() -> Path:
-    """The home of an instance without runs, made once in a process."""
+    """The home of an instance without runs, made once in a process, with the file of events of no run."""
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with open_instance(Workspace(folder).configure().settings):
+    with (
+        open_instance(Workspace(folder).configure().settings) as instance,
+        cast(SqliteEventLogStorage, instance.event_log_storage).run_connection(""),
+    ):
         return folder / "state" / "dagster"
 
 
