@@ -1,13 +1,15 @@
 """What lists of several sizes cost, built by Weft and beside it indexed by notmuch: the curve, to be drawn and extrapolated.
 
     python benchmarks/scale.py [--sizes 25000,60000,125000,250000] [--json FILE] [--seed 1] [--folder FOLDER] [--grain auto]
+        [--longest BYTES] [--without-notmuch]
 
 Of each size it makes the archive of `scale_corpus.py`, builds it with `weft build`, appends 300 mails to the last month
 three times, as hours bring them, and builds after each; the third is the first that finds a version to change in place.
 Then it builds once more with nothing new, and searches. Printed, and written to FILE with all stages, are seconds with
 process start, seconds of processor, peak memory of all processes, bytes written and stored, p50 and p95 of 150 searches,
 ranked alone and with what describes the hits. If notmuch is installed, `notmuch new` takes the same mails as Maildir, and
-those of the hours. All of it is deleted before the next size; 250,000 mails take 30 GB meanwhile.
+those of the hours. All of it is deleted before the next size; 250,000 mails take 30 GB meanwhile, and so do a million
+whose bodies and attachments are cut to `--longest 1500` bytes.
 
 `python docs/generate.py` makes docs/performance.md of docs/measurements/scale.json.
 """
@@ -52,6 +54,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where archives and indexes are made")
     parser.add_argument("--grain", choices=["auto", "month", "year"], default="auto", help="partition grain")
+    parser.add_argument("--longest", type=int, help="bytes that bodies and attachments are cut to")
+    parser.add_argument("--without-notmuch", action="store_true")
     parser.add_argument("--searches", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.searches:
@@ -63,11 +67,11 @@ def main() -> None:
     if min(sizes) < 2 * HOURS * HOUR:
         parser.error(f"a list has {2 * HOURS * HOUR:,} mails at least")
     for size in sizes:
-        made = plan(size / MESSAGES, arguments.seed)
+        made = plan(size / MESSAGES, arguments.seed, arguments.longest)
         console.print(described(made))
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             figures = {"asked": size} | of_weft(Path(folder), made, text, arguments.grain)
-        if shutil.which("notmuch"):
+        if shutil.which("notmuch") and not arguments.without_notmuch:
             with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
                 figures["notmuch"] = of_notmuch(Path(folder), made, text)
         console.print(stage_table(figures), size_table(figures))

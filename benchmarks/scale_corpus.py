@@ -1,6 +1,6 @@
 """A mailing-list archive of any size, made of real text, with the distributions of a real quarter of a million mails.
 
-    python benchmarks/scale_corpus.py FOLDER [--share 1.0] [--seed 1]
+    python benchmarks/scale_corpus.py FOLDER [--share 1.0] [--seed 1] [--longest BYTES]
 
 Writes monthly mboxrd files. Counts and sizes follow what was read off a database of the PostgreSQL lists (pginbox):
 messages, threads, attachments, the quantiles of their sizes, and how many mails answer, refer and quote. Between two
@@ -154,8 +154,8 @@ class Plan:
         return len(self.thread)
 
 
-def plan(share: float, seed: int) -> Plan:
-    """The plan of an archive with this share of the messages."""
+def plan(share: float, seed: int, longest: int | None = None) -> Plan:
+    """The plan of an archive with this share of the messages; bodies and attachments are cut to `longest` bytes."""
     rng = np.random.default_rng(seed)
     messages, threads, attachments = (round(n * share) for n in (MESSAGES, THREADS, ATTACHMENTS))
     per_thread = thread_sizes(threads, messages, seed)
@@ -175,8 +175,8 @@ def plan(share: float, seed: int) -> Plan:
     for receiver, size in zip(
         receivers, sizes(attachments, ATTACHED, _SMALLEST["attached"], seed + 1), strict=True
     ):
-        attached[receiver].append(int(size))
-    size = sizes(len(thread), BODY, _SMALLEST["body"], seed + 2)
+        attached[receiver].append(min(int(size), longest or int(size)))
+    size = np.minimum(sizes(len(thread), BODY, _SMALLEST["body"], seed + 2), longest or BODY[-1][1])
     return Plan(thread, parent, minutes.astype(np.int64), size, attached, seed)
 
 
@@ -425,8 +425,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--share", type=float, default=1.0, help="of the messages of the model")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--longest", type=int, help="bytes that bodies and attachments are cut to")
     arguments = parser.parse_args()
-    made = plan(arguments.share, arguments.seed)
+    made = plan(arguments.share, arguments.seed, arguments.longest)
     Writer(made, pools(collections.corpora_folder())).write(arguments.folder, in_time(made))
     total = sum(file.stat().st_size for file in arguments.folder.iterdir())
     console = Console(width=110)

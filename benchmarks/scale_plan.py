@@ -2,10 +2,13 @@
 
     python benchmarks/scale.py --sizes 25000,60000,125000,250000 --json sizes.json
     python benchmarks/scale_plan.py sizes.json
+    python benchmarks/scale.py --sizes 1000000 --longest 1500 --without-notmuch --json million.json
+    python benchmarks/scale_plan.py sizes.json --built million.json
 
 Prints the rates of each size with their growth, the exponent of the mails between the smallest and the largest size: 1 where
 twice the mail takes twice as much. The plan multiplies the rates of the largest size; what grows faster is to be measured
-with more mail before it is believed.
+with more mail before it is believed. Of a list that was built, here of a million short mails, it prints what was measured
+beside what the rates of the largest size say of as many chunks.
 """
 
 from __future__ import annotations
@@ -52,7 +55,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("measured", type=Path)
-    print("\n\n".join(tables(json.loads(parser.parse_args().measured.read_text()))))
+    parser.add_argument("--built", type=Path, help="figures of a list to compare the plan with")
+    arguments = parser.parse_args()
+    report = json.loads(arguments.measured.read_text())
+    print("\n\n".join(tables(report)))
+    if arguments.built:
+        print(f"\n{compared(report, json.loads(arguments.built.read_text()))}")
 
 
 def tables(report: Mapping[str, Any]) -> list[str]:
@@ -68,6 +76,29 @@ def tables(report: Mapping[str, Any]) -> list[str]:
         _multiplied("bytes", "kB a mail", "GB", _kilobytes(largest), 1.0, 0),
         _counted(largest),
     ]  # fmt: skip
+
+
+def compared(report: Mapping[str, Any], built: Mapping[str, Any]) -> str:
+    """What the largest list of a report and the one of another take, and that of the other over what its chunks give."""
+    sizes = [max(figures["sizes"], key=lambda size: int(size["mails"])) for figures in (report, built)]
+    values = {
+        "chunks": [float(size["chunks"]) for size in sizes],
+        "archive, GB": [size["archive_bytes"] / 1e9 for size in sizes],
+        "first build, core hours": [size["first"]["processor"] / 3600 for size in sizes],
+        "lake, GB": [size["lake_bytes"] / 1e9 for size in sizes],
+        f"{INDEX}, GB": [size["index_bytes"] / 1e9 for size in sizes],
+        "peak memory, GiB": [size["first"]["peak_mib"] / 1024 for size in sizes],
+        "an hour with 300 mails, s": [size["hour"]["seconds"] for size in sizes],
+        "an hour with nothing new, s": [size["nothing"]["seconds"] for size in sizes],
+        "a search, ranked, p50, ms": [size["ranked"]["p50_ms"] for size in sizes],
+    }
+    more = values["chunks"][1] / values["chunks"][0]
+    lines = [
+        [row, *(f"{v:,.{0 if row == 'chunks' else 2}f}" for v in pair), f"{pair[1] / pair[0] / more:.2f}"]
+        for row, pair in values.items()
+    ]
+    head = ["", *(f"{size['mails']:,} mails" for size in sizes), "beside what its chunks give"]
+    return _table(head, lines)
 
 
 def _core_ms(size: Size) -> dict[str, float]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transforms.hashing import text_hash
 from transforms.mail.threads import threads
-from transforms.schemas.chunks import CHUNK_CONTEXT
+from transforms.schemas.chunks import CHUNK_CONTEXT, UNEMBEDDED
 from transforms.schemas.table import TEXT, rows_of
 
 VERSION = "3"
@@ -157,7 +157,8 @@ def published_chunks(
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
     """Columns partition, text_hash and text, one row per chunk that has one: the text it is embedded by."""
     context_texts = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
-    own_texts = chunks.filter(chunks.text_embed != "").select(
+    # By its hash: to look whether the text itself is empty would read the texts of all chunks, whatever is asked of them.
+    own_texts = chunks.filter(chunks.checksum != UNEMBEDDED).select(
         "chunk_id", "partition", "checksum", "text_embed"
     )
     return own_texts.left_join(context_texts, own_texts.chunk_id == context_texts.chunk_id).select(

@@ -52,7 +52,7 @@ OF_TOUCHED = "partition IN (FROM touched)"
 
 # Partitions are read from the lake if their files changed, if other mails of them are canonical now, or if the
 # relations of one of their chunks changed, or whether a model refuses it.
-CHANGED = """
+CHANGED = f"""
 CREATE TEMP TABLE changed AS
 WITH canonical_now AS (
   SELECT partition, message_id, stored_message_id FROM rows_of_memberships
@@ -61,8 +61,7 @@ WITH canonical_now AS (
   SELECT partition, message_id, stored_message_id FROM memberships
   WHERE is_canonical AND message_id IN (FROM differing_memberships)
 ), refused_now AS (
-  SELECT chunk_id, c.partition FROM chunks c LEFT JOIN lake_chunk_context x USING (chunk_id)
-  JOIN lake_embedding_refusals e ON e.text_hash = coalesce(x.checksum, c.checksum)
+  SELECT chunk_id, partition FROM ({table_sql.REFUSED})
 ), refused_before AS (
   SELECT chunk_id, partition FROM chunks SEMI JOIN embedding_refusals USING (chunk_id)
 )

@@ -179,12 +179,17 @@ FROM embedded_texts t JOIN {vectors} e USING (text_hash)
 ORDER BY t.chunk_no
 """
 
-REFUSALS = """
+# From the texts, of which there are few: all chunks with their context would be joined first.
+REFUSED = """
+SELECT c.chunk_no, c.chunk_id, c.doc_id, c.partition, model, reason FROM (
+  SELECT chunk_id, model, reason FROM lake_embedding_refusals JOIN lake_chunk_context ON checksum = text_hash
+  UNION ALL SELECT chunk_id, model, reason FROM lake_embedding_refusals JOIN chunks ON checksum = text_hash
+  WHERE chunk_id NOT IN (SELECT chunk_id FROM lake_chunk_context)
+) JOIN chunks c USING (chunk_id)
+"""
+REFUSALS = f"""
 CREATE OR REPLACE TABLE embedding_refusals AS
-SELECT c.chunk_no, c.chunk_id, c.doc_id, e.model, e.reason
-FROM chunks c LEFT JOIN lake_chunk_context x USING (chunk_id)
-JOIN lake_embedding_refusals e ON e.text_hash = coalesce(x.checksum, c.checksum)
-ORDER BY c.chunk_no
+SELECT chunk_no, chunk_id, doc_id, model, reason FROM ({REFUSED}) ORDER BY chunk_no
 """
 
 TWIN_KEYS = """
