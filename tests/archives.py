@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import duckdb
@@ -31,6 +32,7 @@ from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, ope
 from dagster_project.resources.arrays.segments import read_terms, segments_of
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.publish.version_inputs import FOLLOWING
+from dagster_project.resources.system.dagster_internals import SqliteEventLogStorage
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {
@@ -133,6 +135,13 @@ class Workspace:
         return Workspace(folder)
 
     @property
+    def digest(self) -> str:
+        """Hash of all files below the folder, their paths included."""
+        files = sorted(p for p in self.folder.rglob("*") if p.is_file())
+        parts = [part for p in files for part in (str(p.relative_to(self.folder)).encode(), p.read_bytes())]
+        return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
+
+    @property
     def settings(self) -> Settings:
         """The settings as loaded from the file."""
         return load_settings(self.config)
@@ -178,12 +187,19 @@ class Workspace:
         return [row[0] for row in self.sql(statement)]
 
 
+Once = Callable[[Workspace], Workspace]
+"""Gives a workspace built of the same files, as the fixture `once` does."""
+
+
 @cache
 def _empty_history() -> Path:
-    """The home of an instance without runs, made once in a process."""
+    """The home of an instance without runs, made once in a process, with the file of events of no run."""
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with open_instance(Workspace(folder).configure().settings):
+    with (
+        open_instance(Workspace(folder).configure().settings) as instance,
+        cast(SqliteEventLogStorage, instance.event_log_storage).run_connection(""),
+    ):
         return folder / "state" / "dagster"
 
 

@@ -8,17 +8,23 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+from alembic.script import ScriptDirectory
 
-from tests.archives import Workspace, two_lists
+from tests.archives import Once, Workspace, two_lists
 from tests.gemini_loopback import KEY, Loopback, loopback
 
 hypothesis.settings.register_profile("no time limit", deadline=None)
 hypothesis.settings.load_profile("no time limit")
+
+
+# Each instance of Dagster that opens reads its ninety migrations anew; more than half of what opening one takes.
+ScriptDirectory.from_config = cache(ScriptDirectory.from_config)  # type: ignore[method-assign]
 
 
 def pytest_configure() -> None:
@@ -70,17 +76,29 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture(scope="session")
-def built_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """`two_lists`, built once for all processes of a run of the tests; for reading only."""
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Gives a workspace built of the same files, once for all processes of a run of the tests; for reading only."""
     own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "two-lists"
-    shared.mkdir(exist_ok=True)
-    with (shared / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (shared / "built").exists():
-            two_lists(shared / "work").build()
-            (shared / "built").touch()
-    return Workspace(shared / "work")
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def built(work: Workspace) -> Workspace:
+        place = shared / f"built-{work.digest[:16]}"
+        place.mkdir(exist_ok=True)
+        with (place / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (place / "built").exists():
+                shutil.rmtree(place / "work", ignore_errors=True)
+                work.copied(place / "work").build()
+                (place / "built").touch()
+        return Workspace(place / "work")
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def built_once(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """`two_lists`, built; for reading only."""
+    return once(two_lists(tmp_path_factory.mktemp("two-lists") / "work"))
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ own, so that every Dagster tool reads them.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ from dagster_project.resources.system.dagster_internals import (
 )
 
 _KEPT_ENGINES = 4
+_OF_NO_RUN = ("", "index")
+"""Files that another process may begin at the same moment."""
+_empty: list[bytes] = []
+"""The file of a run without events, as Dagster made the first of this process with some fifty statements."""
 
 
 class KeptEngineEventLogStorage(SqliteEventLogStorage):
@@ -63,12 +68,26 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
             )
             event.listen(engine, "connect", lambda made, _: made.execute("PRAGMA synchronous = NORMAL"))
             if shard not in self._initialized_dbs:
-                self._initdb(engine)
+                self._begin(shard, engine)
                 self._initialized_dbs.add(shard)
             if len(engines) > _KEPT_ENGINES:
                 engines.popitem(last=False)[1].dispose()
         engines.move_to_end(shard)
         return engines[shard]
+
+    def _begin(self, shard: str, engine: Engine) -> None:
+        """Make the tables of a file, unless they are there; a new file of a run is a copy of the process's first."""
+        place = Path(self.path_for_shard(shard))
+        new = shard not in _OF_NO_RUN and not place.exists()
+        if new and _empty:
+            begun = place.with_suffix(".begun")
+            begun.write_bytes(_empty[0])
+            begun.replace(place)
+            return
+        self._initdb(engine)
+        if new:
+            with closing(sqlite3.connect(place)) as made:
+                _empty[:] = [made.serialize()]
 
     def has_table(self, table_name: str) -> bool:
         """True if the index has a table; tables come with migrations and do not go, and each event asks for some."""

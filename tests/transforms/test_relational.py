@@ -20,7 +20,7 @@ from ibis.backends import BaseBackend
 import transforms
 from assets.partitions import SOURCE_TYPES
 from dagster_project.resources.lake.io_manager import LakeIOManager
-from tests.archives import Mail, Workspace, two_lists
+from tests.archives import Mail, Once, Workspace, two_lists
 from transforms.embedding import batches, context_sentences, embedded_text, sent_texts
 from transforms.graph import stripes
 from transforms.mail.threads import corpus_measures, threads
@@ -39,7 +39,7 @@ TABLES = (
 
 
 @pytest.fixture(scope="module")
-def lake_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ibis.Table]:
+def lake_tables(tmp_path_factory: pytest.TempPathFactory, once: Once) -> dict[str, ibis.Table]:
     """The tables of a built lake with mail and notes, opened as assets open them."""
     work = two_lists(tmp_path_factory.mktemp("relational") / "work")
     work.configure(
@@ -61,8 +61,7 @@ def lake_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ibis.Tabl
     ]
     work.write("dev/dev.2004-03.mbox", replies)
     work.put("notes/Compaction.md", "# Compaction\n\nRuns become one.\n\n## Pauses\n\nA pause is a fault.\n")
-    work.build()
-    return opened(work)
+    return opened(once(work))
 
 
 def opened(work: Workspace) -> dict[str, ibis.Table]:

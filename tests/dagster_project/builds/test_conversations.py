@@ -29,7 +29,7 @@ from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START
 from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
-from tests.archives import Mail, Workspace, differences, mbox
+from tests.archives import Mail, Once, Workspace, differences, mbox
 from transforms.settings.conversations import ContextSettings
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
@@ -76,7 +76,7 @@ def contexts(work: Workspace) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     """A vault and a chat on three topics of the vault, built; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("chats") / "work")
     configure(work, NOTES, CHAT)
@@ -86,8 +86,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         work, "notes/Gardening.md", "# Gardening\n\nRoses want sun and water, tulips are planted in autumn.\n"
     )
     write(work, "chats/WhatsApp Chat with Maud Fenwick.txt", export(60))
-    work.build()
-    return work
+    return once(work)
 
 
 def configure(work: Workspace, *sources: dict) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.resources.search.opened_index import open_index
-from tests.archives import Workspace, differences, discussion, embedded, rebuilt
+from tests.archives import Once, Workspace, differences, discussion, embedded, rebuilt
 from tests.format_files import Text, pdf
 from transforms.schemas.registry import GRAPH_TABLES
 
@@ -61,7 +61,7 @@ OPTIONS = "# Options\n\n## cache_size\n\nBytes that the block cache may hold, 64
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     """A built workspace of a mailing list, two vaults and a tree in two folders; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("documents") / "work").configure(MAIL, NOTES, DOCS, JOURNAL)
     work.write("dev.2004-01.mbox", discussion(0, 4, "compactor"))
@@ -74,8 +74,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         "journal/Monday.md": "A day without any pause.",
     }.items():
         work.put(name, text)
-    work.build()
-    return work
+    return once(work)
 
 
 def test_each_grain_makes_its_partitions(made_once: Workspace):

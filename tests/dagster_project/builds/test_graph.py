@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.orchestration.plan import stale_graph
-from tests.archives import Workspace, differences, discussion, rebuilt
+from tests.archives import Once, Workspace, differences, discussion, rebuilt
 from transforms.graph.hal_export import CHUNKS
 from transforms.graph.hal_schema import SCHEMA
 
@@ -34,7 +34,7 @@ INDEX = "# Guide\n\nStart with [the manual](manual.md#reading).\n"
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     """A built workspace of a mailing list and a tree in two folders; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("graph") / "work").configure(
         {"name": "dev", "kind": "mbox", "path": "mail/*"},
@@ -48,8 +48,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.put("docs/guide/qa-pairs.md", PAIRS)
     work.put("docs/notes/one.md", "One note about the weather.")
     work.put("docs/old/gone.md", "Soon gone.")
-    work.build()
-    return work
+    return once(work)
 
 
 def graph(work: Workspace) -> dict[str, bytes]:

@@ -340,9 +340,12 @@ def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(
     assert stock.has_asset_key(dg.AssetKey("messages"))
 
 
-def test_the_file_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path):
+@pytest.mark.parametrize("run", ["first", "second"])
+def test_the_file_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path, run: str):
     def declared(storage: SqliteEventLogStorage) -> list[tuple[str, ...]]:
-        with storage.run_connection("run"), closing(sqlite3.connect(storage.path_for_shard("run"))) as opened:
+        with storage.run_connection("first"):
+            pass
+        with storage.run_connection(run), closing(sqlite3.connect(storage.path_for_shard(run))) as opened:
             (mode,) = opened.execute("PRAGMA journal_mode").fetchone()
             revision = opened.execute("SELECT version_num FROM alembic_version").fetchall()
             return [(mode,), *revision, *sorted(opened.execute("SELECT type, name, sql FROM sqlite_master"))]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tenacity
 
-from dagster_project.resources.models.bounded_answers import bounded_connections
+from dagster_project.resources.models.bounded_answers import bounded_connections, trusted
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import EmbeddingError, ServiceError, SettingsError, UnansweredError
@@ -272,10 +272,13 @@ class GeminiService:
         warnings.filterwarnings("ignore", r"batches\.create_embeddings", Warning)
         name, key = _key()
         connections = bounded_connections(self.settings)
-        # The client would make connections of its own for the calls that do not wait, which are not used.
-        unused = httpx2.Client(verify=False)
+        # The client would make connections of its own for the calls that do not wait, and read certificates for
+        # sockets; neither is used.
         options = HttpOptions(
-            base_url=self.settings.base_url, httpx_async_client=connections, httpx_client=unused
+            base_url=self.settings.base_url,
+            httpx_async_client=connections,
+            httpx_client=httpx2.Client(verify=False),
+            async_client_args={"ssl": trusted()},
         )
         client = genai.Client(api_key=key, vertexai=False, http_options=options)
         return client.aio, connections.aclose

@@ -13,7 +13,7 @@ import pytest
 
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.search_index import SearchIndex, open_current
-from tests.archives import Mail, Workspace
+from tests.archives import Mail, Once, Workspace
 from transforms.retrieval.bm25 import TermScores
 
 QUOTED = "The compactor rewrites every segment that holds more than four dead records."
@@ -53,11 +53,10 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def work(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     made = Workspace(tmp_path_factory.mktemp("macros") / "work").configure()
     made.write("dev.2004-01.mbox", MAILS)
-    made.build()
-    return made
+    return once(made)
 
 
 @pytest.fixture(scope="module")

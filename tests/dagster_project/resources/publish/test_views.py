@@ -9,7 +9,7 @@ import pytest
 from dagster_project.resources.arrays.arrays import _CHUNKS
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.sql import query_current
-from tests.archives import Mail, Workspace
+from tests.archives import Mail, Once, Workspace
 from transforms.errors import ModelMismatchError
 
 DIFF = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\n-old\n+new\n"
@@ -20,7 +20,7 @@ ADA, BEN = "Ada Flint <ada@example.org>", "Ben Stone <ben@example.org>"
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     """A patch in two versions, of which the second was reviewed, and a question that nobody answered."""
     work = Workspace(tmp_path_factory.mktemp("views") / "work").configure()
     work.write(
@@ -34,8 +34,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
             Mail(21, "Anybody?", "Re: Compactor", reply_to=20, sender=ADA),
         ],
     )
-    work.build()
-    return work
+    return once(work)
 
 
 def rows(work: Workspace, statement: str) -> list[tuple]:

@@ -17,7 +17,7 @@ from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.conditions import text_conditions
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
-from tests.archives import START, Mail, Workspace, discussion
+from tests.archives import START, Mail, Once, Workspace, discussion
 from tests.examples import examples
 from transforms.errors import QueryError, QuerySyntaxError
 from transforms.retrieval.query_fields import time_span
@@ -66,7 +66,7 @@ A green lamp hangs from the beam, above the chests in which the blankets and the
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def work(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     """Two lists and a vault, with patches, quotes and tags; for reading only."""
     made = Workspace(tmp_path_factory.mktemp("filters") / "work").configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
@@ -85,8 +85,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     (made.folder / "notes/deep/Collector.md").write_text(NOTE)
     (made.folder / "notes/Empty room.md").write_text("# Room\n\nNothing about the collector of garbage.\n")
     (made.folder / "notes/Rooms.md").write_text(ROOMS)
-    made.build()
-    return made
+    return once(made)
 
 
 def opened(work: Workspace) -> SearchIndex:
