@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import ibis
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.protocols.lake import Progress
-from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors
+from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors, VectorLookup
 from transforms.embedding import sent_texts, vectors
 from transforms.embedding.batches import batches
 from transforms.errors import BudgetError, RefusedTextError, UnansweredError, WeftError
@@ -78,26 +78,64 @@ class EmbeddingReport:
         self.refused = other.refused
         self.unfinished |= other.unfinished
 
-    def reuse_of(self, before: set[str], kept: int) -> float:
-        """Share of the texts `before`, and of as many as are `kept`, that were not embedded again; 1 if there were none."""
-        again = {h for h in before if self.sent_as.get(h, h) in self.embedded}
-        return 1 - len(again) / (len(before) + kept) if before else 1.0
+
+@dataclass
+class EmbeddingTotals:
+    """What runs over one group of texts after the other did, as numbers: of the hashes, only those of refused texts stay.
+
+    `retained` texts have their vectors in parts of the table that stay as they are; `before` texts of the groups had one,
+    of which `again` were embedded once more.
+    """
+
+    retained: int
+    texts: int = 0
+    with_vector: int = 0
+    embedded: int = 0
+    before: int = 0
+    again: int = 0
+    tokens: int = 0
+    calls: int = 0
+    dollars: float = 0.0
+    truncated: int = 0
+    paid_twice: int = 0
+    held: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def add(self, report: EmbeddingReport, with_vector: int, before: Set[str]) -> None:
+        """Add a run after which `with_vector` of its texts have a vector; `before` are those that had one in their parts."""
+        self.texts += report.texts
+        self.with_vector += with_vector
+        self.embedded += len(report.embedded)
+        self.before += len(before)
+        self.again += sum(report.sent_as.get(name, name) in report.embedded for name in before)
+        self.tokens, self.calls = self.tokens + report.tokens, self.calls + report.calls
+        self.dollars += report.tokens * report.dollars_per_million / 1e6
+        self.truncated, self.held = self.truncated + report.truncated, self.held + report.held
+        self.paid_twice += len(report.unfinished)
+        self.found += report.found
+        self.refused |= report.refused
+
+    @property
+    def reuse(self) -> float:
+        """Share of the texts with a vector before that were not embedded again; 1 if there were none."""
+        return 1 - self.again / (self.before + self.retained) if self.before else 1.0
 
     def metadata(self) -> dict[str, int | float]:
         """The figures that are shown with the asset."""
-        embedded = len(self.embedded)
+        texts = self.texts + self.retained
         return {
-            "texts": self.texts,
-            "embedded": embedded,
-            "reuse_ratio": round(1 - embedded / self.texts, 6) if self.texts else 1.0,
+            "texts": texts,
+            "embedded": self.embedded,
+            "reuse_ratio": round(1 - self.embedded / texts, 6) if texts else 1.0,
             "calls": self.calls,
             "tokens": self.tokens,
             "truncated_texts": self.truncated,
-            "estimated_cost_usd": round(self.tokens * self.dollars_per_million / 1e6, 6),
+            "estimated_cost_usd": round(self.dollars, 6),
             **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
             **({"held_back_texts": self.held} if self.held else {}),
             **({"refused_texts": len(self.refused)} if self.refused else {}),
-            **({PAID_TWICE: len(self.unfinished)} if self.unfinished else {}),
+            **({PAID_TWICE: self.paid_twice} if self.paid_twice else {}),
         }
 
 
@@ -107,18 +145,16 @@ def missing_texts(
     """The hashes of `texts` (text_hash, text), sorted: all, and those that have no vector and may get one."""
     hashes = texts.select("text_hash").distinct().order_by("text_hash").to_pyarrow()
     names = hashes.column("text_hash").to_pylist()
-    return names, _open_texts(names, embedder, cache)
+    lookup = cache.lookup(embedder.model, embedder.dimensions, TASK, names)
+    return names, _open_texts(names, lookup, cache)
 
 
-def _open_texts(
-    names: Sequence[str], embedder: Embedder, cache: EmbeddingCache, task: str = TASK
-) -> list[str]:
-    """Those of `names` that have no vector and that the model has not refused."""
-    key = (embedder.model, embedder.dimensions, task)
-    known = cache.hashes(*key)
-    missing = [n for n in names if n not in known]
-    refused = cache.refusals(*key, missing)
-    return [n for n in missing if n not in refused]
+def _open_texts(names: Sequence[str], lookup: VectorLookup, cache: EmbeddingCache) -> list[str]:
+    """Those of `names`, which `lookup` is about, that have no vector and that the model has not refused."""
+    missing = lookup.missing()
+    names = [name for name in names if name in missing]
+    refused = cache.refusals(*lookup.key, names)
+    return [name for name in names if name not in refused]
 
 
 def estimate(texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache) -> Estimate:
@@ -220,6 +256,7 @@ def _embed_sent(
     names, missing = missing_texts(texts, embedder, cache)
     embedder = embedder.for_texts(len(missing))
     report = EmbeddingReport(len(names), embedder.price)
+    lookup = cache.lookup(embedder.model, embedder.dimensions, TASK, missing)
     counts: dict[str, int] = {}
     if embedder.is_paid and missing:
         needed, counts = _estimate(texts, len(names), missing, embedder)
@@ -227,15 +264,15 @@ def _embed_sent(
     if missing:
         progress.expect("embeddings", len(missing))
     while missing:
-        attempt = _Pass(texts, missing, counts, embedder, cache)
+        attempt = _Pass(texts, missing, counts, embedder, cache, lookup)
         try:
             attempt.run(report, progress)
         finally:
             report.unfinished |= attempt.unfinished
         cache.await_others(embedder.model, embedder.dimensions, TASK, attempt.left_to_others)
-        missing = _open_texts(attempt.left_to_others, embedder, cache)
+        missing = _open_texts(attempt.left_to_others, lookup, cache)
     cache.compact(embedder.model, embedder.dimensions, TASK)
-    without = set(names) - cache.hashes(embedder.model, embedder.dimensions, TASK)
+    without = cache.lookup(embedder.model, embedder.dimensions, TASK, names).missing()
     report.refused = cache.refusals(embedder.model, embedder.dimensions, TASK, sorted(without))
     return report
 
@@ -250,7 +287,7 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
     sent = list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts
     hashes = [text_hash(text) for text in sent]
     by_hash = dict(zip(hashes, sent, strict=True))
-    missing = _open_texts(sorted(by_hash), embedder, cache, QUERY_TASK)
+    missing = _open_texts(sorted(by_hash), cache.lookup(*key, hashes), cache)
     row_of: dict[str, np.ndarray] = {}
     for start in range(0, len(missing), embedder.batch_texts):
         asked = {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}
@@ -289,9 +326,10 @@ class _Pass:
         counts: Mapping[str, int],
         embedder: Embedder,
         cache: EmbeddingCache,
+        lookup: VectorLookup,
     ):
         self.texts, self.missing, self.counts = texts, missing, counts
-        self.embedder, self.cache = embedder, cache
+        self.embedder, self.cache, self.lookup = embedder, cache, lookup
         self.key = (embedder.model, embedder.dimensions, TASK)
         self.under_way: dict[int, list[str]] = {}
         self.left_to_others: list[str] = []
@@ -345,12 +383,24 @@ class _Pass:
             claimed = self.cache.claim(*self.key, names)
             self.left_to_others += [n for n in names if n not in claimed]
         # Looked up after claiming: what another process stored before it let go is seen now.
-        open_texts = set(_open_texts(sorted(claimed), self.embedder, self.cache))
+        open_texts = set(_open_texts(sorted(claimed), self.lookup, self.cache))
         if self.embedder.is_paid:
             self.cache.release(*self.key, claimed - open_texts)
         if self.embedder.is_paid and not self.embedder.remembers:
             self.unfinished |= self.cache.begin(*self.key, sorted(open_texts))
         return open_texts
+
+
+def require_budget(groups: Iterable[ibis.Table], embedder: Embedder, cache: EmbeddingCache) -> None:
+    """BudgetError if a paid model would need more tokens than its budget for all groups of texts (text_hash, text)."""
+    if not embedder.is_paid or embedder.budget is None:
+        return
+    needed = Estimate(0, 0, 0, 0, 0.0, 0)
+    for texts in groups:
+        own = estimate(texts, embedder, cache)
+        sums = {name: getattr(needed, name) + getattr(own, name) for name in ("missing", "tokens", "dollars")}
+        needed = replace(needed, **sums)
+    _require_budget(needed, embedder)
 
 
 def _require_budget(needed: Estimate, embedder: Embedder) -> None:

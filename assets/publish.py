@@ -6,17 +6,16 @@ from typing import Any
 import dagster as dg
 import ibis
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from assets import embedding
 from assets.partitions import SLOW, SOURCE_TYPES
 from assets.protocols.lake import Lake, Parts, Progress, Staged
 from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
 from assets.protocols.search import Publisher
+from assets.stages.fingerprints import fingerprints
 from assets.stages.shown import outs
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
-from transforms.hashing import parts_hash
 from transforms.operations import publish_checks as checks
 from transforms.operations.figures import LIVE_SHARE
 from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
@@ -26,6 +25,8 @@ from transforms.text import redaction
 REUSE = "unchanged_texts_are_reused"
 REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
+_HASHES_AT_ONCE = 1 << 20
+"""Hashes of texts in memory at once, some 110 bytes each; the cache is looked through once for so many."""
 _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_embed")
 """What is read of chunks here: to put an expression over each of their columns into SQL costs more than to run it."""
 
@@ -72,23 +73,34 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         chunks = message_chunks, document_chunks, conversation_chunks
         every = published_texts(*chunks, memberships, chunk_context)
         parts = VectorParts(every, lake, embeddings_version(settings, screening))
-        mails, documents, windows = (
-            table.filter(table.partition.isin(parts.partitions())) for table in chunks
-        )
-        texts = parts.stale_texts(published_texts(mails, documents, windows, memberships, chunk_context))
-        model = embedder.model, embedder.dimensions
-        before = parts.texts_before(embedder.model)
-        found, report = embedding.vectors_of(texts, parts.names(), embedder, embedding_cache, progress)
-        report.texts += parts.retained_rows
-        cached = len(embedding_cache.hashes(*model, embedding.TASK))
-        embedding_cache.forget()  # what is published next needs the room
-        live = (found.count + parts.retained_rows) / max(cached, 1)
-        facts = report.metadata() | {LIVE_SHARE: round(live, 6)}
-        yield dg.Output(parts.filled(found, *model), "embeddings", metadata=facts)
-        yield dg.Output(vectors.embedding_refusals(report.refused, *model), "embedding_refusals")
-        share = report.reuse_of(before, parts.retained_rows)
-        yield _warning(REUSE, share >= _LEAST_REUSE, {"reuse_ratio": share})
-        yield _warning(REFUSED, not report.refused, {"reasons": sorted(set(report.refused.values()))[:5]})
+        stale = parts.stale_partitions()
+        mails, documents, windows = (table.filter(table.partition.isin(stale)) for table in chunks)
+        texts = published_texts(mails, documents, windows, memberships, chunk_context)
+        totals = embedding.EmbeddingTotals(parts.retained_rows)
+        groups = parts.groups()
+        if len(groups) > 1:
+            wanted = (_with_hashes(texts, parts.hashes_of(group)) for group in groups)
+            embedding.require_budget(wanted, embedder, embedding_cache)
+        staged: list[tuple[str, Staged]] = []
+        for group in groups:
+            hashes = parts.hashes_of(group)
+            found, report = embedding.vectors_of(
+                _with_hashes(texts, hashes),
+                hashes.column("text_hash").to_pylist(),
+                embedder,
+                embedding_cache,
+                progress,
+            )
+            totals.add(report, found.count, parts.texts_before(group, embedder.model))
+            staged += parts.filled(group, found, embedder.model, embedder.dimensions)
+        cached = embedding_cache.count(embedder.model, embedder.dimensions, embedding.TASK)
+        live = (totals.with_vector + totals.retained) / max(cached, 1)
+        facts = totals.metadata() | {LIVE_SHARE: round(live, 6)}
+        yield dg.Output(Parts(parts.retained, staged), "embeddings", metadata=facts)
+        refusals = vectors.embedding_refusals(totals.refused, embedder.model, embedder.dimensions)
+        yield dg.Output(refusals, "embedding_refusals")
+        yield _warning(REUSE, totals.reuse >= _LEAST_REUSE, {"reuse_ratio": totals.reuse})
+        yield _warning(REFUSED, not totals.refused, {"reasons": sorted(set(totals.refused.values()))[:5]})
 
     return embeddings
 
@@ -103,73 +115,66 @@ class VectorParts:
     def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
         """`texts` has the partition and text_hash of all that is published."""
         self.lake, self.code_version = lake, code_version
-        texts_of = _by_partition(texts_by_partition(texts).to_pyarrow())
-        self.inputs = {name: {"texts": parts_hash(hashes.to_pylist())} for name, hashes in texts_of.items()}
+        self._texts = texts_by_partition(texts).cache()
+        self._inputs: dict[str, Mapping[str, str]] = {}
+        self._rows: dict[str, int] = {}
+        self.retained: list[str] = []
         self.retained_rows = 0
-        self.stale: dict[str, pa.Array] = {}
-        for name, hashes in texts_of.items():
+        hashed = self._texts.select("partition", row=self._texts.text_hash.hash())
+        for name, rows, text_hashes in fingerprints(hashed, ["partition"]):
+            self._inputs[name], self._rows[name] = {"texts": text_hashes}, rows
             stored = lake.footer("embeddings", name)
-            is_current = stored and (stored.code_version, stored.inputs, stored.row_count) == (
-                code_version,
-                self.inputs[name],
-                len(hashes),
-            )
-            if is_current:
-                self.retained_rows += len(hashes)
-            else:
-                self.stale[name] = hashes
+            now = (code_version, self._inputs[name], rows)
+            if stored and (stored.code_version, stored.inputs, stored.row_count) == now:
+                self.retained.append(name)
+                self.retained_rows += rows
 
-    def partitions(self) -> list[str]:
-        """The partitions whose parts are stale."""
-        return sorted(self.stale)
+    def stale_partitions(self) -> list[str]:
+        """The partitions whose parts are to be made, sorted."""
+        return sorted(self._inputs.keys() - set(self.retained))
 
-    def names(self) -> list[str]:
-        """The hashes of the texts of all stale parts, in their order."""
-        return [name for hashes in self.stale.values() for name in hashes.to_pylist()]
+    def groups(self) -> list[list[str]]:
+        """The stale partitions in groups whose hashes fit into memory."""
+        groups: list[list[str]] = []
+        count = 0
+        for name in self.stale_partitions():
+            if not groups or count + self._rows[name] > _HASHES_AT_ONCE:
+                groups.append([])
+                count = 0
+            groups[-1].append(name)
+            count += self._rows[name]
+        return groups
 
-    def stale_texts(self, texts: ibis.Table) -> ibis.Table:
-        """Those of `texts` that belong to stale parts."""
-        if len(self.stale) == len(self.inputs):
-            return texts
-        hashes = pa.chunked_array(list(self.stale.values()), pa.string())
-        return texts.filter(texts.text_hash.isin(ibis.memtable(pa.table({"text_hash": hashes})).text_hash))
+    def hashes_of(self, group: Sequence[str]) -> pa.Table:
+        """Columns partition and text_hash of the texts of some parts, sorted."""
+        texts = self._texts.filter(self._texts.partition.isin(group))
+        return texts.order_by("partition", "text_hash").to_pyarrow()
 
-    def texts_before(self, model: str) -> set[str]:
-        """The hashes of texts that had a vector of `model` in the stale parts."""
+    def texts_before(self, group: Sequence[str], model: str) -> set[str]:
+        """The hashes of texts that had a vector of `model` in some parts."""
         columns = ["text_hash", "model"]
-        stored = (self.lake.stored("embeddings", columns, name) for name in self.stale)
+        stored = (self.lake.stored("embeddings", columns, name) for name in group)
         return set().union(*(vectors.text_hashes(table, model) for table in stored))
 
-    def filled(self, table: FoundVectors, model: str, dimensions: int) -> Parts:
-        """All parts; `table` has the vectors of the stale ones."""
-
-        def new_parts() -> Iterator[tuple[str, Staged]]:
-            first = 0
-            for name, hashes in self.stale.items():
-                rows = table.between(first, first + len(hashes))
-                data = (vectors.embeddings(t, model, dimensions) for t in rows)
-                inputs = self.inputs[name]
-                yield (
-                    name,
-                    self.lake.stage("embeddings", name, data, code_version=self.code_version, inputs=inputs),
-                )
-                first += len(hashes)
-
-        return Parts(self.inputs.keys() - self.stale.keys(), new_parts())
+    def filled(
+        self, group: Sequence[str], table: FoundVectors, model: str, dimensions: int
+    ) -> Iterator[tuple[str, Staged]]:
+        """The parts of a group; `table` has the vectors of its `hashes_of`."""
+        first = 0
+        for name in group:
+            end = first + self._rows[name]
+            data = (vectors.embeddings(rows, model, dimensions) for rows in table.between(first, end))
+            inputs = self._inputs[name]
+            yield (
+                name,
+                self.lake.stage("embeddings", name, data, code_version=self.code_version, inputs=inputs),
+            )
+            first = end
 
 
-def _by_partition(texts: pa.Table) -> dict[str, pa.Array]:
-    """The hashes of `texts` (partition, text_hash), sorted by partition, by their partition."""
-    if not texts.num_rows:
-        return {}
-    hashes = texts.column("text_hash").combine_chunks()
-    runs = pc.run_end_encode(texts.column("partition").combine_chunks())
-    ends = runs.run_ends.to_pylist()
-    starts = [0, *ends[:-1]]
-    return {
-        name: hashes.slice(start, end - start)
-        for name, start, end in zip(runs.values.to_pylist(), starts, ends, strict=True)
-    }
+def _with_hashes(texts: ibis.Table, hashes: pa.Table) -> ibis.Table:
+    """Those of `texts` (text_hash, text) whose hashes are in `hashes`."""
+    return texts.filter(texts.text_hash.isin(ibis.memtable(hashes.select(["text_hash"])).text_hash))
 
 
 def published_texts(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import ibis
 import pyarrow as pa
 
-from assets.embedding import EmbeddingReport, vectors_of
+from assets.embedding import EmbeddingReport, EmbeddingTotals, vectors_of
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.progress import LoggedProgress
@@ -45,6 +46,13 @@ def embed(
     rows = [row for part in found.between(0, len(names)) for row in part.to_pylist()]
     assert len(rows) == found.count
     return {by_hash[row["text_hash"]]: row["vector"] for row in rows}, report
+
+
+def totals(report: EmbeddingReport, before: Set[str] = frozenset(), retained: int = 0) -> EmbeddingTotals:
+    """What one run did, as the asset counts it."""
+    counted = EmbeddingTotals(retained)
+    counted.add(report, len(report.embedded), before)
+    return counted
 
 
 def started(cache: Path, url: str, first: int, last: int, **settings: object) -> BaseProcess:

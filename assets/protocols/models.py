@@ -98,11 +98,23 @@ class FoundVectors(Protocol):
         """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that have one."""
 
 
+class VectorLookup(Protocol):
+    """Which of some texts have a vector in a cache, looked up again and again; `key` is model, dimensions and task."""
+
+    key: tuple[str, int, str]
+
+    def missing(self) -> set[str]:
+        """The hashes of those that have none now."""
+
+
 class EmbeddingCache(Protocol):
     """Vectors by hash of text, model, dimensions and task."""
 
-    def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
-        """The text hashes that have a vector."""
+    def lookup(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> VectorLookup:
+        """Which of the texts with `hashes` have a vector; no memory is taken for those of others."""
+
+    def count(self, model: str, dimensions: int, task: str) -> int:
+        """How many vectors there are."""
 
     def claim(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
         """Those of `hashes` that no other process has claimed; they are this one's until released."""
@@ -141,9 +153,6 @@ class EmbeddingCache(Protocol):
 
     def compact(self, model: str, dimensions: int, task: str) -> None:
         """Merge what is stored in many small pieces."""
-
-    def forget(self) -> None:
-        """Let go of the memory in which `hashes` keeps what it read; it reads again when it is asked again."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import ibis
 import pyarrow as pa
 
 from assets.protocols.lake import Lake
+from assets.stages.fingerprints import fingerprints
 
 BUCKETS = "mail_buckets"
 """The table that says in which bucket a mail is; with `memberships`, every stage in buckets reads it."""
@@ -71,18 +72,13 @@ class Buckets:
             table = self.dealt[name]
             row = ibis.struct({column: table[column] for column in reads.decisive or reads.columns}).hash()
             rows.append(table.select("bucket", table=ibis.literal(name), row=row))
-        hashed = ibis.union(*rows)
-        # In halves, whose sums an integer holds.
-        sums = hashed.group_by("bucket", "table").agg(
-            rows=hashed.count(), high=(hashed.row >> 32).sum(), low=(hashed.row & 0xFFFFFFFF).sum()
-        )
         found: dict[str, dict[str, str]] = {}
-        for bucket, table, *numbers in zip(*sums.to_pyarrow().to_pydict().values(), strict=True):
+        for bucket, table, count, row_hash in fingerprints(ibis.union(*rows), ("bucket", "table")):
             of_bucket = found.setdefault(bucket, {})
             if table:
-                of_bucket[table] = "-".join(map(str, numbers))
+                of_bucket[table] = row_hash
             else:
-                self.mail_counts[bucket] = numbers[0]
+                self.mail_counts[bucket] = count
         return found
 
     def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[ibis.Table]]]:

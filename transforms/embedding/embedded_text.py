@@ -169,6 +169,5 @@ def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
 
 
 def texts_by_partition(texts: ibis.Table) -> ibis.Table:
-    """Columns partition and text_hash, sorted: each of `texts` (partition, text_hash) once, in the first that has it."""
-    first = texts.group_by("text_hash").agg(partition=texts.partition.min())
-    return first.select("partition", "text_hash").order_by("partition", "text_hash")
+    """Columns text_hash and partition: each of `texts` (partition, text_hash) once, in the first that has it."""
+    return texts.group_by("text_hash").agg(partition=texts.partition.min())

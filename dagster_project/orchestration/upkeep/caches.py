@@ -186,7 +186,7 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
             model, dimensions = manifest["model"], int(manifest["dimensions"])
             screening = json.loads(manifest["settings"]).get("safety")
             rows = connection.execute(_VECTORS).to_arrow_reader(_IMPORTED_ROWS)
-            known = set(cache.hashes(model, dimensions, TASK))
+            known = cache.hashes(model, dimensions, TASK)
             count = new = 0
             for batch in rows:
                 hashes = _sent_hashes(batch, screening)

@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
@@ -25,6 +25,7 @@ from dagster_project.resources.models.vector_segments import (
     damage_of,
     matches_in,
     read_segment,
+    rows_of,
     size_of,
     table_of,
     write_segment,
@@ -55,12 +56,29 @@ class Holding:
     bytes: int
 
 
-@dataclass
-class _Known:
-    """The segments read so far, and the hashes in them."""
+class CacheLookup:
+    """Which of some texts have a vector in the cache. A segment that was read is not read again."""
 
-    segments: set[str] = field(default_factory=set)
-    hashes: set[str] = field(default_factory=set)
+    def __init__(self, cache: ParquetEmbeddingCache, key: Key, hashes: Iterable[str]):
+        self.cache, self.key = cache, key
+        self._missing = set(hashes)
+        self._seen: set[str] = set()
+
+    def missing(self) -> set[str]:
+        """The hashes of those that have none now."""
+        while self._missing and (new := self.cache.segments(*self.key).keys() - self._seen):
+            for name in sorted(new):
+                try:
+                    self._discard(self.cache.hashes_in(self.key, name))
+                except FileNotFoundError:
+                    continue  # merged meanwhile
+                self._seen.add(name)
+        return self._missing
+
+    def _discard(self, found: pa.Array | pa.ChunkedArray) -> None:
+        if len(found) > len(self._missing):
+            found = found.filter(pc.is_in(found, value_set=pa.array(self._missing, pa.string())))
+        self._missing.difference_update(found.to_pylist())
 
 
 class ParquetEmbeddingCache:
@@ -82,29 +100,37 @@ class ParquetEmbeddingCache:
         self._shared = None if shared is None else SharedSegments(root, shared)
         self._refusals = SQLiteAnswerCache(root / "refusals.sqlite")
         self._requests = SQLiteAnswerCache(root / "requests.sqlite")
-        self._known: dict[Key, _Known] = {}
         self._claims: dict[Key, IO[bytes]] = {}
 
+    def lookup(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> CacheLookup:
+        """Which of the texts with `hashes` have a vector; no memory is taken for those of others."""
+        return CacheLookup(self, (model, dimensions, task), hashes)
+
+    def count(self, model: str, dimensions: int, task: str) -> int:
+        """How many vectors there are; one that two processes made at once counts twice."""
+        return sum(map(rows_of, self.segments(model, dimensions, task).values()))
+
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
-        """The text hashes that have a vector; segments read before are not read again."""
-        known = self._known.setdefault((model, dimensions, task), _Known())
-        if self._shared:
-            self._shared.bring(self._folder(model, dimensions, task))
+        """The text hashes that have a vector, all in memory."""
         while True:
-            segments = {s.name: s for s in self._segments(model, dimensions, task)}
-            if known.segments - segments.keys():
-                known.segments, known.hashes = set(), set()
             try:
-                for name in segments.keys() - known.segments:
-                    known.hashes |= self._hashes_of(segments[name])
-                    known.segments.add(name)
+                names = self.segments(model, dimensions, task)
+                return {
+                    h for name in names for h in self.hashes_in((model, dimensions, task), name).to_pylist()
+                }
             except FileNotFoundError:
                 continue  # merged meanwhile
-            return known.hashes
 
-    def forget(self) -> None:
-        """Free the memory of the hashes that were read: a quarter of a gigabyte for two million."""
-        self._known.clear()
+    def segments(self, model: str, dimensions: int, task: str) -> dict[str, Path]:
+        """The files with vectors by their names, those of other machines among them."""
+        if self._shared:
+            self._shared.bring(self._folder(model, dimensions, task))
+        return {segment.name: segment for segment in self._segments(model, dimensions, task)}
+
+    def hashes_in(self, key: Key, segment: str) -> pa.ChunkedArray:
+        """The text hashes of a segment, none if it is damaged; FileNotFoundError if it vanished in a merge."""
+        table = read_segment(self._folder(*key) / segment, ["text_hash"])
+        return pa.chunked_array([], pa.string()) if table is None else table.column("text_hash")
 
     def store(
         self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
@@ -284,10 +310,6 @@ class ParquetEmbeddingCache:
 
     def _segments(self, model: str, dimensions: int, task: str) -> list[Path]:
         return sorted(self._folder(model, dimensions, task).glob("*.parquet"))
-
-    def _hashes_of(self, segment: Path) -> set[str]:
-        table = read_segment(segment, ["text_hash"])
-        return set(table.column("text_hash").to_pylist() if table else ())
 
     def _collected(self, key: Key, names: list[str]) -> pa.Table:
         """The stored vectors of `names` in one matrix; FileNotFoundError if a segment vanished."""

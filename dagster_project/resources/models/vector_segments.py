@@ -39,6 +39,15 @@ def size_of(segment: Path) -> int:
         return 0
 
 
+def rows_of(segment: Path) -> int:
+    """How many vectors a segment has; 0 if it is damaged or gone."""
+    try:
+        with pa.OSFile(str(segment)) as file:
+            return int(pq.ParquetFile(file).metadata.num_rows)
+    except (pa.ArrowException, OSError):
+        return 0
+
+
 def read_segment(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
     """The columns of a segment; None if it is damaged, FileNotFoundError if it vanished in a merge."""
     try:

@@ -75,10 +75,18 @@ def test_vectors_come_back_once_and_sorted_by_hash(cache: ParquetEmbeddingCache)
     cache.store(*KEY, [B, A], np.stack([made[B], made[A]]))
     cache.store(*KEY, [C, A], np.stack([made[C], made[A]]))
     assert cache.hashes(*KEY) == {A, B, C}
-    cache.forget()
-    assert cache.hashes(*KEY) == {A, B, C}
+    assert cache.count(*KEY) == 4
     found = cache.vectors(*KEY, [C, A, B, C, UNKNOWN]).to_pydict()
     assert found == {"text_hash": SORTED, "vector": [made[h].tolist() for h in SORTED]}
+
+
+def test_a_lookup_finds_what_is_stored_and_merged_after_it_began(cache: ParquetEmbeddingCache):
+    cache.store(*KEY, [A], vectors(1))
+    lookup = cache.lookup(*KEY, [A, B, UNKNOWN])
+    assert lookup.missing() == {B, UNKNOWN}
+    cache.store(*KEY, [B, C], vectors(2, 3))
+    assert lookup.missing() == {UNKNOWN}
+    assert cache.lookup("another", *KEY[1:], [A]).missing() == {A}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.system.rate_limit import Quota
 from tests import gemini_loopback as server
 from tests.cases import some
-from tests.embedding_run import embed, started, texts_between
+from tests.embedding_run import embed, started, texts_between, totals
 from tests.gemini_loopback import KEY, Loopback, vector
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
@@ -153,7 +153,7 @@ def test_a_refused_text_has_a_reason_is_not_asked_again_and_all_others_are_kept(
     found, report = embed([*TEXTS[:30], FORBIDDEN, *TEXTS[30:]], tmp_path, gemini.url)
     assert are_right(found, TEXTS)
     assert set(gemini.paid.values()) == {1}
-    assert report.metadata()["refused_texts"] == 1
+    assert totals(report).metadata()["refused_texts"] == 1
     ((name, reason),) = report.refused.items()
     assert (name, "The content is blocked" in reason) == (text_hash(FORBIDDEN), True)
     asked = len(gemini.requests)
@@ -366,9 +366,9 @@ def test_the_run_after_a_kill_knows_what_is_perhaps_paid_twice(gemini: Loopback,
     gemini.rule = lambda texts: None
     found, report = embed(texts_between(0, 400), tmp_path, gemini.url)
     assert are_right(found, texts_between(0, 400))
-    assert report.metadata()["perhaps_paid_twice"] == asked
+    assert totals(report).metadata()["perhaps_paid_twice"] == asked
     _, report = embed(texts_between(0, 500), tmp_path, gemini.url)
-    assert "perhaps_paid_twice" not in report.metadata()
+    assert "perhaps_paid_twice" not in totals(report).metadata()
 
 
 def test_texts_of_another_run_that_is_alive_are_not_paid_twice(gemini: Loopback, tmp_path: Path):
@@ -430,12 +430,12 @@ def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(gemini: Lo
     wanted = vector(sent, 768, "RETRIEVAL_DOCUMENT")
     for text in texts[3:]:
         assert np.allclose(found[text], wanted / np.linalg.norm(wanted), atol=1e-6)
-    figures = report.metadata()
+    figures = totals(report).metadata()
     assert (figures["screened_cloud_key"], figures["screened_email"], figures["embedded"]) == (2, 2, 4)
     before = {text_hash(t) for t in texts}
-    assert (report.reuse_of(before, 0), report.reuse_of(before, 15)) == (0, 0.75)
+    assert (totals(report, before).reuse, totals(report, before, 15).reuse) == (0, 0.75)
     again, report = embed(texts, tmp_path, gemini.url)
-    assert (again, report.calls, report.reuse_of(before, 0)) == (found, 0, 1)
+    assert (again, report.calls, totals(report, before).reuse) == (found, 0, 1)
 
 
 def test_a_query_is_screened_like_a_text(gemini: Loopback):
