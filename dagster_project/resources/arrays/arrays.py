@@ -7,7 +7,6 @@ without being read, share their memory between processes, and only the pages tha
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -24,6 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.hit_rows import HitRows, write_hit_rows
+from dagster_project.resources.arrays.known_ids import KnownIds, write_id_hashes
 from dagster_project.resources.arrays.posting_arrays import (
     FREQUENCIES,
     PostingArrays,
@@ -44,7 +44,7 @@ from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
-FORMAT = "6"
+FORMAT = "7"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
@@ -55,10 +55,7 @@ FIRST = segment_name(1)
 
 @dataclass(frozen=True)
 class SearchArrays:
-    """The arrays of one published version, by chunk number; what is in segments (`segments.py`) says where chunks stand.
-
-    `ids` holds the `id_hash` of every mail, document, window, section and chunk, ascending.
-    """
+    """The arrays of one published version, by chunk number; what is in segments (`segments.py`) says where chunks stand."""
 
     postings: Postings
     places: fusion.Places
@@ -66,7 +63,7 @@ class SearchArrays:
     patches: Patches
     vectors: CodedVectors
     rows: HitRows
-    ids: np.ndarray
+    ids: KnownIds
 
 
 def folder_of(index: Path) -> Path:
@@ -202,7 +199,7 @@ def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.
     """Write what costs little, because it is a few bytes for each chunk and id; `slots` are those of all chunks."""
     np.save(folder / "slots.npy", slots)
     _write_chunks(connection, folder, _count(connection, "chunks"))
-    _write_ids(connection, folder)
+    write_id_hashes(connection, folder)
 
 
 def _identity(facts: dict[str, str]) -> dict[str, str]:
@@ -231,7 +228,7 @@ def _mapped(folder: Path) -> SearchArrays:
         Patches(arrays["patch"], arrays["version"], arrays["latest"]),
         CodedVectors(vectors, slots, arrays["absent"]),
         HitRows(folder, arrays),
-        arrays["ids"],
+        KnownIds(arrays["ids"], arrays["chunk_keys"]),
     )
 
 
@@ -310,23 +307,20 @@ def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: 
 
 
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
-    """Document, thread, class and patch of each chunk by number; chunks by thread; the chunks without a vector."""
+    """Key, document, thread, class and patch of each chunk by number; chunks by thread; the chunks without a vector."""
     absent = connection.execute(_WITHOUT_VECTOR).fetchnumpy()
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
-    table = connection.execute(_CHUNKS).to_arrow_table()
-    numbers = table.column("chunk_no").to_numpy()
-    columns = {"logs": "is_log", "mails": "is_mail", "version": "version", "latest": "is_latest"}
-    found = {file: table.column(column).to_numpy() for file, column in columns.items()}
-    for name in ("document", "patch", "thread"):
-        encoded = table.column(name).combine_chunks().dictionary_encode().indices
-        found[name] = encoded.fill_null(-1).to_numpy()
-    for file, values in found.items():
-        by_number = np.zeros(count, dtype=values.dtype)
-        by_number[numbers] = values
-        np.save(folder / f"{file}.npy", by_number)
-    chunks, starts = fusion.members(by_number)
-    np.save(folder / "members.npy", chunks)
-    np.save(folder / "member_starts.npy", starts)
+    columns = connection.execute(_CHUNKS).fetchnumpy()
+    by_number = {name: np.empty_like(values) for name, values in columns.items()}
+    for name, values in columns.items():
+        by_number[name][columns["chunk_no"]] = values
+    del by_number["chunk_no"]
+    thread = by_number["thread"]
+    alone = np.flatnonzero(thread < 0)
+    thread[alone] = thread.max(initial=-1) + 1 + np.arange(len(alone), dtype=np.int32)
+    chunks, starts = fusion.members(thread)
+    for name, values in {**by_number, "members": chunks, "member_starts": starts}.items():
+        np.save(folder / f"{name}.npy", values)
 
 
 def _write_vectors(connection: duckdb.DuckDBPyConnection, segment: Path, count: int, dimensions: int) -> None:
@@ -352,17 +346,6 @@ def _write_vectors(connection: duckdb.DuckDBPyConnection, segment: Path, count: 
     np.save(segment / "vector_codes.npy", codes)
 
 
-def id_hash(name: str) -> int:
-    """What an id is known by in `SearchArrays.ids`: the lower half of its MD5 hash."""
-    return int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest()[8:], "little")
-
-
-def _write_ids(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """The hashes of all names that a search may look up, ascending."""
-    hashes = [batch.column("hash").to_numpy() for batch in _batches(connection, _IDS)]
-    np.save(folder / "ids.npy", np.sort(np.concatenate([np.zeros(0, dtype=np.uint64), *hashes])))
-
-
 _POSTINGS = f"SELECT term_id AS term_no, chunk_key, {FREQUENCIES} FROM postings"
 _SORTED_POSTINGS = f"""
 SELECT term_no, chunk_key, {FREQUENCIES} FROM postings
@@ -379,22 +362,24 @@ _LENGTHS = """
 SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key) SEMI JOIN segment_chunks USING (chunk_no)
 """
 
-_IDS = " UNION ALL ".join(
-    f"SELECT md5_number_lower({name}) AS hash FROM {table}"
-    for table, name in {
-        "messages": "message_id", "documents": "doc_id", "conversation_windows": "doc_id", "nodes": "node_id",
-        "chunks": "chunk_id",
-    }.items()
-)  # fmt: skip
-
-# What is of no mail, or in no ranking, is a thread of its own. A patch in one posting is known by its series and part.
+# Each document is looked up once for a chunk, and numbers come back. What is of no mail, or in no ranking, is a thread of
+# its own. A patch in one posting is known by its series and part.
 _CHUNKS = f"""
-SELECT c.chunk_no, c.doc_id AS document, coalesce(t.thread_id, c.chunk_id) AS thread,
-  coalesce(c.content_class = 'log', false) AS is_log, t.thread_id IS NOT NULL AS is_mail,
-  f.series_id || '/' || coalesce(f.part::VARCHAR, '') AS patch, coalesce(f.version, 0) AS version,
-  coalesce(f.is_latest, false) AS is_latest
-FROM (SELECT *, CASE WHEN chunk_kind <> '{UNAUTHORED}' THEN doc_id END AS ranked_mail FROM chunks) c
-LEFT JOIN thread_tree t ON t.message_id = c.ranked_mail
-LEFT JOIN (FROM patch_series WHERE NOT is_reply) f ON f.message_id = c.doc_id
-ORDER BY c.chunk_no
+WITH documents_ AS (
+  SELECT doc_id, (row_number() OVER (ORDER BY doc_id) - 1)::INTEGER AS document FROM (
+    SELECT message_id AS doc_id FROM messages UNION ALL SELECT doc_id FROM documents
+    UNION ALL SELECT doc_id FROM conversation_windows
+  )
+), trees AS (
+  SELECT message_id AS doc_id, (dense_rank() OVER (ORDER BY thread_id) - 1)::INTEGER AS thread FROM thread_tree
+), patches AS (
+  SELECT message_id AS doc_id, version, is_latest,
+    (dense_rank() OVER (ORDER BY series_id, coalesce(part::VARCHAR, '')) - 1)::INTEGER AS patch
+  FROM patch_series WHERE NOT is_reply
+), facts AS (FROM documents_ LEFT JOIN trees USING (doc_id) LEFT JOIN patches USING (doc_id))
+SELECT chunk_no, chunk_key AS chunk_keys, document, chunk_kind <> '{UNAUTHORED}' AND thread IS NOT NULL AS mails,
+  CASE WHEN chunk_kind <> '{UNAUTHORED}' THEN coalesce(thread, -1) ELSE -1 END AS thread,
+  coalesce(content_class = 'log', false) AS logs, coalesce(patch, -1) AS patch, coalesce(version, 0) AS version,
+  coalesce(is_latest, false) AS latest
+FROM chunks JOIN facts USING (doc_id)
 """

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.arrays.arrays import SearchArrays, id_hash
+from dagster_project.resources.arrays.arrays import SearchArrays
 from dagster_project.resources.qdrant.searches import Asked
 from dagster_project.resources.search.conditions.field_values import DATED, FieldValues, refused
 from dagster_project.resources.search.conditions.text_conditions import TextConditions
@@ -233,9 +233,7 @@ class Conditions:
         """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
         if identifier is None:
             return np.empty(0, dtype=np.int64)
-        # Most queries are not ids, which their hashes tell without a scan.
-        hashed = np.uint64(id_hash(identifier))
-        if np.searchsorted(self.ids, hashed) == np.searchsorted(self.ids, hashed, side="right"):
+        if not self.ids.may_have(identifier):  # most queries
             return np.empty(0, dtype=np.int64)
         rows = self.connection.execute(
             "SELECT chunk_no FROM chunks WHERE doc_id = $id OR chunk_id = $id OR parent_id = $id "
