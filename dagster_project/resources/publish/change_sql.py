@@ -47,6 +47,14 @@ SELECT key FROM (
 REMOVED = "DELETE FROM {table} WHERE {scope} AND {key} IN (FROM differing_{table})"
 INSERTED = "INSERT INTO {table} BY NAME SELECT {columns} FROM rows_of_{table} WHERE {key} IN (FROM differing_{table})"
 
+CHANGED_PARTS = """
+CREATE TEMP TABLE changed_parts AS
+SELECT DISTINCT table_name, part FROM (
+  (FROM parts_now EXCEPT FROM parts) UNION ALL (FROM parts EXCEPT FROM parts_now)
+)
+"""
+OF_CHANGED_PARTS = "bucket IN (SELECT part FROM changed_parts WHERE table_name = '{table}')"
+"""The rows of a table in parts that can differ."""
 OF_TOUCHED = "partition IN (FROM touched)"
 """The rows of a table that can differ: those of changed or removed partitions."""
 
@@ -181,7 +189,7 @@ RENUMBERED = (
     "DELETE FROM embeddings WHERE chunk_id IN (SELECT chunk_id FROM recounted)",
     "UPDATE embeddings SET chunk_no = new_no FROM numbers WHERE old_no = embeddings.chunk_no AND old_no <> new_no",
 )
-FILES_WITH_TEXTS = """
-SELECT DISTINCT _file FROM lake_embeddings SEMI JOIN embedded_texts USING (text_hash) ORDER BY _file
+PARTS_WITH_TEXTS = """
+SELECT DISTINCT part FROM lake_embeddings SEMI JOIN embedded_texts USING (text_hash) ORDER BY part
 """
 CHUNKS_REEMBEDDED = "FROM chunks WHERE chunk_id IN (SELECT chunk_id FROM recounted)"

@@ -24,6 +24,7 @@ from dagster_project.resources.publish import macro_sql, readiness_sql, table_sq
 from dagster_project.resources.publish.external_sort import PostingFiles, keyed
 from dagster_project.resources.publish.lake_views import LakeViews, quoted
 from dagster_project.resources.publish.version_inputs import (
+    FOLLOWING,
     TABLES,
     WHOLE,
     Published,
@@ -71,8 +72,7 @@ class IndexBuild:
         with self._opened(self._memory_limit) as connection:
             for name in (*WHOLE, *GRAPH_TABLES):
                 if name in IN_PARTS:
-                    files = [self.lake.local(name, part) for part in self.lake.parts(name)]
-                    self.views.of_parts(connection, f"lake_{name}", name, files)
+                    self.views.of_parts(connection, f"lake_{name}", name, self.lake.parts(name))
                     continue
                 parts = whole_parts(name, self.partitions) if name in self.hashes[""] else []
                 self.views.of_partitions(connection, f"lake_{name}", name, parts)
@@ -137,6 +137,7 @@ class IndexBuild:
         run = self.connection.execute
         changed = sorted(self.partitions)
         self._create("partitions", self._tables_of_partitions())
+        self._create("parts", self._parts_now())
         for name, rows in table_sql.WHOLE.items():
             order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
             run(f"CREATE TABLE {name} AS {rows}{order}")
@@ -273,6 +274,20 @@ class IndexBuild:
         names = ("partition", "table_name", "hash")
         rows = [(p, t, h) for p in sorted(self.partitions) for t, h in self.hashes[p].items()]
         return pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row").to_arrow()
+
+    def _parts_now(self) -> pa.Table:
+        """The table `parts`, without what follows a publish."""
+        rows = [
+            (name, part or "", footer.content_hash)
+            for name in sorted(
+                {name for of_lake in table_sql.MADE_OF.values() for name in of_lake} - FOLLOWING
+            )
+            for part in (self.lake.parts(name) if name in IN_PARTS else whole_parts(name, self.partitions))
+            if (footer := self.lake.footer(name, part))
+        ]
+        return pl.DataFrame(
+            rows, dict.fromkeys(("table_name", "part", "hash"), pl.String), orient="row"
+        ).to_arrow()
 
     @contextlib.contextmanager
     def _registered(self, name: str, table: pa.Table | pa.RecordBatchReader) -> Iterator[None]:

@@ -9,14 +9,24 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from assets.partitions import IN_PARTS
 from dagster_project.resources.arrays.array_update import update_arrays
 from dagster_project.resources.arrays.arrays import fits, folder_of
 from dagster_project.resources.publish import change_sql, readiness_sql, table_sql, vector_index
-from dagster_project.resources.publish.change_sql import DIFFERING, INSERTED, KEYS, OF_TOUCHED, REMOVED
+from dagster_project.resources.publish.change_sql import (
+    DIFFERING,
+    INSERTED,
+    KEYS,
+    OF_CHANGED_PARTS,
+    OF_TOUCHED,
+    REMOVED,
+)
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
-from dagster_project.resources.publish.version_inputs import VersionInputs
+from dagster_project.resources.publish.version_inputs import FOLLOWING, VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
+
+_CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ? ORDER BY part"
 
 
 class IndexUpdate(IndexBuild):
@@ -43,11 +53,13 @@ class IndexUpdate(IndexBuild):
         run("SET checkpoint_threshold = '1TB'")  # once, at the end
         run(vector_index.DROP)
         self.before = dict(run("FROM manifest").fetchall())
-        for name, rows in table_sql.WHOLE.items():
-            self._compare(name, rows)
+        with self._registered("parts_now", self._parts_now()):
+            run(change_sql.CHANGED_PARTS)
+            run("CREATE OR REPLACE TABLE parts AS FROM parts_now")
+        scopes = {name: self._compare_whole(name) for name in table_sql.WHOLE}
         changed = self._changed()
-        for name in table_sql.WHOLE:
-            self._replace(name)
+        for name, scope in scopes.items():
+            self._replace(name, scope)
         self.phases.begin("publish_tables")
         self._lake_rows_of(changed)
         for name, rows in table_sql.PARTITIONED.items():
@@ -69,12 +81,33 @@ class IndexUpdate(IndexBuild):
             run(statement)
         return changed
 
-    def _compare(self, table: str, rows: str, scope: str = "true") -> None:
+    def _compare_whole(self, table: str) -> str:
+        """Make `differing_<table>` of what changed of a table over the whole lake; which of its rows can differ."""
+        rows = table_sql.WHOLE[table]
+        names = table_sql.MADE_OF[table]
+        parts = {
+            name: [part for (part,) in self.connection.execute(_CHANGED_PARTS_OF, [name]).fetchall()]
+            for name in names
+        }
+        if table in IN_PARTS:
+            stored = set(self.lake.parts(table))
+            self.views.of_parts(
+                self.connection, f"new_{table}", table, [part for part in parts[table] if part in stored]
+            )
+            rows, scope = rows.replace(f"lake_{table}", f"new_{table}"), OF_CHANGED_PARTS.format(table=table)
+        elif any(parts.values()) or table in FOLLOWING:
+            scope = "true"
+        else:
+            rows, scope = f"SELECT * FROM ({rows}) WHERE false", "false"
+        self._compare(table, rows, scope)
+        return scope
+
+    def _compare(self, table: str, rows: str, scope: str) -> None:
         """Make `differing_<table>`: the keys of the rows that are not what the lake has now."""
         self.connection.execute(f"CREATE TEMP VIEW rows_of_{table} AS {rows}")
         self._run(DIFFERING, table, scope)
 
-    def _replace(self, table: str, scope: str = "true") -> None:
+    def _replace(self, table: str, scope: str) -> None:
         self._run(REMOVED, table, scope)
         self._run(INSERTED, table, scope)
 
@@ -154,8 +187,8 @@ class IndexUpdate(IndexBuild):
             run(statement)
         run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_REEMBEDDED))
         # Of most parts only the hashes of the texts are read; of the few with new texts, the vectors too.
-        files = [file for (file,) in run(change_sql.FILES_WITH_TEXTS).fetchall()]
-        self.views.of_parts(self.connection, "needed_embeddings", "embeddings", files)
+        parts = [part for (part,) in run(change_sql.PARTS_WITH_TEXTS).fetchall()]
+        self.views.of_parts(self.connection, "needed_embeddings", "embeddings", parts)
         run(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:

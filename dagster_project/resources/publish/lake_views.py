@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 import duckdb
 
@@ -54,23 +53,29 @@ class LakeViews:
         )
 
     def of_parts(
-        self, connection: duckdb.DuckDBPyConnection, view: str, table: str, files: Sequence[str | Path]
+        self, connection: duckdb.DuckDBPyConnection, view: str, table: str, parts: Sequence[str]
     ) -> None:
-        """Create a view over the files of some parts of a table, with the column `_file`.
+        """Create a view over some parts of a table, with the column `part`.
 
         It is a single scan: of several scans, each would keep its read buffers until the last one ends.
         """
         declared = self.lake.tables[table]
         names = ", ".join(f'"{name}"' for name in declared.names)
-        paths = ", ".join(f"'{quoted(file)}'" for file in files)
-        rows = f"SELECT {names}, _file FROM read_parquet([{paths}], filename = '_file')"
-        if not files:
-            rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS _file LIMIT 0"
+        rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS part LIMIT 0"
+        if parts:
+            paths = _list(str(self.lake.local(table, part)) for part in parts)
+            part = f"({_list(parts)})[list_position({paths}, _file)]"
+            rows = f"SELECT {names}, {part} AS part FROM read_parquet({paths}, filename = '_file')"
         self._create(connection, view, rows)
 
     def _create(self, connection: duckdb.DuckDBPyConnection, view: str, rows: str) -> None:
         self.statements.append(f"CREATE TEMP VIEW {view} AS {rows}")
         connection.execute(self.statements[-1])
+
+
+def _list(values: Iterable[str]) -> str:
+    """A list of strings in SQL."""
+    return "[" + ", ".join(f"'{quoted(value)}'" for value in values) + "]"
 
 
 def _constant(partition: str | None) -> str:

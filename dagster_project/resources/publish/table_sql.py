@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from assets.partitions import IN_PARTS
 from dagster_project.resources.publish.view_sql import VIEW_COMMENTS
 from transforms.retrieval import bm25
 from transforms.schemas.chunks import CHUNKS, UNAUTHORED, UNEMBEDDED
@@ -36,10 +37,12 @@ def _columns(table: str) -> str:
 
 
 _LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lake_names("links"))
+BUCKET = "part AS bucket"
+"""The column of tables in parts that says which part a row is of."""
 
 WHOLE = {
     **{
-        name: f"SELECT {_columns(name)} FROM lake_{name}"
+        name: f"SELECT {_columns(name)}{f', {BUCKET}' if name in IN_PARTS else ''} FROM lake_{name}"
         for name in (
             "memberships",
             "threads",
@@ -54,7 +57,9 @@ WHOLE = {
     },
     "links": f"SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
 }
-"""The tables that the lake holds whole: the rows of each."""
+"""The tables that the lake holds whole, or in parts: the rows of each."""
+MADE_OF = {name: lake_names(name) for name in WHOLE}
+"""The tables of the lake that each is made of."""
 
 PARTITIONED = {
     "messages": _canonical("new_messages"),
@@ -248,9 +253,14 @@ _ADDED_COLUMNS = {
 
 def _of_lake(table: Table, published: str) -> tuple[str, dict[str, str]]:
     """The comments of a published table that shows rows of a table of the lake."""
-    partition = {PARTITION.name: PARTITION.comment} if published in PARTITIONED else {}
     columns = {c.name: c.comment for c in table.columns}
-    return table.comment, columns | partition | _ADDED_COLUMNS.get(published, {})
+    if published in PARTITIONED:
+        columns[PARTITION.name] = PARTITION.comment
+    if published in IN_PARTS:
+        columns["bucket"] = (
+            "part of the lake that the row is of: a bucket of mails, or what was made as a whole"
+        )
+    return table.comment, columns | _ADDED_COLUMNS.get(published, {})
 
 
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
@@ -319,6 +329,14 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "partition": "partition of the lake",
             "table_name": "table of the lake",
+            "hash": "hash of its content",
+        },
+    ),
+    "parts": (
+        "What the tables over the whole lake were made from: the content hash of each part of each.",
+        {
+            "table_name": "table of the lake",
+            "part": "part of it; empty for a table that is stored in one file",
             "hash": "hash of its content",
         },
     ),
