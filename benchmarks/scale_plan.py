@@ -37,8 +37,8 @@ QDRANT_SHARE = 0.79
 """Of a version without texts that stay in the lake; of a year of linux-erofs, 2,641 mails and few long attachments."""
 POINT_KB = 2.44
 """A vector of 256 numbers, 123 postings of eight bytes, 128 bytes of graph and a payload of 300."""
-VECTOR_KB, HASH_KB = 1.1, 0.11
-"""Of a chunk in the cache, and of its text's hash while vectors are made."""
+VECTOR_KB = 1.1
+"""Of a chunk in the cache."""
 PARTITION_MAILS, PARTITION_OBJECTS, LISTED = 2_000, 18, 1_000
 NODE_GB = 48
 """What a node of Qdrant with 64 GB has for points."""
@@ -172,12 +172,10 @@ def _counted(size: Size) -> str:
     partitions = [m * 10**6 // PARTITION_MAILS for m in MILLIONS]
     objects = [PARTITION_OBJECTS * count for count in partitions]
     nodes = [math.ceil(gigabytes["points in Qdrant, computed"] * m / NODE_GB) for m in MILLIONS]
-    hashes = HASH_KB * size["chunks"] / size["mails"]
     rows: dict[str, Iterable[str]] = {
         "partitions of 2,000 mails": (f"{n:,}" for n in partitions),
         "objects of the lake, 18 a partition": (f"{n:,}" for n in objects),
         "requests of a look": (f"{n // LISTED:,}" for n in objects),
-        "memory: hashes of texts while vectors are made, GB": (f"{hashes * m:.1f}" for m in MILLIONS),
         "nodes of Qdrant with 64 GB, vectors on disk, computed": map(str, nodes),
         "dollars of a first build": (f"{hours * m * CORE_HOUR:.1f}" for m in MILLIONS),
         "dollars of its puts": (f"{n * MILLION_REQUESTS / 1e6:.1f}" for n in objects),

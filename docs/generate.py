@@ -74,6 +74,10 @@ MADE_TYPES = {
     ("manifest", "value"): "VARCHAR",
     ("messages", "partition"): "VARCHAR",
     ("nodes", "partition"): "VARCHAR",
+    **{
+        (name, "bucket"): "VARCHAR" for name in ("chunk_context", "inferred_quotes", "thread_tree", "threads")
+    },
+    **{("parts", name): "VARCHAR" for name in ("hash", "part", "table_name")},
     ("partitions", "hash"): "VARCHAR",
     ("partitions", "partition"): "VARCHAR",
     ("partitions", "table_name"): "VARCHAR",
