@@ -97,7 +97,7 @@ class QueryBatch:
         # Other threads look at the vectors meanwhile.
         vectors = self._vector_scores(settings)
         scores, words = self.lexical(settings), self.terms(settings)
-        parts = [pl.DataFrame(schema=fusion.FUSED)]
+        parts = []
         for position, vector in enumerate(vectors):
             if not words[position]:
                 continue  # the query is nothing but signs and blanks
@@ -106,7 +106,7 @@ class QueryBatch:
             whole = self._whole_mails(scores[position], settings)
             fused = fusion.Fusion(scores[position], vector, settings, logs, whole)
             parts.append(fusion.fused_candidates(self.first + position, fused, mask, places))
-        return pl.concat(parts)
+        return pl.concat(parts) if parts else pl.DataFrame(schema=fusion.FUSED)
 
     def support(self, hits: pl.DataFrame, settings: SearchSettings) -> np.ndarray:
         """The share of the words of its query that stands in each hit; hits are in the order of their queries."""
