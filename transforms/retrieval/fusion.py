@@ -125,6 +125,8 @@ class ExactScores:
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores, best first, ties by number."""
+        if self.allowed is None and self.least == -np.inf:
+            return top_k(self.scores, k)
         eligible = (
             self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
         )
