@@ -116,8 +116,11 @@ class SearchIndex(OpenedVersion):
             )
             understood |= told
         terms = self.query_terms([query.text for query in resolved], settings.stopwords)
-        rows = described(self, ranked, terms, settings, [query.mask for query in resolved])
-        hits = SEARCH_HITS.from_rows(said_once(rows, limit, complete))
+        masks = [query.mask for query in resolved]
+        rows = described(
+            self, ranked, terms, settings, masks, partial(said_once, limit=limit, complete=complete)
+        )
+        hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
         return SearchResult(hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds)
 
