@@ -79,7 +79,10 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
         hits.get_column(name).to_numpy()
         for name in ("chunk_no", "rank_before", "score", "rerank_score", "query")
     )
-    return taken(hits, np.lexsort((chunks, np.nan_to_num(before), -score, np.isnan(again), queries)))
+    is_behind = np.isnan(again)
+    if is_behind.all():
+        return taken(hits, np.lexsort((chunks, -score, queries)))
+    return taken(hits, np.lexsort((chunks, np.nan_to_num(before), -score, is_behind, queries)))
 
 
 def parted(

@@ -81,10 +81,11 @@ class SecondLook:
             for of_query in self.batch.terms(self.settings)
         ]
         texts = [reranking.asked_text(row["text_display"], _is_mail(row)) for row in rows]
-        words = bm25.terms_by_query(terms.query_terms(texts, version.term_settings), len(texts))
+        asked = [text for text in texts if text]
+        words = iter(bm25.terms_by_query(terms.query_terms(asked, version.term_settings), len(asked)))
         return [
-            reranking.own_share(weights[query - self.batch.first], set(of_text))
-            for query, of_text in zip(queries, words, strict=True)
+            reranking.own_share(weights[query - self.batch.first], set(next(words))) if text else 0.0
+            for query, text in zip(queries, texts, strict=True)
         ]
 
 
