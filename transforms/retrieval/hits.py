@@ -111,13 +111,13 @@ def nothing_dropped() -> pl.DataFrame:
 
 
 def groups(hits: pl.DataFrame, name: str) -> np.ndarray:
-    """The hits of one query with one number in a column, as a number for each hit that others of the group have, too."""
+    """A number for each hit: the same for hits of one query that have the same number in a column."""
     queries, numbers = (hits.get_column(column).to_numpy().astype(np.int64) for column in ("query", name))
     return np.unique(queries << 32 | numbers, return_inverse=True)[1]
 
 
 def firsts(of_group: np.ndarray) -> np.ndarray:
-    """The place of the first member of the group of each hit."""
+    """For each hit the place of the first one that has the same number of `groups`."""
     return np.unique(of_group, return_index=True)[1][of_group]
 
 
