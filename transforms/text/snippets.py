@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -69,8 +70,10 @@ def words_by_term(
     for word, term in zip(words, stems([word.lower() for word in words], settings), strict=True):
         if term in wanted:
             words_of.setdefault(term, []).append((0, word))
-    for word, parts in identifier_parts(words).items():
-        for number, term in enumerate(stems(parts, settings), 1):
+    parts_of = identifier_parts(words)
+    of_parts = iter(stems(list(chain.from_iterable(parts_of.values())), settings))
+    for word, parts in parts_of.items():
+        for number, term in enumerate(islice(of_parts, len(parts)), 1):
             if term in wanted:
                 words_of.setdefault(term, []).append((number, word))
     return words_of
