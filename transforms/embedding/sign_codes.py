@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from transforms.retrieval.postings import GONE, Slots
 from transforms.retrieval.top_k import top_k
 
+Run = Callable[[Callable[[Any], object], Iterable[Any]], Iterator[object]]
+"""Gives what a function makes of each value, as `map` does, and as threads do that begin at once."""
 WORD = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512
 _CACHED = 1 << 11
 """Vectors that a processor's cache holds while a batch of queries is compared with them."""
+_COUNTED_AT_ONCE = 1 << 18
+"""Codes that a thread compares before another may take its turn."""
+_AT_ONCE = 4
+"""Such parts of all vectors that a thread compares before another may take its turn."""
 _NO_VECTOR = np.iinfo(np.uint16).max
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0).astype(np.float32)
 """The bits of every byte, of shape (8, 256)."""
@@ -33,13 +40,17 @@ def sign_codes(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
-def hamming(codes: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """Bits in which each code differs from one of shape (words,), uint16; block by block, to stay in the cache."""
-    distances = np.zeros(codes.shape[1], dtype=np.uint16)
+def hamming(codes: np.ndarray, code: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Bits in which each code differs from one of shape (words,), uint16, in `out` unless it is None.
+
+    Block by block, to stay in the cache.
+    """
+    distances = np.empty(codes.shape[1], dtype=np.uint16) if out is None else out
     differing = np.empty(_ROWS_AT_ONCE, dtype=np.uint64)
     bits = np.empty(_ROWS_AT_ONCE, dtype=np.uint8)
     for start in range(0, codes.shape[1], _ROWS_AT_ONCE):
         block = distances[start : start + _ROWS_AT_ONCE]
+        block[:] = 0
         rows = slice(0, len(block))
         for word in range(len(codes)):
             np.bitwise_xor(codes[word, start : start + len(block)], code[word], out=differing[rows])
@@ -73,6 +84,16 @@ class CodedVectors:
             rows[wanted] = vectors[local]
         return rows
 
+    def products(self, chunks: np.ndarray, query: np.ndarray) -> np.ndarray:
+        """The product of the vector of each of these chunks with a query, float32.
+
+        Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it.
+        """
+        products = np.empty(len(chunks), dtype=np.float32)
+        for (vectors, _), wanted, local in self._by_segment(self.slots.of(chunks)):
+            products[wanted] = np.vecdot(vectors[local], query)
+        return products
+
     @cached_property
     def _blocks(self) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
         """The vectors, some at a time, which of them are of a chunk, and the numbers of these chunks."""
@@ -85,26 +106,65 @@ class CodedVectors:
                 found.append((vectors[rows], kept, chunks[rows][kept]))
         return found
 
-    def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
+    def comparing(
+        self,
+        queries: np.ndarray,
+        out: np.ndarray | None = None,
+        run: Run = map,
+    ) -> Callable[[], np.ndarray]:
+        """Gives the cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 
-        Written to `out` unless it is None. Row by row: a product with a matrix starts threads, which go on waiting for
-        longer than it takes, and rounds by the place of a row in it.
+        Written to `out` unless it is None, by what `run` begins now. Row by row: a product with a matrix starts threads,
+        which go on waiting for longer than it takes, and rounds by the place of a row in it.
         """
-        out = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
-        for vectors, kept, chunks in self._blocks:
-            out[:, chunks] = np.vecdot(vectors[None], queries[:, None])[:, kept]
-        out[:, self.absent] = -np.inf
-        return out
+        cosines = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
+        blocks = self._blocks
 
-    def distances(self, code: np.ndarray) -> np.ndarray:
-        """The bits in which the code of the vector in each slot differs from one; `_NO_VECTOR` where there is none."""
-        parts = [hamming(codes, code) for _, codes in self.segments]
-        distances = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if not self.slots.are_numbers:
-            distances[self.slots.chunks(np.arange(self.slots.count)) == GONE] = _NO_VECTOR
-        distances[self.slots.of(self.absent)] = _NO_VECTOR
-        return distances
+        def compare(first: int) -> None:
+            for vectors, kept, chunks in blocks[first : first + _AT_ONCE]:
+                cosines[:, chunks] = np.vecdot(vectors[None], queries[:, None])[:, kept]
+
+        parts = run(compare, range(0, len(blocks), _AT_ONCE))
+
+        def compared() -> np.ndarray:
+            for _ in parts:
+                pass
+            cosines[:, self.absent] = -np.inf
+            return cosines
+
+        return compared
+
+    def cosines(self, queries: np.ndarray) -> np.ndarray:
+        """What `comparing` gives."""
+        return self.comparing(queries)()
+
+    def differing(self, query: np.ndarray, run: Run = map) -> Callable[[], np.ndarray]:
+        """Gives the bits in which the code of the vector in each slot differs from that of a query, uint16.
+
+        That is `_NO_VECTOR` where there is no vector. What counts them is begun now by `run`.
+        """
+        code = sign_codes(query[None, :])[:, 0]
+        distances, parts, first = np.empty(self.slots.count, dtype=np.uint16), [], 0
+        for _, codes in self.segments:
+            for start in range(0, codes.shape[1], _COUNTED_AT_ONCE):
+                part = codes[:, start : start + _COUNTED_AT_ONCE]
+                parts.append((part, distances[first + start : first + start + part.shape[1]]))
+            first += codes.shape[1]
+        counted = run(lambda part: hamming(part[0], code, part[1]), parts)
+
+        def differing() -> np.ndarray:
+            for _ in counted:
+                pass
+            distances[self._without_vector] = _NO_VECTOR
+            return distances
+
+        return differing
+
+    @cached_property
+    def _without_vector(self) -> np.ndarray:
+        """The slots of the chunks that are gone, or have no vector."""
+        gone = self.slots.chunks(np.arange(self.slots.count)) == GONE
+        return np.concatenate([np.flatnonzero(gone), self.slots.of(self.absent)])
 
     def codes_in(self, slots: np.ndarray) -> np.ndarray:
         """The codes of the vectors in these slots, of shape (words, slots)."""
@@ -144,10 +204,11 @@ class CodeScores:
         allowed: np.ndarray | None,
         candidates: int,
         rescored: int,
+        differing: Callable[[], np.ndarray] | None = None,
     ):
+        """`differing` is what `coded` gives for the query, if that has begun."""
         self.query, self.coded = query, coded
-        code = sign_codes(query[None, :])[:, 0]
-        distances = coded.distances(code)
+        distances = (differing or coded.differing(query))()
         if allowed is not None:
             distances[~coded.slots.mask(allowed)] = _NO_VECTOR
         near = np.flatnonzero(distances <= _edge(distances, candidates, coded.dimensions))
@@ -163,10 +224,14 @@ class CodeScores:
     def _lowest(self, distances: np.ndarray) -> float:
         """The lowest cosine of the allowed rows with the fewest signs in common, 0 if there is none."""
         dimensions = self.coded.dimensions
-        # Rows that are not allowed become the nearest when turned round.
-        shared = np.subtract(dimensions, distances, dtype=np.int16)
-        shared[shared < 0] = dimensions + 1
-        _, far = self.coded.slots.in_order(np.flatnonzero(shared <= _edge(shared, _FARTHEST, dimensions)))
+        left_out = int(np.count_nonzero(distances > dimensions))
+        edge = bisect.bisect_left(
+            range(dimensions),
+            _FARTHEST,
+            key=lambda shared: int(np.count_nonzero(distances >= dimensions - shared)) - left_out,
+        )
+        farthest = np.flatnonzero(distances >= dimensions - edge)
+        _, far = self.coded.slots.in_order(farthest[distances[farthest] <= dimensions])
         return float(self._cosines(far[:_FARTHEST]).min()) if len(far) else 0.0
 
     def best(self, k: int) -> np.ndarray:
@@ -181,8 +246,7 @@ class CodeScores:
         return scores
 
     def _cosines(self, rows: np.ndarray) -> np.ndarray:
-        # Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it.
-        return np.vecdot(self.coded.of(rows), self.query).astype(np.float64)
+        return self.coded.products(rows, self.query).astype(np.float64)
 
 
 def _edge(distances: np.ndarray, count: int, largest: int) -> int:

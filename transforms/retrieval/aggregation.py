@@ -118,8 +118,9 @@ def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
         score=pl.coalesce("_score", "score"),
         stands_for=pl.coalesce("_node", "stands_for"),
     )
-    reason = pl.format("part of {}", pl.col("_node"))
-    step = parted(marked, pl.col("_into") == pl.col("chunk_no"), reason, pl.col("_into"))
+    reason = marked.select(pl.format("part of {}", "_node")).to_series()
+    into, chunks = (marked.get_column(name).to_numpy() for name in ("_into", "chunk_no"))
+    step = parted(marked, into == chunks, reason, into)
     return Step(best_first(step.hits.select(hits.columns)), step.dropped)
 
 

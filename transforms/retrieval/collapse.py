@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from transforms.retrieval.hits import DROPPED, Step, best_first, parted, unchanged
+from transforms.retrieval.hits import (
+    Step,
+    best_first,
+    firsts,
+    groups,
+    nothing_dropped,
+    parted,
+    unchanged,
+)
+from transforms.retrieval.small_tables import is_given, taken, with_values
 from transforms.settings.search import SearchSettings
 
 
 def best_of_documents(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The best `per_document` hits of each document; without that setting one of a mail and all others."""
-    group = ("query", "document")
-    best = pl.col("chunk_no").first().over(group)
-    return parted(
-        hits, stays(settings.per_document, *group), pl.lit("a better hit of the same document"), best
-    )
+    chunks, is_mail = (hits.get_column(name).to_numpy() for name in ("chunk_no", "is_mail"))
+    documents = groups(hits, "document")
+    keeps = stays(settings.per_document, documents, is_mail)
+    return parted(hits, keeps, "a better hit of the same document", chunks[firsts(documents)])
 
 
-def stays(per_document: int | None, *group: str) -> pl.Expr:
-    """True of the rows, best first, that a document may show; of `is_mail` too, if `per_document` is None."""
-    nth = pl.int_range(pl.len()).over(group)
-    return (nth < 1) | ~pl.col("is_mail") if per_document is None else nth < per_document
+def stays(per_document: int | None, documents: np.ndarray, is_mail: np.ndarray) -> np.ndarray:
+    """True of the rows, best first, that a document may show: one of a mail and all others if `per_document` is None."""
+    order = np.argsort(documents, kind="stable")
+    in_order = documents[order]
+    nth = np.empty(len(order), dtype=np.int64)
+    nth[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
+    return (nth < 1) | ~is_mail if per_document is None else nth < per_document
 
 
 def latest_first(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits, with the facts REVISION; the postings of one patch exchange their scores, so that later ones stand higher."""
-    if hits.get_column("revision").null_count() == hits.height:
+    is_patch = is_given(hits.get_column("revision"))
+    if not is_patch.any():
         return unchanged(hits)
-    later = pl.int_range(pl.len()).sort_by(
-        "is_latest", "version", descending=True, nulls_last=True, maintain_order=True
-    )
-    exchanged = pl.col("score").sort(descending=True).gather(later.arg_sort()).over("query", "revision")
-    is_patch = pl.col("revision").is_not_null()
-    return unchanged(best_first(hits.with_columns(pl.when(is_patch).then(exchanged).otherwise("score"))))
+    postings = taken(hits, np.flatnonzero(is_patch))
+    patches = groups(postings, "revision")
+    version, is_latest = (postings.get_column(name).to_numpy() for name in ("version", "is_latest"))
+    score = hits.get_column("score").to_numpy(writable=True)
+    of_patches = score[is_patch]
+    exchanged = np.empty_like(of_patches)
+    exchanged[np.lexsort((-version, ~is_latest, patches))] = of_patches[np.lexsort((-of_patches, patches))]
+    score[is_patch] = exchanged
+    return unchanged(best_first(with_values(hits, score=score)))
 
 
 def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The best hit of each thread."""
-    best = pl.col("chunk_no").first().over("query", "thread")
-    return parted(hits, pl.col("chunk_no") == best, pl.lit("a better hit of the same thread"), best)
+    first = firsts(groups(hits, "thread"))
+    chunks = hits.get_column("chunk_no").to_numpy()
+    keeps = first == np.arange(len(hits))
+    return parted(hits, keeps, "a better hit of the same thread", chunks[first])
 
 
 def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
@@ -49,7 +67,7 @@ def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     best score of what it stands for. Lists that lack the original keep the copy.
     """
     if hits.is_empty():
-        return Step(hits, pl.DataFrame(schema=DROPPED))
+        return Step(hits, nothing_dropped())
     dropped = []
     quoted = hits.select("query", quoted_from="doc_id", _into="chunk_no").unique(
         ["query", "quoted_from"], keep="first", maintain_order=True
@@ -81,4 +99,5 @@ def _gathered(hits: pl.DataFrame, into: pl.Expr, reason: str) -> Step:
         pl.col("score", "rerank_score").max().over("query", "_into"),
         pl.col("rank_before").min().over("query", "_into"),
     )
-    return parted(marked, pl.col("_into") == pl.col("chunk_no"), pl.lit(reason), pl.col("_into"))
+    goes, chunks = (marked.get_column(name).to_numpy() for name in ("_into", "chunk_no"))
+    return parted(marked, goes == chunks, reason, goes)

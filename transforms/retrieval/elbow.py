@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from transforms.retrieval.hits import Step, parted, place
+from transforms.retrieval.hits import Step, parted, places
 from transforms.settings.search import SearchSettings
 
 _CUTOFF = 0.5
@@ -43,6 +43,6 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
         orient="row",
     )
     joined = hits.join(counts, on="query", how="left", maintain_order="left")
-    reason = pl.format("behind the elbow after {}", pl.col("_count"))
-    step = parted(joined, place() <= pl.col("_count"), reason)
+    reason = joined.select(pl.format("behind the elbow after {}", "_count")).to_series()
+    step = parted(joined, places(joined) <= joined.get_column("_count").to_numpy(), reason)
     return Step(step.hits.drop("_count"), step.dropped)

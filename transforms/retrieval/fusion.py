@@ -125,6 +125,8 @@ class ExactScores:
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores, best first, ties by number."""
+        if self.allowed is None and self.least == -np.inf:
+            return top_k(self.scores, k)
         eligible = (
             self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
         )
@@ -244,7 +246,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     similar = fusion.vector.of(chosen)
     fused = fusion.of(chosen, words, similar)
     order = np.lexsort((chosen, -fused))
-    columns = {
+    columns: dict[str, np.ndarray] = {
         "query": np.full(len(chosen), query, dtype=np.int32),
         "chunk_no": chosen.astype(np.int64),
         "document": places.document[chosen],
@@ -256,10 +258,10 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         "lexical_score": lexical,
         "vector_score": similar,
     }
-    series = [pl.Series(name, values[order], FUSED[name]) for name, values in columns.items()]
+    series = [pl.Series(name, values[order]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
         ranks = _ranks(chosen, ordered)[order]
-        series.append(pl.Series(name, pa.array(ranks, mask=ranks == 0), FUSED[name]))
+        series.append(pl.Series(name, pa.array(ranks, mask=ranks == 0)))
     return pl.DataFrame(series)
 
 

@@ -17,4 +17,5 @@ def similar_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     assert threshold is not None
     similar = pl.col("vector_score") >= threshold
     reason = pl.format("cosine {} is below {}", pl.col("vector_score").round(3), pl.lit(threshold))
-    return parted(hits, similar | pl.col("lexical_rank").is_not_null(), reason)
+    found = hits.select(keeps=similar | pl.col("lexical_rank").is_not_null(), reason=reason)
+    return parted(hits, found.get_column("keeps").to_numpy(), found.get_column("reason"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import polars as pl
 
+from transforms.retrieval.small_tables import is_given
 from transforms.settings.search import SearchSettings
 
 NOTHING = "NO_RESULTS"
@@ -35,16 +37,14 @@ def runtime_label(
 
 def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: SearchSettings) -> tuple[str, ...]:
     """The label of each query, of hits as `pipeline.RANKED`; scores of features are none of a model."""
-    rows = ranked.select(
-        "query",
-        evidence=pl.col("support") + pl.col("vector_score").clip(0.0),
-        rerank=pl.when(pl.col("rerank_parts").is_null()).then("rerank_score"),
+    support, cosine, of_query = (
+        ranked.get_column(name).to_numpy() for name in ("support", "vector_score", "query")
     )
-    by_query: dict[int, list[tuple[float, float | None]]] = {query: [] for query in queries}
-    for query, evidence, rerank in rows.iter_rows():
-        by_query[query].append((evidence, rerank))
+    evidence, scores = support + np.maximum(cosine, 0.0), ranked.get_column("rerank_score").to_numpy()
+    is_judged = ~np.isnan(scores) & ~is_given(ranked.get_column("rerank_parts"))
     labels = []
-    for hits in by_query.values():
-        reranks = [rerank for _, rerank in hits if rerank is not None]
-        labels.append(runtime_label([evidence for evidence, _ in hits], reranks or None, settings))
+    for query in queries:
+        own = of_query == query
+        reranks = scores[own & is_judged].tolist()
+        labels.append(runtime_label(evidence[own].tolist(), reranks or None, settings))
     return tuple(labels)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from transforms.retrieval import aggregation, collapse, diversity, elbow, gates, reranking
 from transforms.retrieval.hits import (
-    DROPPED,
     HITS,
     ORIGIN,
     REVISION,
@@ -21,10 +21,13 @@ from transforms.retrieval.hits import (
     Step,
     best_first,
     from_candidates,
+    groups,
+    nothing_dropped,
     parted,
     places,
     unchanged,
 )
+from transforms.retrieval.small_tables import with_values
 from transforms.settings.search import SearchSettings
 
 STAGES = (
@@ -131,7 +134,7 @@ def started(fused: pl.DataFrame, report: Report | None = None) -> Progress:
     """Candidates (`ranking.FUSED`) of any number of queries as HITS; `report` gets the first three of STAGES."""
     hits = from_candidates(fused)
     if report is not None:
-        nothing = pl.DataFrame(schema=DROPPED)
+        nothing = nothing_dropped()
         for name in ("lexical", "vector"):
             listed = hits.drop_nulls(f"{name}_rank").sort("query", f"{name}_rank")
             report(name, listed.select("query", "chunk_no", score=f"{name}_score"), nothing)
@@ -159,11 +162,11 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
     `dropped` is what each stage dropped, in their order. What went into a hit that later went into another is
     of that one. That a document has more such chunks is no news and left out.
     """
-    chains = pl.DataFrame(schema=DROPPED)
+    chains = nothing_dropped()
     for drops in dropped:
-        merged = drops.drop_nulls("into")
-        if merged.is_empty():
+        if drops.get_column("into").null_count() == len(drops):
             continue
+        merged = drops.drop_nulls("into")
         onward = merged.select("query", into="chunk_no", _further="into")
         chains = chains.join(onward, on=["query", "into"], how="left", maintain_order="left").with_columns(
             into=pl.coalesce("_further", "into")
@@ -177,14 +180,17 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
 
 def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits with `thread_weight` times the best score of their thread added to their own."""
-    share = settings.thread_weight * pl.col("score").max().over("query", "thread")
-    return unchanged(best_first(hits.with_columns(thread_score=share, score=pl.col("score") + share)))
+    threads, score = groups(hits, "thread"), hits.get_column("score").to_numpy()
+    best = np.full(len(hits), -np.inf)
+    np.maximum.at(best, threads, score)
+    share = settings.thread_weight * best[threads]
+    return unchanged(best_first(with_values(hits, thread_score=share, score=score + share)))
 
 
 def pooled(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The first `pool` hits of each query."""
     pool = max(settings.pool, settings.limit)
-    return parted(hits, places(hits) <= pool, pl.format("behind the first {}", pl.lit(pool)))
+    return parted(hits, places(hits) <= pool, f"behind the first {pool}")
 
 
 def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
@@ -196,6 +202,4 @@ def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 def limited(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The first `limit` hits of each query."""
-    return parted(
-        hits, places(hits) <= settings.limit, pl.format("behind the first {}", pl.lit(settings.limit))
-    )
+    return parted(hits, places(hits) <= settings.limit, f"behind the first {settings.limit}")

@@ -105,17 +105,18 @@ def found(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Of each part, which of some slots are in it, and where: of many slots by marks, of few as the part finds them."""
     numbers = slots.astype(np.int32)
-    marks = None
+    is_marked = None
     for part in parts:
         if _MARKED * len(numbers) < max(len(part.slots), slot_count >> 4):
             yield part.found(numbers)
             continue
-        if marks is None:
-            marks = np.full(slot_count, -1, dtype=np.int32)
-            marks[numbers] = np.arange(len(numbers), dtype=np.int32)
-        marked = marks.take(part.slots)
-        places = np.flatnonzero(marked >= 0)
-        yield marked[places], places
+        if is_marked is None:
+            # Marks of a byte stay in the cache of a processor; the numbers are read where there is a mark.
+            is_marked, number_in = np.zeros(slot_count, dtype=bool), np.empty(slot_count, dtype=np.int32)
+            is_marked[numbers] = True
+            number_in[numbers] = np.arange(len(numbers), dtype=np.int32)
+        places = np.flatnonzero(is_marked.take(part.slots))
+        yield number_in.take(part.slots.take(places)), places
 
 
 class GoneTerms(NamedTuple):

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from itertools import groupby, pairwise
-from typing import Annotated, Any
+from itertools import chain, groupby, pairwise
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from transforms.retrieval.small_tables import is_given, taken, with_values
 
 WEIGHTS = {
     "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
@@ -47,23 +48,27 @@ RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
 """Columns that reranking adds to ranked hits. All are null if nothing was reranked; behind the hits that
 were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody better did."""
 
-CANDIDATES: dict[str, pl.DataType | type[pl.DataType]] = {
-    "query": pl.Int32,
-    "rank": pl.Int32,
-    "score": pl.Float64,
-    "thread": pl.Int32,
-    "title": pl.String,
-    "text": pl.String,
-    "chunk_kind": pl.String,
-    "content_class": pl.String,
-    "effective_at": pl.Datetime("us", "UTC"),
-    "opens": pl.Boolean,
-    "is_mail": pl.Boolean,
-    "own": pl.Float64,
-}
-"""Columns that reranking reads of each hit: its query, rank and score, and of its chunk the rest; `opens` is true for a
-mail that is no reply. `own` is what of the query the text says itself (`own_share`), without what it quotes;
-of a mail that is not brief nothing is asked."""
+
+class Candidate(NamedTuple):
+    """What reranking reads of a hit: its query, rank, score and thread, and of its chunk the rest.
+
+    `opens` is true for a mail that is no reply. `own` is what of the query the text says itself (`own_share`), without what
+    it quotes; of a mail that is not brief nothing is asked.
+    """
+
+    query: int
+    rank: int
+    score: float
+    thread: int
+    title: str
+    text: str
+    chunk_kind: str
+    content_class: str
+    effective_at: datetime | None
+    opens: bool
+    is_mail: bool
+    own: float
+
 
 INSTRUCTION = (
     "You judge how well passages of mails and documents answer a search query. Under `query` stands the query, under "
@@ -71,6 +76,7 @@ INSTRUCTION = (
     "from 0 (has nothing to do with the query) to 10 (is exactly what is looked for), in the order of the passages."
 )
 _QUOTED = re.compile(r"(?m)^>.*$")
+Word = TypeVar("Word", bound=Hashable)
 _RUN = re.compile(r"\w+", re.ASCII)
 _WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 
@@ -112,12 +118,14 @@ def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
 
 
 def features(
-    candidates: pl.DataFrame,
-    queries: Sequence[str],
-    diagnostic: Sequence[bool],
+    candidates: Sequence[Candidate],
+    queries: Mapping[int, str],
+    diagnostic: Collection[int],
     weights: Mapping[str, float] = WEIGHTS,
-) -> pl.DataFrame:
-    """Columns query, rank and PARTS, already weighed, of candidates (CANDIDATES), one query after the other.
+) -> np.ndarray:
+    """The PARTS of each candidate, already weighed, float64 of shape (candidates, PARTS).
+
+    Candidates stand one query after the other; `queries` are by number, `diagnostic` has the numbers of some.
 
     `fused`: the score of the search, 0 to 1 between the candidates of a query. `own`: the share of the query's words, rare
     ones weighing more, that a section or turn holds itself, less the mean of all of them, so that mail is no worse off:
@@ -129,46 +137,48 @@ def features(
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
     characters of its author ("Thanks, applied."), times the share of the query's words that they do not say.
     """
-    of_titles, of_texts = (_words(candidates.get_column(name).to_list()) for name in ("title", "text"))
-    asked = _words(queries)
-    parts: list[dict[str, float]] = []
-    rows = list(zip(candidates.iter_rows(named=True), of_titles, of_texts, strict=True))
-    for query, of_query in ((n, list(group)) for n, group in groupby(rows, key=lambda row: row[0]["query"])):
-        newest = _newest(row for row, _, _ in of_query) if re.search(_RECENCY, queries[query]) else None
-        threads = Counter(row["thread"] for row, _, _ in of_query)
-        scores = [row["score"] for row, _, _ in of_query]
+    of_titles, of_texts = (_words([getattr(c, name) for c in candidates]) for name in ("title", "text"))
+    rows = list(zip(candidates, of_titles, of_texts, strict=True))
+    parts: list[tuple[float, ...]] = []
+    for query, of_query in ((n, list(group)) for n, group in groupby(rows, key=lambda row: row[0].query)):
+        newest = _newest(c for c, _, _ in of_query) if re.search(_RECENCY, queries[query]) else None
+        threads = Counter(c.thread for c, _, _ in of_query)
+        scores = [c.score for c, _, _ in of_query]
         low, high = min(scores), max(scores)
-        own = [row["own"] for row, _, _ in of_query if not row["is_mail"]]
+        own = [c.own for c, _, _ in of_query if not c.is_mail]
         mean = sum(own) / len(own) if own else 0.0
-        words, pairs = set(asked[query]), set(pairwise(asked[query]))
-        for row, title, text in of_query:
+        (asked,) = _words([queries[query]])
+        words, pairs = set(asked), set(pairwise(asked))
+        for c, title, text in of_query:
             in_title = _share(words, title)
-            lacking = max(0.0, 1 - len(unquoted(row["text"])) / _BRIEF) * (1 - row["own"])
-            is_opening = row["opens"] and in_title >= _IS_SUBJECT
-            parts.append({
-                "fused": (row["score"] - low) / (high - low) if high > low else 0.0,
-                "own": 0.0 if row["is_mail"] else weights["own"] * (row["own"] - mean),
+            of_part = {
+                "fused": (c.score - low) / (high - low) if high > low else 0.0,
+                "own": 0.0 if c.is_mail else weights["own"] * (c.own - mean),
                 "title": weights["title"] * in_title,
-                "opens": weights["opens"] * in_title * is_opening,
-                "phrase": weights["phrase"] * _share(pairs, pairwise([*title, *text])),
-                "thread": weights["thread"] * (1 - 1 / threads[row["thread"]]),
-                "recency": weights["recency"] * _halved(newest, row["effective_at"]),
-                "kind": _KINDS.get(row["chunk_kind"], 0.0),
-                "log": -weights["log"] * (row["content_class"] == "log" and not diagnostic[query]),
-                "brief": -weights["brief"] * lacking * (row["is_mail"] and not row["opens"]),
-            })  # fmt: skip
-    columns = {name: [part[name] for part in parts] for name in PARTS}
-    columns_of_hits = {name: candidates.get_column(name) for name in ("query", "rank")}
-    return pl.DataFrame(columns_of_hits | columns, schema_overrides=dict.fromkeys(PARTS, pl.Float64))
+                "opens": weights["opens"] * in_title * (c.opens and in_title >= _IS_SUBJECT),
+                "phrase": weights["phrase"] * _share(pairs, pairwise(chain(title, text))),
+                "thread": weights["thread"] * (1 - 1 / threads[c.thread]),
+                "recency": weights["recency"] * _halved(newest, c.effective_at),
+                "kind": _KINDS.get(c.chunk_kind, 0.0),
+                "log": -weights["log"] * (c.content_class == "log" and query not in diagnostic),
+                "brief": -weights["brief"] * _lacking(c) if c.is_mail and not c.opens else 0.0,
+            }
+            parts.append(tuple(of_part[name] for name in PARTS))
+    return np.array(parts).reshape(-1, len(PARTS))
 
 
-def _share(sought: AbstractSet[Hashable], present: Iterable[Hashable]) -> float:
+def _share(sought: set[Word], present: Iterable[Word]) -> float:
     """The share of what is sought that is present."""
-    return len(sought & set(present)) / len(sought) if sought else 0.0
+    return len(sought.intersection(present)) / len(sought) if sought else 0.0
 
 
-def _newest(rows: Iterable[Mapping[str, Any]]) -> datetime | None:
-    return max((row["effective_at"] for row in rows if row["effective_at"] is not None), default=None)
+def _lacking(reply: Candidate) -> float:
+    """How much a reply lacks to _BRIEF characters of its author, times the share of the query that it does not say."""
+    return max(0.0, 1 - len(unquoted(reply.text)) / _BRIEF) * (1 - reply.own)
+
+
+def _newest(candidates: Iterable[Candidate]) -> datetime | None:
+    return max((c.effective_at for c in candidates if c.effective_at is not None), default=None)
 
 
 def _halved(newest: datetime | None, when: datetime | None) -> float:
@@ -176,15 +186,15 @@ def _halved(newest: datetime | None, when: datetime | None) -> float:
     return 0.0 if newest is None or when is None else 0.5 ** ((newest - when) / _HALF_LIFE)
 
 
-def asked_text(row: Mapping[str, Any]) -> str:
+def asked_text(text: str, is_mail: bool) -> str:
     """The text of a candidate whose words `own` is about: none of a mail that is not brief."""
-    text = unquoted(row["text"])
-    return text if not row["is_mail"] or len(text) < _BRIEF else ""
+    own = unquoted(text)
+    return own if not is_mail or len(own) < _BRIEF else ""
 
 
 def unquoted(text: str) -> str:
     """A text without lines that begin with a quote mark."""
-    return _QUOTED.sub("", text).strip()
+    return (_QUOTED.sub("", text) if ">" in text else text).strip()
 
 
 def _words(texts: Sequence[str | None]) -> list[list[str]]:
@@ -200,14 +210,14 @@ def _words(texts: Sequence[str | None]) -> list[list[str]]:
 
 def _plain_words(text: str) -> list[str]:
     """Runs of ASCII letters, digits and underscores, without those of underscores alone."""
-    return [word for word in _RUN.findall(text) if word[0] != "_" or word.strip("_")]
+    words = _RUN.findall(text)
+    return [word for word in words if word[0] != "_" or word.strip("_")] if "_" in text else words
 
 
-def feature_scores(parts: pl.DataFrame, label: str) -> pl.DataFrame:
+def feature_scores(candidates: Sequence[Candidate], parts: np.ndarray, label: str) -> pl.DataFrame:
     """Columns query, rank and the first and last two of RERANKED, of what `features` returns."""
-    columns = [parts.get_column(name).to_numpy() for name in PARTS]
     # As Arrow: an expression for each part takes longer than all of its values.
-    values = pl.Series(np.stack(columns, axis=1).ravel()).round(6).to_arrow()
+    values = pa.array(np.round(parts, 6).ravel())
     names = pa.array(np.tile(np.arange(len(PARTS), dtype=np.int8), len(parts)))
     of_part = pa.DictionaryArray.from_arrays(names, pa.array(PARTS, pa.large_string())).dictionary_decode()
     ends = pa.array(np.arange(0, len(values) + 1, len(PARTS)))
@@ -215,27 +225,24 @@ def feature_scores(parts: pl.DataFrame, label: str) -> pl.DataFrame:
         ends, pa.StructArray.from_arrays([of_part, values], ["part", "value"])
     )
     score = np.zeros(len(parts))
-    for column in columns:
+    for column in parts.T:
         score += column
-    return parts.select("query", "rank").with_columns(
-        pl.Series("reranker", [label] * len(parts), pl.String),
-        pl.Series("rerank_score", score),
-        pl.Series("rerank_parts", lists),
-    )
+    return _scores(candidates, label, score, pl.Series("rerank_parts", lists))
 
 
-def model_scores(query: int, scores: np.ndarray, label: str) -> pl.DataFrame:
+def model_scores(candidates: Sequence[Candidate], scores: np.ndarray, label: str) -> pl.DataFrame:
     """The same for the scores of a model on the first hits of a query, in the order of their ranks."""
-    return pl.DataFrame(
-        {
-            "query": np.full(len(scores), query, dtype=np.int32),
-            "rank": np.arange(1, len(scores) + 1, dtype=np.int32),
-            "reranker": [label] * len(scores),
-            "rerank_score": scores.astype(np.float64),
-            "rerank_parts": [None] * len(scores),
-        },
-        schema_overrides={"rerank_parts": pl.List(PART)},
-    )
+    scored = candidates[: len(scores)]
+    none = pl.Series("rerank_parts", [None] * len(scored), RERANKED["rerank_parts"])
+    return _scores(scored, label, scores.astype(np.float64), none)
+
+
+def _scores(candidates: Sequence[Candidate], label: str, score: np.ndarray, parts: pl.Series) -> pl.DataFrame:
+    places = np.array([(c.query, c.rank) for c in candidates], dtype=np.int32).reshape(-1, 2)
+    return pl.DataFrame([
+        pl.Series("query", places[:, 0]), pl.Series("rank", places[:, 1]),
+        pl.Series("reranker", [label] * len(candidates), pl.String), pl.Series("rerank_score", score), parts,
+    ])  # fmt: skip
 
 
 def unranked(ranked: pl.DataFrame) -> pl.DataFrame:
@@ -251,10 +258,10 @@ def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
     """
     score, queries = (hits.get_column(c).to_numpy() for c in ("score", "query"))
     again = hits.get_column("rerank_score").to_numpy(writable=True)
-    by_features = hits.get_column("rerank_parts").is_not_null().to_numpy()
+    by_features = is_given(hits.get_column("rerank_parts"))
     edges = [0, *(np.flatnonzero(np.diff(queries)) + 1).tolist(), len(hits)]
     scaled = [_one_scale(score[a:b], again[a:b], by_features[a:b]) for a, b in pairwise(edges)]
-    return hits.with_columns(score=pl.Series(np.concatenate(scaled)))
+    return with_values(hits, score=np.concatenate(scaled))
 
 
 def _one_scale(score: np.ndarray, again: np.ndarray, by_features: np.ndarray) -> np.ndarray:
@@ -276,11 +283,16 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
 
     Hits without a score follow those that have one. Ties keep their order.
     """
-    joined = ranked.join(scores, on=["query", "rank"], how="left", maintain_order="left")
-    queries, before = (joined.get_column(c).to_numpy() for c in ("query", "rank"))
-    order = np.lexsort((before, -joined.get_column("rerank_score").fill_null(-np.inf).to_numpy(), queries))
+    queries, before = (ranked.get_column(name).to_numpy() for name in ("query", "rank"))
+    of_scores, ranks = (scores.get_column(name).to_numpy() for name in ("query", "rank"))
+    scored = np.searchsorted(queries, of_scores) + ranks - 1
+    again, row = np.full(len(ranked), -np.inf), np.full(len(ranked), -1)
+    again[scored], row[scored] = scores.get_column("rerank_score").to_numpy(), np.arange(len(scored))
+    order = np.lexsort((before, -again, queries))
     of_query = queries[order]
-    rank = 1 + np.arange(len(order)) - np.searchsorted(of_query, of_query)
-    reranked = joined.with_columns(rank_before="rank")[order[rank <= limit]]
-    ranks = pl.Series(rank[rank <= limit], dtype=pl.Int32)
-    return reranked.with_columns(rank=ranks).select(*ranked.columns, *RERANKED)
+    rank = (1 + np.arange(len(order)) - np.searchsorted(of_query, of_query)).astype(np.int32)
+    order, rank = order[rank <= limit], rank[rank <= limit]
+    rows = pl.Series(pa.array(row[order].astype(np.uint32), mask=row[order] < 0))
+    found = scores[["reranker", "rerank_score", "rerank_parts"]][rows]
+    columns = {column.name: column for column in found} | {"rank_before": before[order]}
+    return with_values(taken(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED})

@@ -142,7 +142,9 @@ def turn_facts(display: str) -> tuple[str, datetime | None]:
 def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
     """The sequences of four words of a text; the whole of it if it has fewer."""
     words = _WORD.findall(text.lower())
-    return frozenset(tuple(words[n : n + _WORDS]) for n in range(max(1, len(words) - _WORDS + 1)))
+    if len(words) < _WORDS:
+        return frozenset([tuple(words)])
+    return frozenset(zip(*(words[n:] for n in range(_WORDS)), strict=False))
 
 
 def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
@@ -159,7 +161,10 @@ def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
         sequences = word_sequences(text)
         is_repeat = len(sequences & above) >= share * len(sequences)
         if is_repeat:
-            places.append(max(range(len(known)), key=lambda n: len(sequences & known[n]), default=0))
+            # Most repeats say nothing that one other text does not say, which no text can have more of.
+            whole = next((n for n, other in enumerate(known) if sequences <= other), None)
+            most = max(range(len(known)), key=lambda n: len(sequences & known[n])) if whole is None else whole
+            places.append(most)
             known.append(set())
         else:
             places.append(None)

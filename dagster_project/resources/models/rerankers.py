@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import polars as pl
@@ -14,6 +16,7 @@ from dagster_project.resources.models.language_models import language_model
 from dagster_project.resources.models.rerank_scores import PassageScorer, RerankScores
 from transforms.errors import WeftError
 from transforms.retrieval import reranking
+from transforms.retrieval.reranking import Candidate
 from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import RerankSettings
 
@@ -39,43 +42,45 @@ class Reranker:
     def reranked(
         self,
         ranked: pl.DataFrame,
-        candidates: pl.DataFrame,
-        queries: Sequence[str],
-        diagnostic: Sequence[bool],
+        candidates: Sequence[Candidate],
+        queries: Mapping[int, str],
+        diagnostic: Collection[int],
         limit: int,
     ) -> pl.DataFrame:
-        """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`."""
+        """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`.
+
+        `queries` are by number; `diagnostic` has the numbers of those that look for the output of a program.
+        """
         parts = reranking.features(candidates, queries, diagnostic)
         if self.scorer is None:
-            return reranking.reordered(ranked, reranking.feature_scores(parts, _FEATURES), limit)
-        scores, fault = [], None
-        for query, asked in candidates.group_by("query", maintain_order=True):
-            number = int(str(query[0]))
-            made, fault = self._from_scorer(number, queries[number], asked, fault)
-            by_features = parts.filter(pl.col("query") == number)
+            return reranking.reordered(ranked, reranking.feature_scores(candidates, parts, _FEATURES), limit)
+        scores, fault, first = [], None, 0
+        for query, of_query in groupby(candidates, key=attrgetter("query")):
+            asked = list(of_query)
+            own, first = parts[first : first + len(asked)], first + len(asked)
+            made, fault = self._from_scorer(queries[query], asked, fault)
             scores.append(
-                made if made is not None else reranking.feature_scores(by_features, self._why(fault))
+                made if made is not None else reranking.feature_scores(asked, own, self._why(fault))
             )
             fault = None if fault is None or fault.is_of_query else fault
         return reranking.reordered(ranked, pl.concat(scores), limit) if scores else reranking.unranked(ranked)
 
     def _from_scorer(
-        self, number: int, query: str, asked: pl.DataFrame, fault: _Fault | None
+        self, query: str, asked: Sequence[Candidate], fault: _Fault | None
     ) -> tuple[pl.DataFrame | None, _Fault | None]:
         """The scorer's scores of one query, or none and the fault."""
         assert self.scorer is not None
         if fault is not None:
             return None, fault
-        titles, texts = (asked.get_column(c).to_list() for c in ("title", "text"))
         try:
-            found = self.scorer.scores(query, titles, texts)
+            found = self.scorer.scores(query, [c.title for c in asked], [c.text for c in asked])
         except WeftError as error:
             return None, _Fault(str(error), False)
         if found.refusal is not None:
             return None, _Fault(found.refusal, True)
-        part = f", {len(found.scores)} of {len(texts)} in {self.settings.seconds:g} s"
-        label = self.scorer.name + (part if len(found.scores) < len(texts) else "")
-        return reranking.model_scores(number, found.scores, label), None
+        part = f", {len(found.scores)} of {len(asked)} in {self.settings.seconds:g} s"
+        label = self.scorer.name + (part if len(found.scores) < len(asked) else "")
+        return reranking.model_scores(asked, found.scores, label), None
 
     def _why(self, fault: _Fault | None) -> str:
         assert self.scorer is not None and fault is not None

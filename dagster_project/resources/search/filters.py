@@ -220,12 +220,10 @@ class Conditions:
             if query.listed is None:
                 continue
             chunks = query.listed
-            facts = {"document": self.document[chunks], "is_mail": self.is_mail[chunks]}
-            first = pl.DataFrame({"chunk_no": chunks, **facts}).filter(
-                collapse.stays(per_document, "document")
-            )
+            stays = collapse.stays(per_document, self.document[chunks], self.is_mail[chunks])
+            first = pl.DataFrame({"chunk_no": chunks[stays][:limit]})
             rank = pl.int_range(1, pl.len() + 1) + before.get(number, 0)
-            placed = first.head(limit).with_columns(query=number, rank=rank)
+            placed = first.with_columns(query=number, rank=rank)
             parts.append(placed.select(pl.col(name).cast(kind) for name, kind in columns.items()))
         return pl.concat(parts).with_columns(pl.lit(0.0).alias(name) for name in scores)
 

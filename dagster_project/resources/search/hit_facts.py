@@ -28,11 +28,11 @@ def with_facts(
         is_none = number < 0
         own = (number, patches.version[chunks], patches.is_latest[chunks])
         columns = (pa.array(values, mask=is_none) for values in own)
-        hits = hits.with_columns(
-            pl.Series(name, values, FACTS[name]) for name, values in zip(REVISION, columns, strict=True)
+        hits = hits.hstack(
+            [pl.Series(name, values, FACTS[name]) for name, values in zip(REVISION, columns, strict=True)]
         )
     if "vector" in names:
-        hits = hits.with_columns(pl.Series("vector", list(arrays.vectors.of(chunks)), FACTS["vector"]))
+        hits = hits.hstack([pl.Series("vector", list(arrays.vectors.of(chunks)), FACTS["vector"])])
     if stored := [name for name in names if name not in hits.columns]:
         rows = connection.execute(_statement(stored), {"chunks": np.unique(chunks).tolist()})
         facts = pl.DataFrame(rows.to_arrow_table()).select(

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.hit_rows import HitRows
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.chosen_chunks import Chosen, chosen_chunks
 from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
@@ -87,7 +88,7 @@ def without_hits(
     """
     is_hidden = pl.col("query").is_in(list(understood))
     first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
-    facts = version.arrays.rows.of(first.get_column("chunk_no"))
+    facts = version.arrays.rows.of(first.get_column("chunk_no"), ("subject", "doc_id", "text_display"))
     screen = version.screen
     nearest = {
         query: f"{screen.text(facts[chunk]['subject'] or '(no subject)')} ({facts[chunk]['doc_id']})"
@@ -115,8 +116,12 @@ def described(
     terms: Sequence[Sequence[str]],
     settings: SearchSettings,
     masks: Sequence[np.ndarray | None] = (),
+    kept: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
 ) -> list[dict[str, Any]]:
-    """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows."""
+    """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows.
+
+    `kept` says which stay of the rows with their texts, before their words are looked for where the texts are stored.
+    """
     rows, screen = version.arrays.rows, version.screen
     chosen = chosen_chunks(version, ranked.hits, terms, masks)
     hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
@@ -132,34 +137,57 @@ def described(
     count = version.postings.ranked_count
     weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in wanted}
     constituents = _by_hit(rows, ranked.constituents)
-    around = expansions(version, hits, settings)
-    sections = _sections_of(version.connection, hits, shown)
-    described_rows = []
-    for hit, passage, expansions_of_hit in zip(hits, shown, around, strict=True):
+    written: list[_Written] = []
+    with_texts: list[dict[str, Any]] = []
+    for place, (hit, passage) in enumerate(zip(hits, shown, strict=True)):
         words = matching[hit["query"]]
-        snippet = _snippet(passage, words, weights, hit["subject"] or "")
+        written.append(_Written(passage, words, _snippet(passage, words, weights, hit["subject"] or "")))
+        own = {"place": place, "constituents": constituents.get((hit["query"], hit["ranked_no"]), [])}
+        with_texts.append(hit | own | _texts(hit, written[place], weights, screen))
+    return _located(version, kept(with_texts), written, settings)
+
+
+def _texts(
+    hit: Mapping[str, Any], written: _Written, weights: Mapping[str, int], screen: Screen
+) -> dict[str, Any]:
+    """The texts that are shown of a hit."""
+    passage = written.passage
+    quote = snippets.snippet(passage.quote, written.words, _QUOTE_CHARS, False, weights)
+    return {
+        "snippet": screen.text(written.snippet.text),
+        "highlights": written.snippet.highlights,
+        "quoted_text": screen.text(quote.text) or None,
+        "quoted_name": hit["answered_name"] if passage.quote else None,
+        "before": screen.text(passage.before) or None,
+        "after": screen.text(passage.after) or None,
+    }
+
+
+def _located(
+    version: OpenedVersion,
+    rows: Sequence[dict[str, Any]],
+    written: Sequence[_Written],
+    settings: SearchSettings,
+) -> list[dict[str, Any]]:
+    """Rows with where their words are stored, on which page and in which section, and with what is around them."""
+    around = expansions(version, rows, settings)
+    passages_of_rows = [written[row["place"]].passage for row in rows]
+    sections = _sections_of(version.connection, rows, passages_of_rows)
+    located = []
+    for row, expansions_of_hit in zip(rows, around, strict=True):
+        passage, words, snippet = written[row["place"]]
         ranges = snippets.stored_ranges(snippet, passage.stored, words)
-        hit["page"] = page_of_words(hit["page"], hit["page_breaks"], ranges)
-        if (within := sections.get(hit["chunk_no"])) and any(ranges):
+        row["page"] = page_of_words(row["page"], row["page_breaks"], ranges)
+        if (within := sections.get(row["chunk_no"])) and any(ranges):
             section = within[page_of_words(0, [s["start"] for s in within[1:]], ranges) or 0]
-            hit |= {"node_id": section["node_id"], "breadcrumb": screen.text(section["breadcrumb"])}
-        row = hit | {
-            "citation": citation(hit),
-            "snippet": screen.text(snippet.text),
-            "highlights": snippet.highlights,
+            row |= {"node_id": section["node_id"], "breadcrumb": version.screen.text(section["breadcrumb"])}
+        row |= {
+            "citation": citation(row),
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
-            "quoted_text": screen.text(
-                snippets.snippet(passage.quote, words, _QUOTE_CHARS, False, weights).text
-            )
-            or None,
-            "quoted_name": hit["answered_name"] if passage.quote else None,
-            "before": screen.text(passage.before) or None,
-            "after": screen.text(passage.after) or None,
-            "constituents": constituents.get((hit["query"], hit["ranked_no"]), []),
             "expansions": expansions_of_hit,
         }
-        described_rows.append({name: row[name] for name in SEARCH_HITS.names})
-    return described_rows
+        located.append({name: row[name] for name in SEARCH_HITS.names})
+    return located
 
 
 def _snippet(
@@ -185,6 +213,14 @@ class _Passage(NamedTuple):
         """The texts whose words are compared with those of queries."""
         stored = [part.text for part in self.stored]
         return [*([] if "\n".join(stored) == self.text else [self.text]), self.quote, *stored]
+
+
+class _Written(NamedTuple):
+    """A passage as it is shown: with the words of it that match, and its snippet."""
+
+    passage: _Passage
+    words: Mapping[str, str]
+    snippet: snippets.Snippet
 
 
 def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
@@ -272,7 +308,7 @@ def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
 
 def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], list[dict[str, str]]]:
     """The constituents of hits by query and chunk, in order of their chunks."""
-    facts = rows.of(constituents.get_column("chunk_no"))
+    facts = rows.of(constituents.get_column("chunk_no"), ("chunk_id", "doc_id", "text_display"))
     by_hit: dict[tuple[int, int], list[dict[str, str]]] = {}
     for row in constituents.iter_rows(named=True):
         fact = facts[row["chunk_no"]]

@@ -133,7 +133,7 @@ class OpenedVersion:
 
         Written to `out` unless it is None.
         """
-        return self.vectors.cosines(queries, out)
+        return self.vectors.comparing(queries, out, self.threads.map)()
 
     @cached_property
     def vector_sample(self) -> np.ndarray:

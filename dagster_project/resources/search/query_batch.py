@@ -55,9 +55,14 @@ class QueryBatch:
     def products(self) -> np.ndarray:
         """Cosine of every query with every chunk."""
         start = time.perf_counter()
-        products = self.version.cosines(self.vectors)
+        products = self._comparing()
         self.seconds["vector"] = time.perf_counter() - start
         return products
+
+    @cached_property
+    def _comparing(self) -> Callable[[], np.ndarray]:
+        """Gives the products, at which other threads work from now on."""
+        return self.version.vectors.comparing(self.vectors, run=self.version.threads.map)
 
     def terms(self, settings: SearchSettings) -> list[list[str]]:
         """The terms of each query."""
@@ -97,7 +102,7 @@ class QueryBatch:
         # Other threads look at the vectors meanwhile.
         vectors = self._vector_scores(settings)
         scores, words = self.lexical(settings), self.terms(settings)
-        parts = [pl.DataFrame(schema=fusion.FUSED)]
+        parts = []
         for position, vector in enumerate(vectors):
             if not words[position]:
                 continue  # the query is nothing but signs and blanks
@@ -106,7 +111,7 @@ class QueryBatch:
             whole = self._whole_mails(scores[position], settings)
             fused = fusion.Fusion(scores[position], vector, settings, logs, whole)
             parts.append(fusion.fused_candidates(self.first + position, fused, mask, places))
-        return pl.concat(parts)
+        return pl.concat(parts) if parts else pl.DataFrame(schema=fusion.FUSED)
 
     def support(self, hits: pl.DataFrame, settings: SearchSettings) -> np.ndarray:
         """The share of the words of its query that stands in each hit; hits are in the order of their queries."""
@@ -138,12 +143,19 @@ class QueryBatch:
         if near is not None:
             return iter(near)
         if self.vector_path == "exact":
-            return map(fusion.ExactScores, self.products, self.masks)
+            _ = self._comparing
+            return (fusion.ExactScores(self.products[n], mask) for n, mask in enumerate(self.masks))
         rescored = max(CODE_RESCORED, settings.candidates_vector)
         candidates = max(CODE_CANDIDATES, rescored)
         coded = self.version.arrays.vectors
-        return self.version.threads.map(
-            lambda query, mask: CodeScores(query, coded, mask, candidates, rescored), self.vectors, self.masks
+        run = self.version.threads.map
+        # Begun before what waits for them, so that threads never wait for each other.
+        begun = [coded.differing(query, run) for query in self.vectors]
+        return run(
+            lambda query, mask, differing: CodeScores(query, coded, mask, candidates, rescored, differing),
+            self.vectors,
+            self.masks,
+            begun,
         )
 
     def _by_hnsw(self, settings: SearchSettings) -> list[HnswScores] | None:

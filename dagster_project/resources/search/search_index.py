@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import polars as pl
 
 from assets.protocols.models import Embedder
@@ -29,8 +31,9 @@ from dagster_project.resources.search.query_batch import QueryBatch
 from dagster_project.resources.search.repeats import said_once
 from dagster_project.resources.search.second_look import SecondLook
 from transforms.retrieval import bm25, labels, pipeline
-from transforms.retrieval.hits import DROPPED, Report, places
+from transforms.retrieval.hits import Report, nothing_dropped, places
 from transforms.retrieval.query_language import Query, parsed_query, plain_query
+from transforms.retrieval.small_tables import taken, with_values
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import synonyms
@@ -113,8 +116,11 @@ class SearchIndex(OpenedVersion):
             )
             understood |= told
         terms = self.query_terms([query.text for query in resolved], settings.stopwords)
-        rows = described(self, ranked, terms, settings, [query.mask for query in resolved])
-        hits = SEARCH_HITS.from_rows(said_once(rows, limit, complete))
+        masks = [query.mask for query in resolved]
+        rows = described(
+            self, ranked, terms, settings, masks, partial(said_once, limit=limit, complete=complete)
+        )
+        hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
         return SearchResult(hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds)
 
@@ -164,20 +170,18 @@ class SearchIndex(OpenedVersion):
                 [q.asked for q in resolved],
             )
         ]
-        hits = [pl.DataFrame(schema=pipeline.RANKED), *(p.hits for p in parts)]
-        counts = dict(pl.concat(hits).group_by("query").len().iter_rows())
-        listed = self.conditions.listed(resolved, settings.limit, settings.per_document, counts)
+        hits = pl.concat([p.hits for p in parts] or [_nothing_ranked()])
+        constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
         by_query = [label for p in parts for label in p.labels]
-        for number in listed.get_column("query").unique():
-            if number not in counts:
-                by_query[number] = "PASS"
-        hits.append(listed)
-        return RankedHits(
-            pl.concat(hits, how="diagonal").sort("query", "rank"),
-            pl.concat([pl.DataFrame(schema=DROPPED), *(p.constituents for p in parts)]),
-            tuple(by_query),
-            parts[-1].vector_path if parts else "exact",
-        )
+        if any(query.listed is not None for query in resolved):
+            counts = Counter(hits.get_column("query").to_list())
+            listed = self.conditions.listed(resolved, settings.limit, settings.per_document, counts)
+            for number in listed.get_column("query").unique():
+                if number not in counts:
+                    by_query[number] = "PASS"
+            hits = pl.concat([hits, listed], how="diagonal").sort("query", "rank")
+        vector_path = parts[-1].vector_path if parts else "exact"
+        return RankedHits(hits, constituents, tuple(by_query), vector_path)
 
     @_translating_faults
     def rank_each(
@@ -235,11 +239,17 @@ class SearchIndex(OpenedVersion):
             stages.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits)))
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
-        support = pl.Series(batch.support(hits, settings), dtype=pl.Float64)
-        ranked = hits.with_columns(places(hits), support=support).select(*pipeline.RANKED)
-        first = ranked.filter(pl.col("rank") <= limit)
+        made = with_values(hits, rank=places(hits), support=batch.support(hits, settings))
+        ranked = made[[*pipeline.RANKED]]
+        first = taken(ranked, np.flatnonzero(made.get_column("rank").to_numpy() <= limit))
         by_query = labels.runtime_labels(first, batch.numbers, settings)
         return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path)
+
+
+@cache
+def _nothing_ranked() -> pl.DataFrame:
+    """`pipeline.RANKED` without rows."""
+    return pl.DataFrame(schema=pipeline.RANKED)
 
 
 def open_current(

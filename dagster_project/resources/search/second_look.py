@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from dagster_project.resources.models.rerankers import Reranker
@@ -12,6 +13,8 @@ from dagster_project.resources.search.query_batch import QueryBatch
 from transforms.mail.subjects import is_reply
 from transforms.retrieval import bm25, fusion, reranking
 from transforms.retrieval.hits import Step, places, unchanged
+from transforms.retrieval.reranking import Candidate
+from transforms.retrieval.small_tables import taken, with_values
 from transforms.settings.search import RerankSettings, SearchSettings
 from transforms.text import terms
 
@@ -33,55 +36,67 @@ class SecondLook:
         Only the texts of the hits that the reranker scores are read.
         """
         assert self.reranker is not None
-        ranked = hits.with_columns(places(hits))
-        top = ranked.filter(pl.col("rank") <= self.reranker.settings.top)
-        candidates = self._candidates(top)
-        queries, first = self.batch.queries, self.batch.first
-        diagnostic = [fusion.is_diagnostic(q) for q in queries]
-        local, scored = (
-            frame.with_columns(pl.col("query") - first)
-            for frame in (ranked.drop(*reranking.RERANKED), candidates)
-        )
-        reranked = self.reranker.reranked(local, scored, queries, diagnostic, len(hits))
-        reranked = reranked.with_columns(pl.col("query") + first)
-        return unchanged(reranking.on_one_scale(reranked).select(hits.columns))
+        rank = places(hits)
+        is_top = rank <= self.reranker.settings.top
+        candidates = self._candidates(taken(hits, np.flatnonzero(is_top)), rank[is_top].tolist())
+        queries = dict(zip(self.batch.numbers, self.batch.queries, strict=True))
+        diagnostic = {number for number, query in queries.items() if fusion.is_diagnostic(query)}
+        ranked = with_values(hits, rank=rank)
+        reranked = self.reranker.reranked(ranked, candidates, queries, diagnostic, len(hits))
+        return unchanged(reranking.on_one_scale(reranked)[hits.columns])
 
-    def _candidates(self, hits: pl.DataFrame) -> pl.DataFrame:
-        """`reranking.CANDIDATES` of hits; windows of conversations are of no time."""
-        batch, postings = self.batch, self.batch.version.postings
-        chunks = hits.get_column("chunk_no").to_list()
-        facts = batch.version.arrays.rows.of(chunks, _READ)
-        rows = [_passage(facts[n]) for n in chunks]
-        weights = [
-            {term: bm25.idf(postings.df(term), postings.ranked_count) for term in of_query}
-            for of_query in batch.terms(self.settings)
+    def _candidates(self, hits: pl.DataFrame, ranks: Sequence[int]) -> list[Candidate]:
+        """The candidates that hits are; windows of conversations are of no time."""
+        queries, chunks, scores, threads = (
+            hits.get_column(name).to_list() for name in ("query", "chunk_no", "score", "thread")
+        )
+        facts = self.batch.version.arrays.rows.of(chunks, _READ)
+        rows = [facts[n] for n in chunks]
+        return [
+            Candidate(
+                query,
+                rank,
+                score,
+                thread,
+                row["title"],
+                row["text_display"],
+                row["chunk_kind"],
+                row["content_class"],
+                row["effective_at"] if row["source_kind"] != "conversation" else None,
+                opens,
+                _is_mail(row),
+                own,
+            )
+            for query, rank, score, thread, row, opens, own in zip(
+                queries, ranks, scores, threads, rows, _open(rows), self._own(queries, rows), strict=True
+            )
         ]
-        texts = list(map(reranking.asked_text, rows))
-        words = bm25.terms_by_query(terms.query_terms(texts, batch.version.term_settings), len(texts))
-        for row, query, own in zip(rows, hits.get_column("query"), words, strict=True):
-            row["own"] = reranking.own_share(weights[query - batch.first], set(own))
-        subjects = pl.Series([row["subject"] for row in rows], dtype=pl.String)
-        opens = pl.select(~is_reply(pl.lit(subjects)).fill_null(True)).to_series()
-        kinds = {
-            name: kind for name, kind in reranking.CANDIDATES.items() if name not in (*hits.columns, "opens")
-        }
-        passages = pl.DataFrame({name: [row[name] for row in rows] for name in kinds}, kinds)
-        candidates = hits.hstack(passages.with_columns(opens=opens))
-        return candidates.select(*reranking.CANDIDATES)
+
+    def _own(self, queries: Sequence[int], rows: Sequence[Mapping[str, Any]]) -> list[float]:
+        """What of its query each text says itself."""
+        version = self.batch.version
+        df, count = version.postings.df, version.postings.ranked_count
+        weights = [
+            {term: bm25.idf(df(term), count) for term in of_query}
+            for of_query in self.batch.terms(self.settings)
+        ]
+        texts = [reranking.asked_text(row["text_display"], _is_mail(row)) for row in rows]
+        asked = [text for text in texts if text]
+        words = iter(bm25.terms_by_query(terms.query_terms(asked, version.term_settings), len(asked)))
+        return [
+            reranking.own_share(weights[query - self.batch.first], set(next(words))) if text else 0.0
+            for query, text in zip(queries, texts, strict=True)
+        ]
+
+
+def _is_mail(row: Mapping[str, Any]) -> bool:
+    return row["source_kind"] in ("message", "attachment")
+
+
+def _open(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """True for each mail that is no reply."""
+    subjects = pl.Series([row["subject"] if _is_mail(row) else None for row in rows], dtype=pl.String)
+    return pl.select(~is_reply(pl.lit(subjects)).fill_null(True)).to_series().to_list()
 
 
 _READ = ("title", "text_display", "chunk_kind", "content_class", "effective_at", "source_kind", "subject")
-
-
-def _passage(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What `reranking.CANDIDATES` has of a chunk (`HitRows`) but `own`, and the subject of a mail."""
-    is_mail = row["source_kind"] in ("message", "attachment")
-    return {
-        "title": row["title"],
-        "text": row["text_display"],
-        "chunk_kind": row["chunk_kind"],
-        "content_class": row["content_class"],
-        "effective_at": row["effective_at"] if row["source_kind"] != "conversation" else None,
-        "subject": row["subject"] if is_mail else None,
-        "is_mail": is_mail,
-    }

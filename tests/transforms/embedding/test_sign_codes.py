@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import numpy as np
@@ -96,6 +97,10 @@ def test_vectors_in_segments_are_those_of_one(rows: int, seed: int, cut: int, re
     )
     whole, query = coded(vectors, absent), unit_vectors(1, 64, seed + 2)
     assert np.array_equal(split.cosines(query), whole.cosines(query))
+    with ThreadPoolExecutor(2) as threads:
+        compared, differing = split.comparing(query, run=threads.map), split.differing(query[0], threads.map)
+        assert np.array_equal(compared(), whole.cosines(query))
+        assert np.array_equal(differing(), split.differing(query[0])())
     every = np.arange(rows)
     assert np.array_equal(split.of(every), whole.of(every))
     one, other = (CodeScores(query[0], held, None, 12, rescored) for held in (split, whole))

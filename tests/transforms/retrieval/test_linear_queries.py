@@ -37,11 +37,8 @@ def described(text: str) -> object:
 
 def looked_at(text: str) -> object:
     """What a second look sees in a text."""
-    row = {
-        "query": 0, "rank": 1, "score": 1.0, "thread": 0, "title": text, "text": text, "chunk_kind": "turn",
-        "content_class": "text", "effective_at": None, "opens": False, "is_mail": False, "own": 0.0,
-    }  # fmt: skip
-    return reranking.features(pl.DataFrame([row], schema=reranking.CANDIDATES), [text], [False])
+    row = reranking.Candidate(0, 1, 1.0, 0, text, text, "turn", "text", None, False, False, 0.0)
+    return reranking.features([row], {0: text}, {})
 
 
 WORK: dict[str, Callable[[str], object]] = {

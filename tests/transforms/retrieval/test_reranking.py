@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from transforms.embedding.prompts import prompt_json
 from transforms.retrieval import reranking
+from transforms.retrieval.reranking import Candidate
 from transforms.settings.models import SafetySettings
 
 ONES = dict.fromkeys(reranking.WEIGHTS, 1.0)
@@ -23,19 +24,18 @@ FIRST = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64, "score": pl.
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def candidates(*rows: dict[str, Any]) -> pl.DataFrame:
+def candidates(*rows: dict[str, Any]) -> list[Candidate]:
     """Hits of one query, best first."""
     plain = {
         "query": 0, "score": 1.0, "thread": 0, "title": "", "text": "", "chunk_kind": "authored_message",
         "content_class": "text", "effective_at": None, "opens": False, "is_mail": True, "own": 0.0,
     }  # fmt: skip
-    made = [{**plain, "rank": n, "thread": n, **row} for n, row in enumerate(rows, 1)]
-    return pl.DataFrame(made, schema=reranking.CANDIDATES)
+    return [Candidate(**{**plain, "rank": n, "thread": n, **row}) for n, row in enumerate(rows, 1)]
 
 
 def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False) -> list[float]:
-    found = reranking.features(candidates(*rows), [query], [diagnostic], ONES)
-    return found.get_column(name).round(4).to_list()
+    found = reranking.features(candidates(*rows), {0: query}, {0} if diagnostic else {}, ONES)
+    return found[:, reranking.PARTS.index(name)].round(4).tolist()
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_a_diagnostic_query_takes_nothing_from_logs():
 
 def test_queries_of_a_batch_do_not_see_each_other():
     rows = [{"text": "alpha beta", "score": 2.0}, {"text": "gamma", "score": 1.0}]
-    both = pl.concat([candidates(*rows), candidates(*rows).with_columns(query=pl.lit(1, pl.Int32))])
-    together = reranking.features(both, ["alpha beta", "latest gamma"], [False, False], ONES)
-    for number, query in enumerate(["alpha beta", "latest gamma"]):
-        alone = reranking.features(candidates(*rows), [query], [False], ONES)
-        assert together.filter(pl.col("query") == number).drop("query").equals(alone.drop("query"))
+    queries = {0: "alpha beta", 1: "latest gamma"}
+    both = [*candidates(*rows), *candidates(*({**row, "query": 1} for row in rows))]
+    together = reranking.features(both, queries, {}, ONES)
+    alone = [reranking.features(candidates(*rows), {0: query}, {}, ONES) for query in queries.values()]
+    np.testing.assert_array_equal(together, np.concatenate(alone))
 
 
 def ranked(count: int) -> pl.DataFrame:
@@ -84,8 +84,9 @@ def ranked(count: int) -> pl.DataFrame:
 def test_the_parts_of_a_score_add_up_and_explain_the_order():
     hits = ranked(3)
     rows = [{"score": 3.0}, {"score": 2.0, "text": "slow vacuum", "own": 1.0}, {"score": 1.0}]
-    parts = reranking.features(candidates(*(TURN | row for row in rows)), ["slow vacuum"], [False], ONES)
-    made = reranking.reordered(hits, reranking.feature_scores(parts, "features"), 2)
+    looked_at = candidates(*(TURN | row for row in rows))
+    parts = reranking.features(looked_at, {0: "slow vacuum"}, {}, ONES)
+    made = reranking.reordered(hits, reranking.feature_scores(looked_at, parts, "features"), 2)
     assert made.get_column("chunk_no").to_list() == [20, 10]
     assert made.get_column("rank").to_list() == [1, 2]
     assert made.get_column("rank_before").to_list() == [2, 1]
@@ -103,7 +104,10 @@ def test_the_parts_of_a_score_add_up_and_explain_the_order():
 @given(st.lists(st.integers(-2, 12), max_size=6), st.integers(0, 6), st.integers(1, 9))
 def test_scored_hits_come_first_and_everything_else_keeps_its_order(scores: list[int], more: int, limit: int):
     hits = ranked(len(scores) + more)
-    made = reranking.reordered(hits, reranking.model_scores(0, np.array(scores, dtype=float), "m"), limit)
+    looked_at = candidates(*({} for _ in scores))
+    made = reranking.reordered(
+        hits, reranking.model_scores(looked_at, np.array(scores, dtype=float), "m"), limit
+    )
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i)) + list(
         range(len(scores), len(scores) + more)
     )

@@ -116,3 +116,15 @@ def test_a_rare_word_decides_over_common_ones_and_a_window_at_the_end_is_as_long
     found = cut_snippet(text, matching, 100, weights={"how": 1, "often": 2, "autovacuum": 9}).text
     assert found.endswith("autovacuum")
     assert 80 < len(found) <= 110
+
+
+@given(
+    st.text("ab_1 .-\n", max_size=60),
+    st.sets(st.text("ab_1", min_size=1, max_size=3), min_size=1, max_size=5),
+)
+def test_a_few_words_are_found_where_all_words_are_read(text: str, words: set[str]):
+    """Beside a text of other letters, whose words are all looked at."""
+    matching = {word: word for word in words}
+    plain, read = (cut_snippet(whole, matching, 1000) for whole in (text, f"{text} \u00e9"))
+    assert plain.highlights == read.highlights
+    assert (plain.words, plain.first) == (read.words, read.first)
