@@ -20,6 +20,9 @@ from dagster_project.resources.publish.readiness_sql import IN_SCOPE
 from dagster_project.resources.publish.version_inputs import UnfitBaseError, VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
 
+_DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
+"""What reading damaged arrays raises."""
+
 
 class IndexUpdate(IndexBuild):
     """Updates `file`, which is a copy of `previous` or of an older version that nobody needs.
@@ -163,7 +166,12 @@ class IndexUpdate(IndexBuild):
         with duckdb.connect(str(self.previous), read_only=True) as connection:
             before = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()
         chunks = np.searchsorted(before["chunk_key"], keys["chunk_key"])
-        return postings_of(self.arrays, chunks).select("term").to_arrow()
+        try:
+            return postings_of(self.arrays, chunks).select("term").to_arrow()
+        except _DAMAGES as error:
+            raise UnfitBaseError(
+                f"the arrays of version {self.before['version']} are damaged ({error})"
+            ) from error
 
     def _term_forms(self) -> None:
         added = self._forms_in(self.connection, change_sql.TEXTS_NOW)
@@ -197,7 +205,7 @@ class IndexUpdate(IndexBuild):
             if fits(self.arrays, self.before):
                 return update_arrays(self.connection, folder_of(self.file), self.facts, self.arrays)
             self._unusable = f"the arrays of version {version} are missing, or of another one"
-        except (OSError, EOFError, ValueError, LookupError, pa.ArrowException) as error:
+        except _DAMAGES as error:
             if is_of_full_disk(error):
                 raise
             self._unusable = f"the arrays of version {version} are damaged ({error})"
