@@ -259,7 +259,7 @@ def _other_arrays(one: Path, other: Path) -> dict[str, int]:
     """The arrays that are not the same in both versions, and how many chunks say something else of a hit."""
     told = sum(a != b for a, b in zip(_told_of_hits(one), _told_of_hits(other), strict=True))
     # Where rows of hits and chunks in segments stand depends on the order in which they came.
-    by_history = ("hit_", "slots")
+    by_history = ("hit_", "slots", "point_since")
     names = [p.name for p in folder_of(other).glob("*.npy") if not p.name.startswith(by_history)]
     assert names
     _, others, missing = filecmp.cmpfiles(folder_of(one), folder_of(other), names, shallow=False)
@@ -269,12 +269,14 @@ def _other_arrays(one: Path, other: Path) -> dict[str, int]:
 
 
 def _in_segments(index: Path) -> dict[str, np.ndarray]:
-    """What the segments of a version hold by chunk number: lengths, vectors, codes, and the postings of each term."""
+    """What the segments of a version hold by chunk number: lengths, the postings of each term, and vectors and codes."""
     arrays = _arrays(index)
     postings, vectors, every = arrays.postings, arrays.vectors, np.arange(len(arrays.logs))
     slots = postings.slots.of(every)
     lengths = np.concatenate([segment.lengths for segment in postings.segments], axis=1)[:, slots]
-    found = {"lengths": lengths, "vectors": vectors.of(every), "vector_codes": vectors.codes_in(slots)}
+    found = {"lengths": lengths}
+    if vectors.segments:
+        found |= {"vectors": vectors.of(every), "vector_codes": vectors.codes_in(slots)}
     for term in {term for s in segments_of(folder_of(index)) for term in read_terms(s)}:
         parts = postings.parts(term)
         chunks = np.concatenate([postings.slots.chunks(part.slots) for part in parts])

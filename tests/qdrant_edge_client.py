@@ -104,6 +104,11 @@ class EdgeClient:
         found = self._shard(name).query_batch(edge.QueryBatchRequest(queries))
         return [SimpleNamespace(points=points) for points in found]
 
+    def retrieve(self, name: str, ids: list[str], with_payload: bool, with_vectors: list[str]) -> list[Any]:
+        with self._lock:
+            self.trips += 1
+        return list(self._shard(name).retrieve(ids, with_payload, with_vectors))
+
     def _update(self, name: str, operation: edge.UpdateOperation) -> None:
         self._shard(name).update(operation)
 

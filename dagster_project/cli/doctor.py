@@ -31,9 +31,11 @@ from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.deployment import deployment
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.outcomes import Finding
+from dagster_project.resources.arrays.vector_arrays import POINTS
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
+from dagster_project.resources.publish import points_sql
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.index_faults import damage_of
@@ -291,6 +293,8 @@ def _index_facts(
         ).fetchall()
         if name in expected
     }
+    for name, statement in points_sql.COUNTED.items() if POINTS in manifest else ():
+        (counts[name],) = connection.execute(statement).fetchone() or (0,)
     if wrong := sorted(name for name in expected if expected[name] != counts.get(name)):
         yield Finding(
             "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", remedy
@@ -311,9 +315,7 @@ def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
         yield Finding("index", "fault", str(fault), "weft build, which sends what is missing")
         return
     if points is None:
-        yield Finding(
-            "index", "warning", f"{current.name} was not sent to Qdrant: its file ranks", "weft build"
-        )
+        yield Finding("index", "warning", f"nothing says where in Qdrant {current.name} is", "weft build")
     else:
         facts = points.facts
         text = f"{facts.collection} has all points; the mean length moved by {facts.drift:.2%} since it was filled"

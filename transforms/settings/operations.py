@@ -103,7 +103,7 @@ class IndexSettings(StageSettings):
     target: Literal["duckdb", "qdrant"] = Field(
         "duckdb",
         description="what ranks: the arrays beside the published file, or a collection of Qdrant that each publish updates; "
-        "texts stay in the lake then",
+        "the file has no vectors then, and texts stay in the lake",
     )
     url: str | None = Field(
         None,

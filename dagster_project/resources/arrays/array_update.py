@@ -10,7 +10,12 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.arrays.arrays import appearing, write_gone, write_lengths, write_narrow
+from dagster_project.resources.arrays.arrays import (
+    appearing,
+    write_gone,
+    write_lengths,
+    write_narrow,
+)
 from dagster_project.resources.arrays.hit_rows import update_hit_rows
 from dagster_project.resources.arrays.posting_arrays import FREQUENCIES, PostingArrays, frequencies
 from dagster_project.resources.arrays.segments import (
@@ -23,8 +28,8 @@ from dagster_project.resources.arrays.segments import (
     share,
     write_terms,
 )
+from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT, vectors_of, write_unsent
 from transforms.embedding.sign_codes import sign_codes
-from transforms.embedding.vectors import stacked
 
 
 def update_arrays(
@@ -45,6 +50,8 @@ def update_arrays(
         slots[new_no[stays]] = np.load(before / "slots.npy")[old_no[stays]]
         came = np.sort(new_no[~stays])
         _write_segments(connection, aside, before, came, slots)
+        if POINTS in facts:
+            write_unsent(connection, aside / UNSENT, came, int(facts["dimensions"]))
         # Counting the rows of the file would read for each posting whether it was deleted, all of it into memory.
         _require_postings(aside, json.loads(facts["rows"])["postings"])
         update_hit_rows(connection, aside, before, source)
@@ -103,12 +110,11 @@ def _write_segment(
         for batch in connection.execute(_ADDED).to_arrow_table().to_batches():
             arrays.add(np.searchsorted(chunks, batch.column("chunk_no").to_numpy()), frequencies(batch))
     write_lengths(connection, folder, chunks)
-    dimensions = np.load(another / "vectors.npy", mmap_mode="r").shape[1]
-    vectors = np.zeros((len(chunks), dimensions), dtype=np.float32)
-    table = connection.execute(_VECTORS_ANEW).to_arrow_table()
-    vectors[np.searchsorted(chunks, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
-    np.save(folder / "vectors.npy", vectors)
-    np.save(folder / "vector_codes.npy", sign_codes(vectors))
+    if (another / "vectors.npy").exists():
+        dimensions = np.load(another / "vectors.npy", mmap_mode="r").shape[1]
+        vectors = vectors_of(connection, _VECTORS_ANEW, chunks, dimensions)
+        np.save(folder / "vectors.npy", vectors)
+        np.save(folder / "vector_codes.npy", sign_codes(vectors))
 
 
 def _gone_terms(before: Path) -> pl.DataFrame:

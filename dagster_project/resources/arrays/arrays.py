@@ -27,7 +27,6 @@ from dagster_project.resources.arrays.known_ids import KnownIds, write_id_hashes
 from dagster_project.resources.arrays.posting_arrays import (
     FREQUENCIES,
     PostingArrays,
-    WrittenArray,
     frequencies,
 )
 from dagster_project.resources.arrays.segments import (
@@ -36,8 +35,8 @@ from dagster_project.resources.arrays.segments import (
     segments_of,
     write_terms,
 )
-from transforms.embedding.sign_codes import WORD, CodedVectors, sign_codes
-from transforms.embedding.vectors import stacked
+from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT, write_vectors
+from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.retrieval.hits import Patches
@@ -48,7 +47,6 @@ FORMAT = "7"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
-_VECTORS_AT_ONCE = 1 << 15
 FIRST = segment_name(1)
 """The segment that a full rebuild writes."""
 
@@ -80,6 +78,10 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     """
     folder = folder_of(index)
     created = None
+    if POINTS in facts and not fits(folder, facts):
+        raise IndexUnavailableError(
+            f"{folder} is missing, or of another version, and cannot be made from {index.name}: `weft build` makes both anew"
+        )
     try:
         if not fits(folder, facts):
             created = _new_arrays(connection, folder, facts)
@@ -173,11 +175,20 @@ def write_arrays(
         write_narrow(connection, aside, np.arange(chunks, dtype=np.int32))
 
 
-def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
-    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
+def write_chunk_rows(
+    connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int, *, has_points: bool = False
+) -> None:
+    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors.
+
+    If the version `has_points`, vectors are those of the relation `vectors`, and are to be sent.
+    """
     chunks = _count(connection, "chunks")
     write_hit_rows(connection, folder, chunks)
-    _write_vectors(connection, folder / FIRST, chunks, dimensions)
+    if has_points:
+        write_vectors(connection, folder / UNSENT, chunks, dimensions, "vectors")
+        np.save(folder / UNSENT / "chunks.npy", np.arange(chunks))
+    else:
+        write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
 
 
 @contextlib.contextmanager
@@ -219,7 +230,11 @@ def _mapped(folder: Path) -> SearchArrays:
     names = [segment.name for segment in segments_of(folder)]
     slots = Slots(arrays["slots"], sum(arrays[f"{name}/lengths"].shape[1] for name in names))
     gone = GoneTerms(_terms_of(arrays, "gone"), arrays["gone/df"])
-    vectors = [(arrays[f"{name}/vectors"], arrays[f"{name}/vector_codes"]) for name in names]
+    vectors = [
+        (arrays[f"{name}/vectors"], arrays[f"{name}/vector_codes"])
+        for name in names
+        if f"{name}/vectors" in arrays
+    ]
     members = arrays["members"], arrays["member_starts"]
     return SearchArrays(
         Postings([_segment(arrays, name) for name in names], slots, gone),
@@ -323,29 +338,6 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
         np.save(folder / f"{name}.npy", values)
 
 
-def _write_vectors(connection: duckdb.DuckDBPyConnection, segment: Path, count: int, dimensions: int) -> None:
-    """Vectors by chunk number, zeros if there is none, and the words of their signs."""
-    segment.mkdir(exist_ok=True)
-    codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
-    done = 0
-    with WrittenArray(segment / "vectors.npy", np.float32, dimensions) as array:
-
-        def add(rows: np.ndarray, target: np.ndarray, until: int) -> int:
-            part = np.zeros((until - done, dimensions), dtype=np.float32)
-            part[rows - done] = target
-            codes[:, done:until] = sign_codes(part)
-            array.add(part)
-            return until
-
-        numbers = connection.execute("SELECT chunk_no FROM embeddings").fetchnumpy()["chunk_no"]
-        in_order = "" if (np.diff(numbers) > 0).all() else "ORDER BY chunk_no"
-        for batch in connection.execute(f"{_VECTORS} {in_order}").to_arrow_reader(_VECTORS_AT_ONCE):
-            rows = batch.column("chunk_no").to_numpy()
-            done = add(rows, stacked(pa.Table.from_batches([batch]), dimensions), int(rows[-1]) + 1)
-        add(np.zeros(0, dtype=np.int64), np.zeros((0, dimensions), dtype=np.float32), count)
-    np.save(segment / "vector_codes.npy", codes)
-
-
 _POSTINGS = f"SELECT term_id AS term_no, chunk_key, {FREQUENCIES} FROM postings"
 _SORTED_POSTINGS = f"""
 SELECT term_no, chunk_key, {FREQUENCIES} FROM postings
@@ -353,7 +345,6 @@ JOIN (SELECT term_id, row_number() OVER (ORDER BY term) AS term_no FROM terms) U
 ORDER BY term_no, chunk_key
 """
 
-_VECTORS = "SELECT chunk_no, vector FROM embeddings"
 _WITHOUT_VECTOR = f"""
 SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE checksum = '{UNEMBEDDED}' ORDER BY 1
 """

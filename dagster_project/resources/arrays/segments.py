@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, WrittenArray, padded
+from transforms.retrieval import bm25
 from transforms.retrieval.posting_runs import Range, ranges, term_numbers
 
 _FACTOR = 4
@@ -86,6 +87,28 @@ def read_terms(folder: Path) -> pl.Series:
     return pl.Series("term", pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers), pl.String)
 
 
+def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
+    """The postings of some chunks of a version, by number: columns term, chunk_no and the frequencies."""
+    columns = {"term": pl.String, "chunk_no": pl.Int32} | {f"{field}_tf": pl.UInt16 for field in bm25.FIELDS}
+    found, first = [pl.DataFrame(schema=columns)], 0
+    slots = np.load(folder / "slots.npy")[chunks]
+    for segment in segments_of(folder):
+        starts, holders, codes, counts = (
+            np.load(segment / f"{name}.npy", mmap_mode="r")
+            for name in ("starts", "chunks", "codes", "counts")
+        )
+        number = np.full(chunks_in(segment), -1, dtype=np.int32)
+        is_here = (slots >= first) & (slots < first + len(number))
+        number[slots[is_here] - first] = chunks[is_here]
+        first += len(number)
+        rows = np.flatnonzero(number[holders] >= 0)
+        terms = read_terms(segment).gather(np.searchsorted(starts, rows, side="right") - 1)
+        frequencies = counts[codes[rows]].T
+        values = dict(zip(columns, (terms, number[holders[rows]], *frequencies), strict=True))
+        found.append(pl.DataFrame(values, schema=columns))
+    return pl.concat(found)
+
+
 def first_merged(sizes: Sequence[int]) -> int:
     """The place of the first segment that is merged with all behind it; that of the last one if none is."""
     first = len(sizes) - 1
@@ -104,6 +127,12 @@ def merge(segments: Sequence[Path], stays: Sequence[np.ndarray], merged: Path) -
         np.load(s / "lengths.npy", mmap_mode="r")[:, rows] for s, rows in zip(segments, stays, strict=True)
     ]
     np.save(merged / "lengths.npy", np.concatenate(lengths, axis=1))
+    if (segments[0] / "vectors.npy").exists():
+        _merge_vectors(segments, stays, merged)
+    return _merge_postings([_Stored(segment) for segment in segments], stays, merged)
+
+
+def _merge_vectors(segments: Sequence[Path], stays: Sequence[np.ndarray], merged: Path) -> None:
     codes = [
         np.load(s / "vector_codes.npy", mmap_mode="r")[:, rows]
         for s, rows in zip(segments, stays, strict=True)
@@ -116,7 +145,6 @@ def merge(segments: Sequence[Path], stays: Sequence[np.ndarray], merged: Path) -
             for start in range(0, len(vectors), _VECTORS_AT_ONCE):
                 part = slice(start, start + _VECTORS_AT_ONCE)
                 array.add(vectors[part][rows[part]])
-    return _merge_postings([_Stored(segment) for segment in segments], stays, merged)
 
 
 class _Stored:

@@ -19,6 +19,7 @@ from assets.protocols.search import Asker
 from dagster_project.resources.context.passages import passages
 from dagster_project.resources.context.rules import included_chunks
 from dagster_project.resources.search.filters import Filters, where_conditions
+from dagster_project.resources.search.points_batch import nearest
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
@@ -141,10 +142,11 @@ class IndexForContext:
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
         """The vector of each chunk; zeros for one that has none."""
         rows = self.index.connection.execute(
-            "SELECT chunk_id, vector FROM embeddings WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[]))",
+            "SELECT chunk_id, chunk_no FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[])) ORDER BY chunk_no",
             {"ids": sorted(set(chunk_ids))},
         ).fetchall()
-        vectors = {chunk: np.asarray(vector, dtype=np.float32) for chunk, vector in rows}
+        stored = self.index.vectors.of(np.array([number for _, number in rows], dtype=np.int64))
+        vectors = {chunk: vector for (chunk, _), vector in zip(rows, stored, strict=True)}
         none = np.zeros(int(self.index.manifest["dimensions"]), dtype=np.float32)
         return {chunk: vectors.get(chunk, none) for chunk in chunk_ids}
 
@@ -212,6 +214,12 @@ class IndexForContext:
         queries are multiplied with all vectors, a block of queries at a time into the same memory: new memory for every
         block would cost as much as the product.
         """
+        if self.index.points is not None:
+            self.paths["exact"] += len(vectors)
+            for first in range(0, len(vectors), _QUERIES_AT_ONCE):
+                rows = slice(first, first + _QUERIES_AT_ONCE)
+                yield from nearest(self.index.points, vectors[rows], allowed[rows], settings.candidates)
+            return
         approximate = settings.mode == "ann" and self.index.has_vector_index
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
         for number, (query, mask) in enumerate(zip(vectors, allowed, strict=True)):

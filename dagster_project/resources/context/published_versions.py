@@ -15,25 +15,18 @@ from dagster_project.resources.context.context_index import IndexForContext
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import QueryVectorCache
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.publish.versions import current_version
+from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.index_faults import translated
-from dagster_project.resources.search.search_index import SearchIndex, open_current
-from transforms.settings.search import SearchSettings, TermSettings
+from dagster_project.resources.search.search_index import SearchIndex
 
 
 class PublishedVersions:
     """Opens the current version below a folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        embedder: Embedder,
-        term_settings: TermSettings,
-        settings: SearchSettings,
-        token_counter: str,
-        cache: EmbeddingCache,
-    ):
-        self.folder, self.embedder, self.cache = folder, embedder, cache
-        self.term_settings, self.settings, self.token_counter = term_settings, settings, token_counter
+    def __init__(self, settings: Settings, embedder: Embedder, cache: EmbeddingCache):
+        self.settings, self.embedder, self.cache = settings, embedder, cache
+        self.token_counter = PackagedTokenCounter.name
 
     def of(self, index: SearchIndex) -> ContextIndex:
         """A version that is open already."""
@@ -43,10 +36,10 @@ class PublishedVersions:
     def open(self, place: Path | None = None) -> Iterator[ContextIndex]:
         """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
         if place is None:
-            index = open_current(self.folder, self.embedder, self.term_settings, self.settings)
-        else:
-            index = SearchIndex(place, self.embedder, self.term_settings, self.settings)
+            place = current_version(self.settings.root / "index")
+        index = SearchIndex(place, self.embedder, self.settings.terms, self.settings.search)
         try:
+            index.points = points_of(place, self.settings.index)
             yield self.of(index)
         except duckdb.Error as error:
             raise translated(error, index.path) from error
@@ -57,10 +50,7 @@ class PublishedVersions:
 def open_versions(settings: Settings) -> PublishedVersions:
     """The published versions that conversations search, as the settings say that they are opened."""
     return PublishedVersions(
-        settings.root / "index",
+        settings,
         make_embedder(settings.embedding, settings.gemini, settings.safety),
-        settings.terms,
-        settings.search,
-        PackagedTokenCounter.name,
         QueryVectorCache(settings.root / "cache" / "embeddings"),
     )

@@ -128,9 +128,13 @@ UNCOUNTED = (
 )
 _GONE = "chunk_key IN (FROM uncounted)"
 # To delete and return the rows in one statement takes ten microseconds for each of them.
-INVERTED = (
+GONE_POSTINGS = (
     f"CREATE TEMP TABLE gone_postings AS SELECT rowid AS place, term_id FROM postings WHERE {_GONE}",
     "DELETE FROM postings WHERE rowid IN (SELECT place FROM gone_postings)",
+)
+GONE_TERMS = "CREATE TEMP TABLE gone_postings AS SELECT term_id FROM gone_terms JOIN terms USING (term)"
+"""The same where the file has no postings, of the terms that the gone ones name, one by one."""
+INVERTED = (
     """
 CREATE TEMP TABLE gone_from_terms AS
 SELECT term_id, any_value(term) AS term, count(*)::INTEGER AS df FROM gone_postings JOIN terms USING (term_id)
@@ -148,14 +152,14 @@ FROM came LEFT JOIN terms t USING (term) CROSS JOIN highest
     "UPDATE terms SET df = terms.df + c.df FROM came_to_terms c WHERE c.term_id = terms.term_id",
     "INSERT INTO terms SELECT term_id, term, df FROM came_to_terms WHERE is_new ORDER BY term_id",
     "DELETE FROM terms WHERE df = 0",
-    f"""
-INSERT INTO postings SELECT term_id, chunk_key, {table_sql.TFS} FROM added JOIN came_to_terms USING (term)
-ORDER BY term_id, chunk_key
-""",
     f"DELETE FROM chunk_lengths WHERE {_GONE}",
     f"INSERT INTO chunk_lengths {table_sql.ADDED_LENGTHS}",
 )
-"""The statements that update the inverted index for the recounted chunks."""
+"""The statements that update what is told of the recounted chunks and their terms."""
+ADDED_POSTINGS = f"""
+INSERT INTO postings SELECT term_id, chunk_key, {table_sql.TFS} FROM added JOIN came_to_terms USING (term)
+ORDER BY term_id, chunk_key
+"""
 MOVED_POSTINGS = "SELECT (SELECT count(*) FROM added) + (SELECT coalesce(sum(df), 0) FROM gone_from_terms)"
 
 CHANGED_DOCUMENTS = (

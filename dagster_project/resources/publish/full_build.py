@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,16 @@ import pyarrow as pa
 from assets.partitions import CHUNKS_OF, IN_PARTS
 from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
+from dagster_project.resources.arrays.vector_arrays import POINTS
 from dagster_project.resources.lake.lake_texts import PLACE, place_from
 from dagster_project.resources.lake.oversize import files_of
-from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
+from dagster_project.resources.publish import (
+    macro_sql,
+    points_sql,
+    readiness_sql,
+    table_sql,
+    vector_index,
+)
 from dagster_project.resources.publish.external_sort import PostingFiles, keyed
 from dagster_project.resources.publish.lake_views import LakeViews, quoted
 from dagster_project.resources.publish.version_inputs import (
@@ -32,6 +39,7 @@ from dagster_project.resources.publish.version_inputs import (
     whole_parts,
 )
 from dagster_project.resources.publish.versions import LAYOUT
+from dagster_project.resources.system.duckdb_thread import other_thread
 from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.prefetch import ordered_map
 from transforms.errors import CheckFailedError, ModelMismatchError
@@ -63,7 +71,7 @@ class IndexBuild:
     def __init__(self, inputs: VersionInputs, file: Path):
         self.inputs, self.settings, self.file = inputs, inputs.settings, file
         self.lake, self.hashes, self.partitions = inputs.lake, inputs.hashes, inputs.partitions
-        self.views = LakeViews(inputs.lake, inputs.hashes, texts_stay=self.settings.texts_stay)
+        self.views = LakeViews(inputs.lake, inputs.hashes, texts_stay=self.settings.has_points)
         self.phases = inputs.phases
         self.now = datetime.now(UTC)
 
@@ -148,7 +156,7 @@ class IndexBuild:
         (self._arrays / FIRST).mkdir(parents=True)
         # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings, the other reads tables.
         self.phases.begin("publish_terms")
-        with self._other_thread() as start:
+        with other_thread(self.connection, (*_SESSION, *self.views.statements)) as start:
             tables = start(self._create_tables)
             files = self._posting_files()
             forms = self._forms_in(self.connection, f"{table_sql.TEXTS} ({table_sql.PARTITIONED['chunks']})")
@@ -159,7 +167,8 @@ class IndexBuild:
             run(f"SET memory_limit = '{_INSERTING_LIMIT}'")
             give_memory_back()
             dimensions = self.settings.embedding.dimensions
-            chunk_rows = start(write_chunk_rows, self._arrays, dimensions)
+            has_points = self.settings.has_points
+            chunk_rows = start(partial(write_chunk_rows, has_points=has_points), self._arrays, dimensions)
             self._insert_postings(files, self._arrays)
             chunk_rows.result()
         run(f"SET memory_limit = '{self._memory_limit}'")
@@ -176,29 +185,11 @@ class IndexBuild:
         connection.execute(table_sql.NUMBERS)
         connection.execute(table_sql.NUMBERED)
         connection.execute(table_sql.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
-        connection.execute(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
+        kind = "TEMP TABLE vectors" if self.settings.has_points else "TABLE embeddings"
+        connection.execute(f"CREATE {kind} AS {self._embedded('lake_embeddings')}")
         connection.execute(table_sql.REFUSALS)
-
-    @contextlib.contextmanager
-    def _other_thread(self) -> Iterator[Callable[..., Future[Any]]]:
-        """Start work in one other thread, on another connection to the file with the views over the lake.
-
-        `start(work, *arguments)` calls `work(connection, *arguments)`, one after another. A failure of this thread ends
-        the work of the other.
-        """
-        started: list[Future[Any]] = []
-        with self.connection.cursor() as connection, ThreadPoolExecutor(1) as thread:
-            for statement in (*_SESSION, *self.views.statements):
-                connection.execute(statement)
-
-            def start(work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-                started.append(thread.submit(work, connection, *arguments))
-                return started[-1]
-
-            with contextlib.ExitStack() as cleanup:
-                cleanup.callback(_interrupt, connection, started)
-                yield start
-                cleanup.pop_all()
+        if self.settings.has_points:
+            points_sql.create(connection, self.settings.embedding)
 
     def _posting_files(self) -> PostingFiles:
         """The terms of all chunks, sorted in files beside this one."""
@@ -225,14 +216,17 @@ class IndexBuild:
         )
         batches = files.batches()
         first = next(batches)
-        self._create("postings", pa.Table.from_batches([keyed(first, keys)]))
+        has_points = self.settings.has_points
+        if not has_points:
+            self._create("postings", pa.Table.from_batches([keyed(first, keys)]))
         self.phases.step("publish_postings", first.num_rows)
         with PostingArrays(arrays_folder / FIRST) as arrays:
             # Batch by batch: of a stream, DuckDB buffers far more than it has written, and does not count that memory.
             for batch in batches:
                 arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))
-                with self._registered("new_rows", pa.Table.from_batches([keyed(batch, keys)])):
-                    run("INSERT INTO postings FROM new_rows")
+                if not has_points:
+                    with self._registered("new_rows", pa.Table.from_batches([keyed(batch, keys)])):
+                        run("INSERT INTO postings FROM new_rows")
                 self.phases.step("publish_postings", batch.num_rows)
         self._create("terms", files.terms())
         self._create("chunk_lengths", keyed(files.chunk_lengths(), keys))
@@ -347,7 +341,8 @@ class IndexBuild:
 
     def _index_vectors(self) -> dict[str, str]:
         """Make the HNSW index unless there are too many vectors; what the manifest says of it."""
-        if not 0 < self._count("embeddings") <= self.settings.index.ann_max_vectors:
+        most = 0 if self.settings.has_points else self.settings.index.ann_max_vectors
+        if not 0 < self._count("embeddings") <= most:
             return {"vector_search": "exact"}
         seconds = vector_index.create(self.connection)
         return {"vector_search": vector_index.HNSW, "vector_index_seconds": f"{seconds:.3f}"}
@@ -358,6 +353,9 @@ class IndexBuild:
             "database_name = current_database()"
         ).fetchall()
         rows = {name: self._count(name) for (name,) in sorted(tables)}
+        if self.settings.has_points:
+            for name, statement in points_sql.COUNTED.items():
+                (rows[name],) = self.connection.execute(statement).fetchone() or (0,)
         self.facts = {
             **self.inputs.facts,
             "layout_version": LAYOUT,
@@ -368,7 +366,11 @@ class IndexBuild:
             "rows": json.dumps(rows, sort_keys=True),
             "published_at": self.now.isoformat(timespec="seconds"),
             "postings_since_rebuild": str(self._postings_since_rebuild()),
-            **({PLACE: place_from(self.file, self.lake.base)} if self.settings.texts_stay else {}),
+            **(
+                {PLACE: place_from(self.file, self.lake.base), POINTS: "qdrant"}
+                if self.settings.has_points
+                else {}
+            ),
         }
         self.connection.execute("CREATE OR REPLACE TABLE manifest (key VARCHAR, value VARCHAR)")
         self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(self.facts.items()))
@@ -399,17 +401,12 @@ class IndexBuild:
         self.connection.commit()
 
     def _comment(self) -> None:
+        views = {*macro_sql.VIEWS, *(points_sql.VIEWS if self.settings.has_points else ())}
         for name, (comment, columns) in table_sql.COMMENTS.items():
-            what = "VIEW" if name in macro_sql.VIEWS else "TABLE"
+            what = "VIEW" if name in views else "TABLE"
             self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{quoted(comment)}'")
             for column, meaning in columns.items():
                 self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{quoted(meaning)}\'')
 
     def _write_arrays(self) -> None:
         write_arrays(self.connection, folder_of(self.file), self.facts, self._arrays)
-
-
-def _interrupt(connection: duckdb.DuckDBPyConnection, work: Sequence[Future[Any]]) -> None:
-    """End the work of a connection; repeated, as an interrupt ends one statement, and there may be none at the moment."""
-    while wait(work, timeout=0.05).not_done:
-        connection.interrupt()

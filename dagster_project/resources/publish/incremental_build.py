@@ -7,12 +7,14 @@ from functools import cached_property
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from assets.partitions import IN_PARTS
 from dagster_project.resources.arrays.array_update import update_arrays
 from dagster_project.resources.arrays.arrays import fits, folder_of
-from dagster_project.resources.publish import change_sql, readiness_sql, table_sql, vector_index
+from dagster_project.resources.arrays.segments import postings_of
+from dagster_project.resources.publish import change_sql, points_sql, readiness_sql, table_sql, vector_index
 from dagster_project.resources.publish.change_sql import (
     DIFFERING,
     INSERTED,
@@ -23,10 +25,12 @@ from dagster_project.resources.publish.change_sql import (
 )
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
-from dagster_project.resources.publish.version_inputs import FOLLOWING, VersionInputs
+from dagster_project.resources.publish.version_inputs import FOLLOWING, UnfitBaseError, VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
 
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ? ORDER BY part"
+_DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
+"""What reading damaged arrays raises."""
 
 
 class IndexUpdate(IndexBuild):
@@ -39,7 +43,7 @@ class IndexUpdate(IndexBuild):
     _threads = 0
     _memory_limit = "3GB"
     """More than in a full rebuild: scattered deletions cannot be spilled."""
-    _change_tables = (
+    _change_tables: tuple[str, ...] = (
         "numbers", "recounted", "came_to_terms", "gone_from_terms", "added", "changed_facts", "changed_texts",
     )  # fmt: skip
 
@@ -47,6 +51,8 @@ class IndexUpdate(IndexBuild):
         """`previous` is the current version, `arrays` the folder with the arrays of the version that `file` holds now."""
         super().__init__(inputs, file)
         self.previous, self.arrays = previous, arrays
+        if self.settings.has_points:
+            self._change_tables = (*self._change_tables, "vectors")
 
     def _fill(self) -> list[str]:
         run = self.connection.execute
@@ -171,8 +177,33 @@ class IndexUpdate(IndexBuild):
         run(change_sql.RECOUNTED)
         run(change_sql.COUNTED)
         run(change_sql.UNCOUNTED)
-        for statement in (*table_sql.COUNTED, *change_sql.INVERTED):
+        for statement in table_sql.COUNTED:
             run(statement)
+        if self.settings.has_points:
+            with self._registered("gone_terms", self._gone_terms()):
+                run(change_sql.GONE_TERMS)
+        else:
+            for statement in change_sql.GONE_POSTINGS:
+                run(statement)
+        for statement in change_sql.INVERTED:
+            run(statement)
+        if not self.settings.has_points:
+            run(change_sql.ADDED_POSTINGS)
+
+    def _gone_terms(self) -> pa.Table:
+        """The terms of the chunks that go or are counted anew, a row for each of them, as the arrays before have them."""
+        keys = self.connection.execute("SELECT chunk_key FROM uncounted ORDER BY chunk_key").fetchnumpy()
+        if not fits(self.arrays, self.before):
+            raise UnfitBaseError(f"the arrays of version {self.before['version']} are missing")
+        with duckdb.connect(str(self.previous), read_only=True) as connection:
+            before = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()
+        chunks = np.searchsorted(before["chunk_key"], keys["chunk_key"])
+        try:
+            return postings_of(self.arrays, chunks).select("term").to_arrow()
+        except _DAMAGES as error:
+            raise UnfitBaseError(
+                f"the arrays of version {self.before['version']} are damaged ({error})"
+            ) from error
 
     def _term_forms(self) -> None:
         added = self._forms_in(self.connection, change_sql.TEXTS_NOW)
@@ -183,13 +214,17 @@ class IndexUpdate(IndexBuild):
 
     def _vectors(self) -> None:
         run = self.connection.execute
-        for statement in change_sql.RENUMBERED:
+        for statement in () if self.settings.has_points else change_sql.RENUMBERED:
             run(statement)
         run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_REEMBEDDED))
         # Of most parts only the hashes of the texts are read; of the few with new texts, the vectors too.
         parts = [part for (part,) in run(change_sql.PARTS_WITH_TEXTS).fetchall()]
         self.views.of_parts(self.connection, "needed_embeddings", "embeddings", parts)
-        run(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
+        if self.settings.has_points:
+            run(f"CREATE TEMP TABLE vectors AS {self._embedded('needed_embeddings')}")
+            points_sql.create(self.connection, self.settings.embedding)
+        else:
+            run(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:
         (moved,) = self.connection.execute(change_sql.MOVED_POSTINGS).fetchone() or (0,)
@@ -202,8 +237,10 @@ class IndexUpdate(IndexBuild):
             if fits(self.arrays, self.before):
                 return update_arrays(self.connection, folder_of(self.file), self.facts, self.arrays)
             self._unusable = f"the arrays of version {version} are missing, or of another one"
-        except (OSError, EOFError, ValueError, LookupError, pa.ArrowException) as error:
+        except _DAMAGES as error:
             if is_of_full_disk(error):
                 raise
             self._unusable = f"the arrays of version {version} are damaged ({error})"
+        if self.settings.has_points:
+            raise UnfitBaseError(self._unusable)
         return super()._write_arrays()

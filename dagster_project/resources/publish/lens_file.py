@@ -20,9 +20,12 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.arrays.segments import postings_of
+from dagster_project.resources.arrays.vector_arrays import POINTS
 from dagster_project.resources.lake.lake_texts import PLACE, TEXTS, texts_of
-from dagster_project.resources.publish import macro_sql, table_sql
+from dagster_project.resources.publish import macro_sql, points_sql, table_sql
 from dagster_project.resources.publish.lake_views import quoted
+from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import word_forms
@@ -50,8 +53,15 @@ def lens_file(root: Path, published: Path, lens: Lens) -> Path:
 class LensBuild:
     """Narrows the version in `published`, in which `chunks` are the numbers of what the lens shows."""
 
-    def __init__(self, published: Path, chunks: np.ndarray, search: SearchSettings, terms: TermSettings):
-        self.published, self.chunks = published, chunks
+    def __init__(
+        self,
+        published: Path,
+        chunks: np.ndarray,
+        search: SearchSettings,
+        terms: TermSettings,
+        vectors: CodedVectors,
+    ):
+        self.published, self.chunks, self.vectors = published, chunks, vectors
         self.search, self.terms = search, terms
 
     def write(self, file: Path, embed: Embed | None) -> None:
@@ -89,7 +99,13 @@ class LensBuild:
         connection.register("shown_chunks", pa.table({"chunk_no": self.chunks.astype(np.int32)}))
         for statement in _SHOWN:
             run(statement)
-        for (table,) in run("SELECT table_name FROM duckdb_tables() WHERE database_name = 'src'").fetchall():
+        self._see_postings_and_vectors(connection, facts)
+        for statement in _SHOWN_TERMS:
+            run(statement)
+        tables = [
+            n for (n,) in run("SELECT table_name FROM duckdb_tables() WHERE database_name = 'src'").fetchall()
+        ]
+        for table in (*tables, *(points_sql.VIEWS if POINTS in facts else ())):
             rows = _ROWS.get(table, f"SELECT * FROM src.{table} WHERE false")
             # A reference would name a partition, which a lens may not show.
             shown = (
@@ -106,10 +122,34 @@ class LensBuild:
         run(
             "INSERT INTO term_forms SELECT form, any_value(term), sum(texts) FROM forms GROUP BY form ORDER BY form"
         )
-        facts.pop(PLACE, None)
+        for name in (PLACE, POINTS):
+            facts.pop(name, None)
         self._manifest(connection, facts)
         macro_sql.create(connection, self.search, self.terms)
         run("DETACH src")
+
+    def _see_postings_and_vectors(self, connection: duckdb.DuckDBPyConnection, facts: dict[str, str]) -> None:
+        """Make `src_postings` and `src_embeddings`, of what is shown at least."""
+        run = connection.execute
+        if POINTS not in facts:
+            for name in points_sql.VIEWS:
+                run(f"CREATE TEMP VIEW src_{name} AS FROM src.{name}")
+            return
+        shown = run(
+            "SELECT chunk_no FROM src.chunks SEMI JOIN shown USING (chunk_key) ORDER BY 1"
+        ).fetchnumpy()
+        chunks = shown["chunk_no"]
+        connection.register("found", postings_of(folder_of(self.published), chunks).to_arrow())
+        run(_FOUND_POSTINGS)
+        connection.unregister("found")
+        run(f"CREATE TEMP TABLE found_vectors (chunk_no INTEGER, vector FLOAT[{int(facts['dimensions'])}])")
+        for start in range(0, len(chunks), _BATCH):
+            some = chunks[start : start + _BATCH]
+            found = pa.table({"chunk_no": some, "vector": list(self.vectors.of(some))})
+            connection.register("found", found)
+            run("INSERT INTO found_vectors FROM found")
+            connection.unregister("found")
+        run(_FOUND_VECTORS)
 
     def _embed_alone(self, connection: duckdb.DuckDBPyConnection, embed: Embed | None) -> None:
         """Vectors of the replies whose context is not of the lens, or the reason why they have none."""
@@ -202,8 +242,18 @@ JOIN src.thread_tree r ON r.message_id = b.root_id""",
 JOIN src.chunk_context x USING (chunk_id) LEFT JOIN src.thread_tree t ON t.message_id = s.doc_id
 WHERE x.context_kind LIKE 'parent%' AND t.parent_id IS DISTINCT FROM NULL
   AND t.parent_id NOT IN (SELECT doc_id FROM shown_docs)""",
+)
+_FOUND_POSTINGS = f"""
+CREATE TEMP TABLE src_postings AS SELECT term_id, chunk_key, {table_sql.TFS}
+FROM found JOIN src.terms USING (term) JOIN src.chunks USING (chunk_no)
+"""
+_FOUND_VECTORS = """
+CREATE TEMP VIEW src_embeddings AS
+SELECT chunk_no, chunk_id, model, v.vector FROM src.embeddings JOIN found_vectors v USING (chunk_no)
+"""
+_SHOWN_TERMS = (
     f"""CREATE TEMP TABLE shown_postings AS SELECT p.term_id AS old_id, p.chunk_key, {_FREQUENCIES}
-FROM src.postings p SEMI JOIN shown USING (chunk_key) LEFT JOIN alone_chunks a USING (chunk_key)""",
+FROM src_postings p SEMI JOIN shown USING (chunk_key) LEFT JOIN alone_chunks a USING (chunk_key)""",
     f"DELETE FROM shown_postings WHERE {' + '.join(_TF)} = 0",
     """CREATE TEMP TABLE shown_terms AS
 SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, f.df, old_id
@@ -265,8 +315,11 @@ SELECT s.chunk_no, c.* EXCLUDE (chunk_no) REPLACE (
   CASE WHEN a.chunk_id IS NULL THEN c.anchor_source ELSE 'none' END AS anchor_source)
 FROM src.chunks c JOIN shown s USING (chunk_id) LEFT JOIN alone_chunks a USING (chunk_id) ORDER BY s.chunk_no""",
     **{
-        name: f"SELECT s.chunk_no, e.* EXCLUDE (chunk_no) FROM src.{name} e JOIN shown s USING (chunk_id) ORDER BY 1"
-        for name in ("embeddings", "embedding_refusals")
+        name: f"SELECT s.chunk_no, e.* EXCLUDE (chunk_no) FROM {rows} e JOIN shown s USING (chunk_id) ORDER BY 1"
+        for name, rows in {
+            "embeddings": "src_embeddings",
+            "embedding_refusals": "src.embedding_refusals",
+        }.items()
     },
     "chunk_context": f"{_OF_CHUNK.format('chunk_context')} ANTI JOIN alone_chunks USING (chunk_id)",
     "chunk_lengths": """

@@ -18,6 +18,7 @@ import duckdb
 from assets.partitions import GRAPH, MAIL
 from assets.protocols.lake import Progress
 from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.lake_texts import PLACE
@@ -33,6 +34,7 @@ from dagster_project.resources.publish.version_inputs import (
     Mirror,
     Published,
     PublishSettings,
+    UnfitBaseError,
     VersionInputs,
     whole_parts,
 )
@@ -70,7 +72,7 @@ class DuckDBPublisher:
         """`seen` knows when the partitions of the lake were first seen.
 
         `guard` gets each new file before it is published, and the current one; it may raise to refuse the new one.
-        `mirror` gets it after that.
+        `mirror` gets it before that.
         """
         self.lake, self.folder, self.settings = lake, folder, settings
         self.seen, self.guard, self.mirror = seen, guard, mirror
@@ -79,7 +81,7 @@ class DuckDBPublisher:
     @property
     def layout(self) -> str:
         """Hash of everything that must be equal for rows of an older version to be reused."""
-        code_versions = (terms.VERSION, embedded_text.VERSION, *([PLACE] * self.settings.texts_stay))
+        code_versions = (terms.VERSION, embedded_text.VERSION, *([PLACE, POINTS] * self.settings.has_points))
         return parts_hash(
             [LAYOUT, *code_versions, self.settings.terms.digest(), self.settings.embedding.digest()]
         )[:16]
@@ -100,9 +102,9 @@ class DuckDBPublisher:
             place = self.folder / f"weft-{version}.duckdb"
             previous = self._usable_previous()
             rewrites = self._rewrites()
+            if previous and self.mirror and not self.mirror.holds(previous):
+                previous = None  # it has not what would have to be sent
             if previous and previous.name == place.name and not rewrites:
-                if self.mirror and not self.mirror.holds(previous):
-                    self.mirror.publish(previous, None)
                 return Published(version, place, False, len(partitions), 0, True)
             gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
@@ -124,7 +126,7 @@ class DuckDBPublisher:
             try:
                 result = self._build(inputs, base, previous, place)
                 return replace(result, unusable=unusable or result.unusable)
-            except duckdb.Error as error:
+            except (duckdb.Error, UnfitBaseError) as error:
                 if is_of_full_disk(error):
                     raise
                 unusable = str(error).splitlines()[0]
@@ -133,7 +135,8 @@ class DuckDBPublisher:
     def _bases(self, previous: Path | None) -> Iterator[Path]:
         """The earlier versions that an incremental build can start from; first the spare one, which need not be copied."""
         if previous and not self._rewrites() and self._can_be_updated(previous):
-            spare = spare_of(self.folder)
+            # What is in Qdrant is that of the current version.
+            spare = None if self.mirror else spare_of(self.folder)
             if spare and self._is_usable(spare) and self._can_be_updated(spare):
                 yield spare
             yield previous
@@ -170,10 +173,11 @@ class DuckDBPublisher:
                 result = replace(update, path=place, in_place=is_spare)
             else:
                 result = replace(IndexBuild(inputs, building).run(), path=place)
-            if self.guard:
-                self.guard(building, self.current())
             if self.mirror:
                 result = replace(result, mirrored=self.mirror.publish(building, self.current()))
+                shutil.rmtree(folder_of(building) / UNSENT, ignore_errors=True)
+            if self.guard:
+                self.guard(building, self.current())
             _durable(building)
             _remove([folder_of(place)])
             folder_of(building).replace(folder_of(place))
@@ -278,7 +282,8 @@ class DuckDBPublisher:
         """Delete all versions but `keep` and the newest, so that `count` are left, and make one of them the spare one."""
         versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
         old = versions[:-count]
-        if not self._rewrites() and keep.stat().st_size >= self.settings.index.spare_min_bytes:
+        is_large = keep.stat().st_size >= self.settings.index.spare_min_bytes
+        if is_large and not self._rewrites() and not self.mirror:
             if old:
                 keep_as_spare(old.pop())
         else:

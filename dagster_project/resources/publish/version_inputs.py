@@ -39,8 +39,8 @@ class PublishSettings:
     has_graph: bool = False
 
     @property
-    def texts_stay(self) -> bool:
-        """True if texts stay in the lake: what Qdrant ranks may be too much for a file."""
+    def has_points(self) -> bool:
+        """True if Qdrant has the vectors and texts stay in the lake: what it ranks may be too much for a file."""
         return self.index.target == "qdrant"
 
 
@@ -79,6 +79,10 @@ class VersionInputs:
     settings: PublishSettings
     facts: Mapping[str, str]
     phases: Phases
+
+
+class UnfitBaseError(Exception):
+    """Why a version cannot be made of an earlier one, but of the lake alone."""
 
 
 class Mirror(Protocol):

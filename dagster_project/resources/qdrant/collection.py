@@ -42,6 +42,7 @@ _KEPT_SECONDS = 600
 _SUFFIX = "-[0-9a-f]{16}"
 _POINTS_AT_ONCE = 200
 _IDS_AT_ONCE = 5_000
+_VECTORS_AT_ONCE = 2_000
 _EF = 256
 """Neighbours that a search by HNSW keeps in view: recall@10 of 300,000 vectors is .98."""
 _SECONDS = 60
@@ -78,7 +79,7 @@ def faults_of(name: str) -> Iterator[None]:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise IndexUnavailableError(
             f"the collection {name} of Qdrant does not answer ({reason}): see that the service of `index.url` runs and that "
-            f'{KEY_VARIABLE} is its key, or search the file: `index.target = "duckdb"`'
+            f'{KEY_VARIABLE} is its key, or let a file rank: `index.target = "duckdb"` and `weft build`'
         ) from error
 
 
@@ -199,6 +200,35 @@ class Collection:
         for number, answer in zip(asked, answers, strict=True):
             found[number] = _found(answer.points)
         return found
+
+    def dense(self, ids: Sequence[str]) -> np.ndarray:
+        """The dense vectors of some points, float32, a row for each id; zeros for one that has none.
+
+        IndexUnavailableError if a point is not there.
+        """
+        with faults_of(self.name):
+            found: dict[str, Any] = {
+                str(point.id): point.vector
+                for start in range(0, len(ids), _VECTORS_AT_ONCE)
+                for point in self.client.retrieve(
+                    self.name,
+                    list(ids[start : start + _VECTORS_AT_ONCE]),
+                    with_payload=False,
+                    with_vectors=[DENSE],
+                )
+            }
+        if missing := [id_ for id_ in ids if id_ not in found]:
+            raise IndexUnavailableError(
+                f"the collection {self.name} of Qdrant lacks {len(missing):,} points of this version, as {missing[0]}: "
+                "`weft build` sends all again"
+            )
+        rows = [(found[id_] or {}).get(DENSE) for id_ in ids]
+        width = max((len(row) for row in rows if row), default=0)
+        vectors = np.zeros((len(ids), width), dtype=np.float32)
+        for place, row in enumerate(rows):
+            if row:
+                vectors[place] = row
+        return vectors
 
     def put_first(self, alias: str) -> None:
         """Let an alias mean this collection, and none other."""

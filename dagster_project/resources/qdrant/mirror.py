@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from qdrant_client import QdrantClient
 
 from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.resources.arrays.segments import read_terms, segments_of
+from dagster_project.resources.arrays.vector_arrays import UNSENT
+from dagster_project.resources.publish.version_inputs import UnfitBaseError
 from dagster_project.resources.qdrant.changes import POINTS, changed_documents, chunks_of
 from dagster_project.resources.qdrant.collection import Collection, faults_of
 from dagster_project.resources.qdrant.mirrored import Mirrored, PointIds, mirrored, write_mirrored
@@ -53,7 +56,8 @@ class QdrantMirror:
         """Send what the file `new` has otherwise than `before`, the current one; all of it if that is not mirrored.
 
         Returns the collection, the points sent and superseded, and the drift of the mean length. What is sent counts
-        for readers of `new` alone, and what is gone goes on counting for those of `before`.
+        for readers of `new` alone, and what is gone goes on counting for those of `before`. UnfitBaseError if all would
+        have to be sent, and the vectors of what `before` has too are not beside the file.
         """
         with closing(duckdb.connect(str(new), read_only=True)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
@@ -82,8 +86,12 @@ class QdrantMirror:
 
     def _fill(self, version: _Version, facts: Mirrored) -> int:
         """Fill a new collection; how many points it has."""
+        if version.is_lacking:
+            raise UnfitBaseError(
+                "a collection of its own needs all vectors, and the file was made of another"
+            )
         collection = Collection(self.client, facts.collection)
-        collection.create(version.arrays.vectors.dimensions)
+        collection.create(int(version.manifest["dimensions"]))
         since = np.full(version.chunk_count, facts.number, dtype=np.int32)
         sent = version.send(collection, facts, np.arange(version.chunk_count))
         version.note(facts, since)
@@ -103,6 +111,9 @@ class QdrantMirror:
         since = np.full(version.chunk_count, facts.number, dtype=np.int32)
         stays = np.setdiff1d(np.arange(version.chunk_count), came)
         since[stays] = ids.since[np.searchsorted(ids.keys, version.keys[stays])]
+        version.sent = lambda chunks: collection.dense(
+            ids.of(np.searchsorted(ids.keys, version.keys[chunks]))
+        )
         sent = version.send(collection, facts, came)
         collection.supersede(ids.of(went), facts.number)
         version.note(facts, since)
@@ -126,12 +137,37 @@ class _Version:
         places = self.arrays.places
         self.weights = bm25.weighed(self.arrays.postings, search)
         self.mails = bm25.weighed_mails(self.arrays.postings, search, places.document, places.is_mail)
+        unsent = folder_of(file) / UNSENT
+        self.unsent = [
+            np.load(unsent / f"{n}.npy", mmap_mode="r") for n in ("chunks", "vectors") if unsent.exists()
+        ]
+        self.sent: Callable[[np.ndarray], np.ndarray] = self.arrays.vectors.of
+        """The vectors of chunks that are where they were sent to before."""
         self.terms = [read_terms(segment) for segment in segments_of(folder_of(file))]
 
     def drift(self, facts: Mirrored) -> float:
         """The share by which the mean length of chunks or mails is another than the collection's, the larger one."""
         pairs = ((self.weights.mean, facts.chunks), (self.mails.mean, facts.mails))
         return float(max(abs(now / then - 1) if then else now > 0 for now, then in pairs))
+
+    @property
+    def is_lacking(self) -> bool:
+        """True if some of its vectors are neither in its arrays nor beside them."""
+        here = len(self.unsent[0]) if self.unsent else 0
+        return not self.arrays.vectors.segments and here < self.chunk_count
+
+    def dense(self, chunks: np.ndarray) -> np.ndarray:
+        """The vectors of some chunks, which ascend, float32; zeros for one that has none."""
+        if self.arrays.vectors.segments or not self.unsent:
+            return self.arrays.vectors.of(chunks)
+        here, stored = self.unsent
+        vectors = np.zeros((len(chunks), stored.shape[1]), dtype=np.float32)
+        is_here = np.isin(chunks, here)
+        vectors[is_here] = stored[np.searchsorted(here, chunks[is_here])]
+        elsewhere = np.flatnonzero(~is_here & ~np.isin(chunks, self.arrays.vectors.absent))
+        if len(elsewhere):
+            vectors[elsewhere] = self.sent(chunks[elsewhere])
+        return vectors
 
     def first(self, collection: str) -> Mirrored:
         """Where the version is in a collection of its own."""
@@ -185,7 +221,7 @@ class _Version:
         documents, whole = sparse_vectors.mail_vectors(postings, mails, numbers, of_mails)
         _, firsts = np.unique(places.document[of_mails], return_index=True)
         mail_of = dict(zip(of_mails[firsts].tolist(), range(len(documents)), strict=True))
-        dense = self.arrays.vectors.of(chunks)
+        dense = self.dense(chunks)
         absent = set(np.intersect1d(chunks, self.arrays.vectors.absent).tolist())
         points = []
         for row, (chunk, payload) in enumerate(zip(chunks.tolist(), self._payloads(chunks), strict=True)):

@@ -27,6 +27,9 @@ class Searched(Protocol):
     def search(self, searches: Sequence[Search]) -> list[Found]:
         """What each of some searches finds, in one round trip."""
 
+    def dense(self, ids: Sequence[str]) -> np.ndarray:
+        """The dense vectors of some points, a row for each id; zeros for one that has none."""
+
 
 class Listed(NamedTuple):
     """Chunks and their scores, best first, ties by number."""
@@ -86,6 +89,10 @@ class Points:
     def known(self, searches: Sequence[Search]) -> list[Known]:
         """The scores that some searches find."""
         return [Known(self._chunks(found), found.scores) for found in self.collection.search(searches)]
+
+    def vectors(self, chunks: np.ndarray) -> np.ndarray:
+        """The vectors of some chunks, float32; zeros for one that has none."""
+        return self.collection.dense(self.ids.of(chunks))
 
     def best(self, searches: Sequence[Search]) -> list[Listed]:
         """The first of each search; ties by number, for which more are asked for than are returned."""

@@ -83,9 +83,12 @@ def damage_of(path: Path) -> str | None:
         # An instance of its own: that of the fault may be of no use any more.
         with duckdb.connect() as connection:
             attach(connection, path, "examined")
-            tables = connection.execute(
-                "SELECT table_name FROM duckdb_tables() WHERE database_name = 'examined' ORDER BY ALL"
-            ).fetchall()
+            tables, views = (
+                connection.execute(
+                    f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE database_name = 'examined' ORDER BY ALL"
+                ).fetchall()
+                for kind in ("table", "view")
+            )
             for (table,) in tables:
                 connection.execute(f'SELECT bit_xor(hash(t)) FROM "{table}" t')
     except duckdb.OutOfMemoryException:
@@ -95,7 +98,7 @@ def damage_of(path: Path) -> str | None:
         if "Could not set lock" in str(error):
             raise OSError(errno.EBUSY, first_line(error)) from error
         return first_line(error)
-    missing = sorted(_NEEDED - {table for (table,) in tables})
+    missing = sorted(_NEEDED - {name for (name,) in (*tables, *views)})
     return f"it has no table {', '.join(missing)}" if missing else None
 
 

@@ -79,6 +79,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
         lens = Lens(name, settings.lenses[name].where)
         file = lens_file(settings.root, whole.path, lens)
         if not file.exists():
+            whole.points = points_of(whole.path, settings.index)
             try:
                 mask = whole.conditions.mask(Filters(), where_conditions(lens.where))
             except QueryError:
@@ -88,7 +89,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
                 ) from None
             chunks = np.flatnonzero(np.zeros(whole.chunk_count, dtype=bool) if mask is None else mask)
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
-            LensBuild(whole.path, chunks, settings.search, settings.terms).write(file, embed)
+            LensBuild(whole.path, chunks, settings.search, settings.terms, whole.vectors).write(file, embed)
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
     index.published = whole.path
     return index

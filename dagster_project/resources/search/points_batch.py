@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.qdrant.points import NOTHING, Known, Points
+from dagster_project.resources.qdrant.points import NOTHING, Known, Listed, Points
 from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Asked, Search
 from dagster_project.resources.search.opened_version import OpenedVersion
 from dagster_project.resources.search.query_batch import Mask, QueryBatch
@@ -62,6 +62,39 @@ class PointScores:
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64; the lowest for a chunk without a vector."""
         return self.known.of(chunks, self.low)
+
+
+class AskedScores(PointScores):
+    """The same where the collection is asked for the scores of others when they are needed."""
+
+    def __init__(self, points: Points, vector: np.ndarray, nearest: np.ndarray, high: float, low: float):
+        super().__init__(nearest, high, low)
+        self.points, self.vector = points, vector
+
+    def of(self, chunks: np.ndarray) -> np.ndarray:
+        """The scores of these chunks, float64; the lowest for a chunk without a vector."""
+        (known,) = self.points.known([self.points.each(DENSE, self.vector, chunks)])
+        return known.of(chunks, self.low)
+
+
+def nearest(points: Points, vectors: np.ndarray, masks: Sequence[Mask], count: int) -> list[AskedScores]:
+    """The `count` chunks nearest to each of some vectors that its mask lets through, in one round trip."""
+    searches = []
+    for vector, mask in zip(vectors, masks, strict=True):
+        allowed = points.allowed(mask)
+        searches += [Search(DENSE, vector, count, allowed), Search(DENSE, -vector, 1, allowed)]
+    found = points.best(searches)
+    return [
+        AskedScores(points, vector, near.chunks, *_edges(near, far))
+        for vector, near, far in zip(vectors, found[::2], found[1::2], strict=True)
+    ]
+
+
+def _edges(near: Listed, far: Listed) -> tuple[float, float]:
+    """The highest and the lowest score, of what is nearest to a vector and to its opposite."""
+    low = -float(far.scores.max(initial=-np.inf))
+    low = low if np.isfinite(low) else 0.0
+    return float(near.scores.max(initial=low)), low
 
 
 class PointsBatch(QueryBatch):
@@ -128,13 +161,11 @@ class PointsBatch(QueryBatch):
             ]
         found = points.best(searches)
         near = []
-        for score, by_words, nearest, farthest in zip(
+        for score, by_words, by_vector, farthest in zip(
             words, found[::3], found[1::3], found[2::3], strict=True
         ):
             score.nearest, score.top = by_words.chunks, float(by_words.scores.max(initial=0.0))
-            low = -float(farthest.scores.max(initial=-np.inf))
-            low = low if np.isfinite(low) else 0.0
-            near.append(PointScores(nearest.chunks, float(nearest.scores.max(initial=low)), low))
+            near.append(PointScores(by_vector.chunks, *_edges(by_vector, farthest)))
         return near
 
     def _learn(self, settings: SearchSettings, words: Sequence[PointTermScores]) -> None:

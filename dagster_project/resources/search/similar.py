@@ -7,6 +7,7 @@ import time
 import numpy as np
 import polars as pl
 
+from dagster_project.resources.qdrant.searches import DENSE, Search
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.hit_table import RankedHits, SearchResult, described
 from dagster_project.resources.search.index_faults import faults_translated
@@ -19,6 +20,8 @@ from transforms.retrieval.hits import DROPPED
 from transforms.retrieval.pipeline import RANKED
 from transforms.schemas.search import SEARCH_HITS
 
+_AT_FIRST = 4
+"""Chunks that a collection is asked for at first for each document that is wanted."""
 _OF_DOCUMENT = "SELECT chunk_no, doc_id FROM chunks WHERE doc_id = $id"
 _CHUNKS_OF = {
     "chunk": "SELECT chunk_no, doc_id FROM chunks WHERE chunk_id = $id",
@@ -59,7 +62,38 @@ def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
     if not own:
         raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
-    rows = index.connection.execute(
+    rows = (_of_file if index.points is None else _of_points)(index, own, limit)
+    label = "PASS" if rows else labels.NOTHING
+    ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
+    hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
+    understood = (Understood(name, [], "score", None),)
+    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, time.perf_counter() - start)
+
+
+def _of_points(index: SearchIndex, own: list[tuple[int, str]], limit: int) -> list[tuple[int, float]]:
+    """Number and cosine of the nearest chunk of each of the `limit` nearest documents, as the collection finds them."""
+    assert index.points is not None
+    document = index.arrays.places.document
+    chunks = np.array([number for number, _ in own])
+    embedded = np.setdiff1d(chunks, index.unembedded)
+    if not len(embedded):
+        return []
+    mean = index.vectors.of(embedded).mean(axis=0, dtype=np.float64)
+    vector = (mean / (np.linalg.norm(mean) or 1.0)).astype(np.float32)
+    allowed = index.points.allowed(~np.isin(document, document[chunks]))
+    count = _AT_FIRST * limit
+    while True:
+        (found,) = index.points.best([Search(DENSE, vector, count, allowed)])
+        _, firsts = np.unique(document[found.chunks], return_index=True)
+        if len(firsts) >= limit or len(found.chunks) < count:
+            places = np.sort(firsts)[:limit]
+            return list(zip(found.chunks[places].tolist(), found.scores[places].tolist(), strict=True))
+        count *= _AT_FIRST
+
+
+def _of_file(index: SearchIndex, own: list[tuple[int, str]], limit: int) -> list[tuple[int, float]]:
+    """The same by all vectors of the file."""
+    return index.connection.execute(
         _NEAREST.format(dimensions=int(index.manifest["dimensions"])),
         {
             "vector": _mean(index, [number for number, _ in own]).tolist(),
@@ -67,11 +101,6 @@ def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
             "limit": limit,
         },
     ).fetchall()
-    label = "PASS" if rows else labels.NOTHING
-    ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
-    hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
-    understood = (Understood(name, [], "score", None),)
-    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, time.perf_counter() - start)
 
 
 def _mean(index: SearchIndex, chunks: list[int]) -> np.ndarray:

@@ -1,0 +1,209 @@
+"""What is in Qdrant is not in the published file too, and the next version is made without it as from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dagster_project.cli.main import main
+from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.arrays.vector_arrays import UNSENT
+from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.search.opened_index import open_index
+from tests.archives import Mail, Workspace, differences, discussion, rebuilt
+from transforms.errors import WeftError
+
+pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
+pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
+
+from dagster_project.resources.qdrant import collection  # noqa: E402
+from dagster_project.resources.qdrant.mirrored import mirrored  # noqa: E402
+from tests.qdrant_edge_client import EdgeClient  # noqa: E402
+
+QUERIES = (
+    "compactor load doubles", "write-ahead log measured in run 104", "yes", "garbage", '"keeps its pace"', "s:shell run",
+    "news", "long", "nothing of this stands anywhere", "q:load", "l:dev pace",
+)  # fmt: skip
+NEWS = "The compactor of the shell is new. It was measured with four kinds of load."
+TARGET = 'target = "qdrant"\nurl = "http://host:6333/{}"\n'
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeClient:
+    (folder := tmp_path / "collections").mkdir()
+    client = EdgeClient(folder)
+    monkeypatch.setattr(collection, "connected", lambda url: client)
+    return client
+
+
+def sent(work: Workspace, alias: str) -> Workspace:
+    """The workspace with Qdrant as its target, published there."""
+    text = work.config.read_text()
+    work.config.write_text(text.replace("[index]\n", f"[index]\n{TARGET.format(alias)}"))
+    assert work.build().published
+    return work
+
+
+def in_file(work: Workspace) -> Workspace:
+    """The workspace with its file as the target."""
+    lines = work.config.read_text().splitlines(keepends=True)
+    work.config.write_text("".join(line for line in lines if not line.startswith(("target", "url"))))
+    return work
+
+
+@pytest.fixture
+def points(built: Workspace, client: EdgeClient) -> Workspace:
+    """Two lists whose vectors are in Qdrant."""
+    return sent(built, "weft")
+
+
+def current(work: Workspace) -> Path:
+    return (work.index / "CURRENT").resolve()
+
+
+def stored(client: EdgeClient, work: Workspace) -> dict[int, tuple[Any, ...]]:
+    """By the key of a chunk what its point says: payload, embedding, and the words of it and of its mail."""
+    of = mirrored(current(work))
+    assert of
+    facts, ids = of
+    found = client.shards[facts.collection].retrieve(ids.of(range(len(ids.keys))), True, True)  # type: ignore[arg-type]
+    return {int(str(p.id).replace("-", "")[:16], 16): _said(p) for p in found}
+
+
+def _said(point: Any) -> tuple[Any, ...]:
+    payload = {name: v for name, v in point.payload.items() if name not in ("since", "until", "gone_at")}
+    words = {
+        name: {n: pytest.approx(v, rel=0.01) for n, v in zip(vector.indices, vector.values, strict=True)}
+        for name, vector in point.vector.items()
+        if name != "dense"
+    }
+    return payload, point.vector.get("dense"), words
+
+
+def searched(work: Workspace) -> list[dict[str, Any]]:
+    """What searches say of each hit, with scores that may be a little off, as the mean length may be."""
+    with closing(open_index(work.settings)) as index:
+        hits = [index.search([query], limit=3).hits.drop_columns(["rerank_parts"]) for query in QUERIES]
+        rows = [row for table in hits for row in table.to_pylist()]
+    return [
+        {n: pytest.approx(v, rel=0.02, abs=1e-4) if isinstance(v, float) else v for n, v in row.items()}
+        for row in rows
+    ]
+
+
+def require_as_rebuilt(client: EdgeClient, work: Workspace, folder: Path) -> None:
+    """The current version has the rows, arrays, points and hits of one that is built from nothing."""
+    (place := folder / "collections").mkdir(parents=True)
+    other, found = EdgeClient(place), searched(work)
+    with pytest.MonkeyPatch.context() as elsewhere:
+        elsewhere.setattr(collection, "connected", lambda url: other)
+        new = rebuilt(work, folder / "work")
+        assert searched(new) == found
+    assert differences(work.index, new.index) == {}
+    assert stored(client, work) == stored(other, new)
+
+
+def change(work: Workspace) -> None:
+    """Mails that come and go, a thread that is answered, and one that another list has now, too."""
+    work.write("dev/dev.2004-03.mbox", [Mail(900, NEWS, "Compactor news")])
+    work.write("users/users.2004-01.mbox", discussion(200, 5, "shell"))
+    reply = Mail(20, "Yes, it keeps its pace.", "Re: compactor", reply_to=3)
+    work.write("dev/dev.2004-01.mbox", [*discussion(0, 6, "compactor"), reply])
+    work.write("users/users.2004-02.mbox", discussion(100, 3, "write-ahead log"))
+
+
+NEED_THEM = (
+    "SELECT * FROM search_text('compactor')",
+    "SELECT * FROM similar((SELECT min(chunk_id) FROM chunks))",
+    "SELECT * FROM search_semantic('compactor')",
+    "SELECT count(*) FROM postings",
+    "SELECT embedding FROM semantic_chunks",
+    "SELECT any_value(vector) FROM embeddings",
+)
+
+
+def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql_says_so(
+    built_once: Workspace, points: Workspace
+):
+    tables = set(points.column("SELECT table_name FROM duckdb_tables()"))
+    assert "chunks" in tables and not tables & {"embeddings", "postings"}
+    arrays = folder_of(current(points))
+    assert not [p for p in arrays.rglob("*") if p.name.startswith("vector") or p.name == UNSENT]
+    counts = "SELECT (SELECT count(*) FROM embeddings), (SELECT sum(df) FROM terms)"
+    assert points.sql(counts) == built_once.sql(counts)
+
+    for statement in NEED_THEM:
+        said = CliRunner().invoke(main, ["sql", statement, "--config", str(points.config)])
+        assert said.exit_code != 0, statement
+        for part in ("of this version are in Qdrant", "`weft search`", "`weft sql --lake`"):
+            assert part in " ".join(said.output.split()), statement
+
+
+def test_the_next_version_is_as_one_from_nothing_and_one_that_was_never_switched_to_is_undone(
+    points: Workspace, client: EdgeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    points.write("dev/dev.2004-04.mbox", [Mail(950, "This is never switched to.", "Never")])
+    first = current(points)
+    with monkeypatch.context() as killed:
+        killed.setattr(DuckDBPublisher, "_switch", _killed)
+        with pytest.raises(WeftError, match="KeyboardInterrupt"):
+            points.build()
+    assert current(points) == first
+    (points.folder / "mail" / "dev" / "dev.2004-04.mbox").unlink()
+    change(points)
+    result = points.build()
+    assert result.published and mirrored(current(points))[0].number == 2  # type: ignore[index]
+    require_as_rebuilt(client, points, tmp_path / "again")
+
+
+def _killed(publisher: DuckDBPublisher, place: Path) -> None:
+    raise KeyboardInterrupt
+
+
+def _lost(work: Workspace, client: EdgeClient) -> None:
+    for name in list(client.shards):
+        client.delete_collection(name)
+
+
+def _without_arrays(work: Workspace, client: EdgeClient) -> None:
+    for file in folder_of(current(work)).glob("segment-*/codes.npy"):
+        file.write_bytes(b"")
+
+
+def _longer(work: Workspace, client: EdgeClient) -> None:
+    work.write("dev/dev.2004-03.mbox", [Mail(900 + n, "Long. " * 500, "Long") for n in range(3)])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("happens", "number"), [(_lost, 1), (_without_arrays, 2), (_longer, 1)])
+def test_what_cannot_follow_is_made_of_the_lake_and_sent_anew_where_the_collection_cannot(
+    points: Workspace,
+    client: EdgeClient,
+    tmp_path: Path,
+    happens: Callable[[Workspace, EdgeClient], None],
+    number: int,
+):
+    change(points)
+    happens(points, client)
+    assert points.build().published
+    assert mirrored(current(points))[0].number == number  # type: ignore[index]
+    require_as_rebuilt(client, points, tmp_path / "again")
+    assert points.plan().is_empty
+
+
+@pytest.mark.exhaustive
+def test_the_target_may_change_and_change_back(
+    points: Workspace, client: EdgeClient, built_once: Workspace, tmp_path: Path
+):
+    found = searched(points)
+    in_file(points).build()
+    assert differences(points.index, built_once.index) == {}
+    assert searched(points) == found
+    change(points)
+    assert sent(points, "weft").plan().is_empty
+    require_as_rebuilt(client, points, tmp_path / "again")
