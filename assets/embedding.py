@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import ibis
@@ -77,66 +77,6 @@ class EmbeddingReport:
         self.truncated += other.truncated
         self.refused = other.refused
         self.unfinished |= other.unfinished
-
-
-@dataclass
-class EmbeddingTotals:
-    """What runs over one group of texts after the other did, as numbers: of the hashes, only those of refused texts stay.
-
-    `retained` texts have their vectors in parts of the table that stay as they are; `before` texts of the groups had one,
-    of which `again` were embedded once more.
-    """
-
-    retained: int
-    texts: int = 0
-    with_vector: int = 0
-    embedded: int = 0
-    before: int = 0
-    again: int = 0
-    tokens: int = 0
-    calls: int = 0
-    dollars: float = 0.0
-    truncated: int = 0
-    paid_twice: int = 0
-    held: int = 0
-    found: Counter[str] = field(default_factory=Counter)
-    refused: dict[str, str] = field(default_factory=dict)
-
-    def add(self, report: EmbeddingReport, with_vector: int, before: Set[str]) -> None:
-        """Add a run after which `with_vector` of its texts have a vector; `before` are those that had one in their parts."""
-        self.texts += report.texts
-        self.with_vector += with_vector
-        self.embedded += len(report.embedded)
-        self.before += len(before)
-        self.again += sum(report.sent_as.get(name, name) in report.embedded for name in before)
-        self.tokens, self.calls = self.tokens + report.tokens, self.calls + report.calls
-        self.dollars += report.tokens * report.dollars_per_million / 1e6
-        self.truncated, self.held = self.truncated + report.truncated, self.held + report.held
-        self.paid_twice += len(report.unfinished)
-        self.found += report.found
-        self.refused |= report.refused
-
-    @property
-    def reuse(self) -> float:
-        """Share of the texts with a vector before that were not embedded again; 1 if there were none."""
-        return 1 - self.again / (self.before + self.retained) if self.before else 1.0
-
-    def metadata(self) -> dict[str, int | float]:
-        """The figures that are shown with the asset."""
-        texts = self.texts + self.retained
-        return {
-            "texts": texts,
-            "embedded": self.embedded,
-            "reuse_ratio": round(1 - self.embedded / texts, 6) if texts else 1.0,
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "truncated_texts": self.truncated,
-            "estimated_cost_usd": round(self.dollars, 6),
-            **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
-            **({"held_back_texts": self.held} if self.held else {}),
-            **({"refused_texts": len(self.refused)} if self.refused else {}),
-            **({PAID_TWICE: self.paid_twice} if self.paid_twice else {}),
-        }
 
 
 def missing_texts(

@@ -5,17 +5,16 @@ from typing import Any
 
 import dagster as dg
 import ibis
-import pyarrow as pa
 
 from assets import embedding
 from assets.partitions import SLOW, SOURCE_TYPES
-from assets.protocols.lake import Lake, Parts, Progress, Staged
-from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
+from assets.protocols.lake import Lake, Parts, Progress
+from assets.protocols.models import Embedder, EmbeddingCache
 from assets.protocols.search import Publisher
-from assets.stages.fingerprints import fingerprints
 from assets.stages.shown import outs
+from assets.vector_parts import VectorParts, filled_parts
 from transforms.embedding import vectors
-from transforms.embedding.embedded_text import published_chunks, texts_by_partition, texts_to_embed
+from transforms.embedding.embedded_text import published_chunks, texts_to_embed
 from transforms.operations import publish_checks as checks
 from transforms.operations.figures import LIVE_SHARE
 from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
@@ -25,8 +24,6 @@ from transforms.text import redaction
 REUSE = "unchanged_texts_are_reused"
 REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
-_HASHES_AT_ONCE = 1 << 20
-"""Hashes of texts in memory at once, some 110 bytes each; the cache is looked through once for so many."""
 _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_embed")
 """What is read of chunks here: to put an expression over each of their columns into SQL costs more than to run it."""
 
@@ -76,23 +73,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         stale = parts.stale_partitions()
         mails, documents, windows = (table.filter(table.partition.isin(stale)) for table in chunks)
         texts = published_texts(mails, documents, windows, memberships, chunk_context)
-        totals = embedding.EmbeddingTotals(parts.retained_rows)
-        groups = parts.groups()
-        if len(groups) > 1:
-            wanted = (_with_hashes(texts, parts.hashes_of(group)) for group in groups)
-            embedding.require_budget(wanted, embedder, embedding_cache)
-        staged: list[tuple[str, Staged]] = []
-        for group in groups:
-            hashes = parts.hashes_of(group)
-            found, report = embedding.vectors_of(
-                _with_hashes(texts, hashes),
-                hashes.column("text_hash").to_pylist(),
-                embedder,
-                embedding_cache,
-                progress,
-            )
-            totals.add(report, found.count, parts.texts_before(group, embedder.model))
-            staged += parts.filled(group, found, embedder.model, embedder.dimensions)
+        staged, totals = filled_parts(parts, texts, embedder, embedding_cache, progress)
         cached = embedding_cache.count(embedder.model, embedder.dimensions, embedding.TASK)
         live = (totals.with_vector + totals.retained) / max(cached, 1)
         facts = totals.metadata() | {LIVE_SHARE: round(live, 6)}
@@ -103,78 +84,6 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         yield _warning(REFUSED, not totals.refused, {"reasons": sorted(set(totals.refused.values()))[:5]})
 
     return embeddings
-
-
-class VectorParts:
-    """The parts of the table `embeddings`: those that are up to date, and the stale ones.
-
-    A text belongs to the first partition that has it. A part is up to date if this code version made it and it has the
-    vector of each of its texts; a part that lacks refused texts is checked again by each run.
-    """
-
-    def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
-        """`texts` has the partition and text_hash of all that is published."""
-        self.lake, self.code_version = lake, code_version
-        self._texts = texts_by_partition(texts).cache()
-        self._inputs: dict[str, Mapping[str, str]] = {}
-        self._rows: dict[str, int] = {}
-        self.retained: list[str] = []
-        self.retained_rows = 0
-        hashed = self._texts.select("partition", row=self._texts.text_hash.hash())
-        for name, rows, text_hashes in fingerprints(hashed, ["partition"]):
-            self._inputs[name], self._rows[name] = {"texts": text_hashes}, rows
-            stored = lake.footer("embeddings", name)
-            now = (code_version, self._inputs[name], rows)
-            if stored and (stored.code_version, stored.inputs, stored.row_count) == now:
-                self.retained.append(name)
-                self.retained_rows += rows
-
-    def stale_partitions(self) -> list[str]:
-        """The partitions whose parts are to be made, sorted."""
-        return sorted(self._inputs.keys() - set(self.retained))
-
-    def groups(self) -> list[list[str]]:
-        """The stale partitions in groups whose hashes fit into memory."""
-        groups: list[list[str]] = []
-        count = 0
-        for name in self.stale_partitions():
-            if not groups or count + self._rows[name] > _HASHES_AT_ONCE:
-                groups.append([])
-                count = 0
-            groups[-1].append(name)
-            count += self._rows[name]
-        return groups
-
-    def hashes_of(self, group: Sequence[str]) -> pa.Table:
-        """Columns partition and text_hash of the texts of some parts, sorted."""
-        texts = self._texts.filter(self._texts.partition.isin(group))
-        return texts.order_by("partition", "text_hash").to_pyarrow()
-
-    def texts_before(self, group: Sequence[str], model: str) -> set[str]:
-        """The hashes of texts that had a vector of `model` in some parts."""
-        columns = ["text_hash", "model"]
-        stored = (self.lake.stored("embeddings", columns, name) for name in group)
-        return set().union(*(vectors.text_hashes(table, model) for table in stored))
-
-    def filled(
-        self, group: Sequence[str], table: FoundVectors, model: str, dimensions: int
-    ) -> Iterator[tuple[str, Staged]]:
-        """The parts of a group; `table` has the vectors of its `hashes_of`."""
-        first = 0
-        for name in group:
-            end = first + self._rows[name]
-            data = (vectors.embeddings(rows, model, dimensions) for rows in table.between(first, end))
-            inputs = self._inputs[name]
-            yield (
-                name,
-                self.lake.stage("embeddings", name, data, code_version=self.code_version, inputs=inputs),
-            )
-            first = end
-
-
-def _with_hashes(texts: ibis.Table, hashes: pa.Table) -> ibis.Table:
-    """Those of `texts` (text_hash, text) whose hashes are in `hashes`."""
-    return texts.filter(texts.text_hash.isin(ibis.memtable(hashes.select(["text_hash"])).text_hash))
 
 
 def published_texts(

@@ -10,7 +10,8 @@ from pathlib import Path
 import ibis
 import pyarrow as pa
 
-from assets.embedding import EmbeddingReport, EmbeddingTotals, vectors_of
+from assets.embedding import EmbeddingReport, vectors_of
+from assets.vector_parts import EmbeddingTotals
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.progress import LoggedProgress

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from transforms.retrieval import aggregation, collapse, diversity, elbow, gates, reranking
+from transforms.retrieval import aggregation, collapse, cutoffs, diversity, reranking
 from transforms.retrieval.hits import (
     HITS,
     ORIGIN,
@@ -90,7 +90,7 @@ def pooling(settings: SearchSettings) -> list[Stage]:
     behind it if parts are gathered to sections, which needs them all.
     """
     return _switched_on(
-        (settings.similarity_threshold is not None, Stage("gated", gates.similar_enough)),
+        (settings.similarity_threshold is not None, Stage("gated", cutoffs.similar_enough)),
         (settings.thread_weight > 0, Stage("threads", with_thread_share)),
         (settings.aggregation == "off", _DOCUMENTS),
         (True, Stage("pool", pooled)),
@@ -110,7 +110,7 @@ def finishing(settings: SearchSettings) -> list[Stage]:
     gathers = settings.aggregation
     return _switched_on(
         (gathers == "before_elbow", _AGGREGATED),
-        (settings.elbow, Stage("elbow", elbow.before_elbow)),
+        (settings.elbow, Stage("elbow", cutoffs.before_elbow)),
         (gathers == "after_elbow", _AGGREGATED),
         (gathers != "off", _DOCUMENTS),
         (settings.collapse_duplicates, Stage("unique", collapse.unlike, (*ORIGIN, *REVISION))),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from upath import UPath
 
 from dagster_project.resources.models.answer_cache import Damage, SQLiteAnswerCache
+from dagster_project.resources.models.cache_lookup import CacheLookup, Key
 from dagster_project.resources.models.laid_out_vectors import LaidOutVectors
 from dagster_project.resources.models.vector_segments import (
     TEMPORARY,
@@ -40,8 +41,6 @@ _SMALL_BYTES = 64 << 20
 _MERGED_BYTES = 256 << 20
 _CLAIMS = ".claims"
 _SET_ASIDE = ".damaged"
-Key = tuple[str, int, str]
-"""Model, dimensions and task of vectors."""
 
 
 @dataclass(frozen=True)
@@ -54,31 +53,6 @@ class Holding:
     vectors: int
     segments: int
     bytes: int
-
-
-class CacheLookup:
-    """Which of some texts have a vector in the cache. A segment that was read is not read again."""
-
-    def __init__(self, cache: ParquetEmbeddingCache, key: Key, hashes: Iterable[str]):
-        self.cache, self.key = cache, key
-        self._missing = set(hashes)
-        self._seen: set[str] = set()
-
-    def missing(self) -> set[str]:
-        """The hashes of those that have none now."""
-        while self._missing and (new := self.cache.segments(*self.key).keys() - self._seen):
-            for name in sorted(new):
-                try:
-                    self._discard(self.cache.hashes_in(self.key, name))
-                except FileNotFoundError:
-                    continue  # merged meanwhile
-                self._seen.add(name)
-        return self._missing
-
-    def _discard(self, found: pa.Array | pa.ChunkedArray) -> None:
-        if len(found) > len(self._missing):
-            found = found.filter(pc.is_in(found, value_set=pa.array(self._missing, pa.string())))
-        self._missing.difference_update(found.to_pylist())
 
 
 class ParquetEmbeddingCache:

@@ -31,7 +31,6 @@ from dagster_project.resources.publish import (
 from dagster_project.resources.publish.external_sort import PostingFiles, keyed
 from dagster_project.resources.publish.lake_views import LakeViews, quoted
 from dagster_project.resources.publish.version_inputs import (
-    FOLLOWING,
     TABLES,
     WHOLE,
     Published,
@@ -144,8 +143,8 @@ class IndexBuild:
         """Create all tables but the manifest; returns the partitions whose rows were read from the lake."""
         run = self.connection.execute
         changed = sorted(self.partitions)
-        self._create("partitions", self._tables_of_partitions())
-        self._create("parts", self._parts_now())
+        self._create("partitions", self.inputs.partition_hashes())
+        self._create("parts", self.inputs.part_hashes())
         for name, rows in table_sql.WHOLE.items():
             order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
             run(f"CREATE TABLE {name} AS {rows}{order}")
@@ -262,26 +261,6 @@ class IndexBuild:
             partitions = [p for p in changed if self.partitions[p] == source_type]
             for name in tables:
                 self.views.of_partitions(self.connection, f"new_{name}", name, partitions)
-
-    def _tables_of_partitions(self) -> pa.Table:
-        """The table `partitions`."""
-        names = ("partition", "table_name", "hash")
-        rows = [(p, t, h) for p in sorted(self.partitions) for t, h in self.hashes[p].items()]
-        return pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row").to_arrow()
-
-    def _parts_now(self) -> pa.Table:
-        """The table `parts`, without what follows a publish."""
-        rows = [
-            (name, part or "", footer.content_hash)
-            for name in sorted(
-                {name for of_lake in table_sql.MADE_OF.values() for name in of_lake} - FOLLOWING
-            )
-            for part in (self.lake.parts(name) if name in IN_PARTS else whole_parts(name, self.partitions))
-            if (footer := self.lake.footer(name, part))
-        ]
-        return pl.DataFrame(
-            rows, dict.fromkeys(("table_name", "part", "hash"), pl.String), orient="row"
-        ).to_arrow()
 
     @contextlib.contextmanager
     def _registered(self, name: str, table: pa.Table | pa.RecordBatchReader) -> Iterator[None]:

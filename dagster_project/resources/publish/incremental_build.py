@@ -59,7 +59,7 @@ class IndexUpdate(IndexBuild):
         run("SET checkpoint_threshold = '1TB'")  # once, at the end
         run(vector_index.DROP)
         self.before = dict(run("FROM manifest").fetchall())
-        with self._registered("parts_now", self._parts_now()):
+        with self._registered("parts_now", self.inputs.part_hashes()):
             run(change_sql.CHANGED_PARTS)
             run("CREATE OR REPLACE TABLE parts AS FROM parts_now")
         scopes = {name: self._compare_whole(name) for name in table_sql.WHOLE}
@@ -138,7 +138,7 @@ class IndexUpdate(IndexBuild):
     def _changed(self) -> list[str]:
         """The partitions whose rows must be compared with the lake."""
         run = self.connection.execute
-        with self._registered("partitions_now", self._tables_of_partitions()):
+        with self._registered("partitions_now", self.inputs.partition_hashes()):
             run(change_sql.CHANGED)
             run(change_sql.TOUCHED)
             run("DELETE FROM partitions")

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from assets.partitions import DOCUMENTS, GRAPH, SOURCE_TYPES
+import polars as pl
+import pyarrow as pa
+
+from assets.partitions import DOCUMENTS, GRAPH, IN_PARTS, SOURCE_TYPES
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.progress import Phases
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
-from transforms.schemas.registry import lake_wide_inputs
+from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_wide_inputs
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -79,6 +82,28 @@ class VersionInputs:
     settings: PublishSettings
     facts: Mapping[str, str]
     phases: Phases
+
+    def partition_hashes(self) -> pa.Table:
+        """The published table `partitions`: the content hash of each table of each partition."""
+        rows = [
+            (p, table, content) for p in sorted(self.partitions) for table, content in self.hashes[p].items()
+        ]
+        return _strings(("partition", "table_name", "hash"), rows)
+
+    def part_hashes(self) -> pa.Table:
+        """The published table `parts`: the content hash of each part of the other tables, but for what follows a publish."""
+        rows = [
+            (table, part or "", footer.content_hash)
+            for table in (*WHOLE, *GRAPH_TABLES)
+            if REGISTRY[table].published and table not in FOLLOWING
+            for part in (self.lake.parts(table) if table in IN_PARTS else whole_parts(table, self.partitions))
+            if (footer := self.lake.footer(table, part))
+        ]
+        return _strings(("table_name", "part", "hash"), rows)
+
+
+def _strings(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
+    return pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row").to_arrow()
 
 
 class UnfitBaseError(Exception):

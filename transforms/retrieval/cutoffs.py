@@ -1,4 +1,4 @@
-"""The elbow: where the scores of a list fall so steeply that the rest is noise (the ra design, phase 2)."""
+"""Where a list ends: at a cosine that says nothing, or where the scores fall so steeply that the rest is noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAXIMUM = 20
 
 
 def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
-    """How many of the scores, best first, stand before the elbow, `maximum` at most.
+    """How many of the scores, best first, stand before the elbow, `maximum` at most (the ra design, phase 2).
 
     The list ends before the first score that is below `cutoff` times the one before it; a score at
     exactly that share stays. It ends before the first score that is not above 0, too. A list of one is
@@ -46,3 +46,16 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     reason = joined.select(pl.format("behind the elbow after {}", "_count")).to_series()
     step = parted(joined, places(joined) <= joined.get_column("_count").to_numpy(), reason)
     return Step(step.hits.drop("_count"), step.dropped)
+
+
+def similar_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
+    """Hits whose cosine reaches `similarity_threshold` (the SecondBrain design §5).
+
+    What the lexical search found passes: its words stand in the text, whatever the model makes of them.
+    """
+    threshold = settings.similarity_threshold
+    assert threshold is not None
+    similar = pl.col("vector_score") >= threshold
+    reason = pl.format("cosine {} is below {}", pl.col("vector_score").round(3), pl.lit(threshold))
+    found = hits.select(keeps=similar | pl.col("lexical_rank").is_not_null(), reason=reason)
+    return parted(hits, found.get_column("keeps").to_numpy(), found.get_column("reason"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hit_tables import hits_of
-from transforms.retrieval.elbow import before_elbow, elbow
+from transforms.retrieval.cutoffs import before_elbow, elbow
 from transforms.retrieval.hits import place
 from transforms.settings.search import SearchSettings
 

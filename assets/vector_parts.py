@@ -1,0 +1,173 @@
+"""The parts of the table `embeddings`, one for each partition: which are stale, and how they are filled in groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+import ibis
+import pyarrow as pa
+
+from assets import embedding
+from assets.protocols.lake import Lake, Progress, Staged
+from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
+from assets.stages.fingerprints import fingerprints
+from transforms.embedding import vectors
+from transforms.embedding.embedded_text import texts_by_partition
+
+_HASHES_AT_ONCE = 1 << 20
+"""Hashes of texts in memory at once, some 110 bytes each; the cache is looked through once for so many."""
+
+
+@dataclass
+class EmbeddingTotals:
+    """What runs over one group of texts after the other did, as numbers: of the hashes, only those of refused texts stay.
+
+    `retained` texts have their vectors in parts of the table that stay as they are; `before` texts of the groups had one,
+    of which `again` were embedded once more.
+    """
+
+    retained: int
+    texts: int = 0
+    with_vector: int = 0
+    embedded: int = 0
+    before: int = 0
+    again: int = 0
+    tokens: int = 0
+    calls: int = 0
+    dollars: float = 0.0
+    truncated: int = 0
+    paid_twice: int = 0
+    held: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def add(self, report: embedding.EmbeddingReport, with_vector: int, before: Set[str]) -> None:
+        """Add a run after which `with_vector` of its texts have a vector; `before` are those that had one in their parts."""
+        self.texts += report.texts
+        self.with_vector += with_vector
+        self.embedded += len(report.embedded)
+        self.before += len(before)
+        self.again += sum(report.sent_as.get(name, name) in report.embedded for name in before)
+        self.tokens, self.calls = self.tokens + report.tokens, self.calls + report.calls
+        self.dollars += report.tokens * report.dollars_per_million / 1e6
+        self.truncated, self.held = self.truncated + report.truncated, self.held + report.held
+        self.paid_twice += len(report.unfinished)
+        self.found += report.found
+        self.refused |= report.refused
+
+    @property
+    def reuse(self) -> float:
+        """Share of the texts with a vector before that were not embedded again; 1 if there were none."""
+        return 1 - self.again / (self.before + self.retained) if self.before else 1.0
+
+    def metadata(self) -> dict[str, int | float]:
+        """The figures that are shown with the asset."""
+        texts = self.texts + self.retained
+        return {
+            "texts": texts,
+            "embedded": self.embedded,
+            "reuse_ratio": round(1 - self.embedded / texts, 6) if texts else 1.0,
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "truncated_texts": self.truncated,
+            "estimated_cost_usd": round(self.dollars, 6),
+            **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
+            **({"held_back_texts": self.held} if self.held else {}),
+            **({"refused_texts": len(self.refused)} if self.refused else {}),
+            **({embedding.PAID_TWICE: self.paid_twice} if self.paid_twice else {}),
+        }
+
+
+class VectorParts:
+    """The parts of the table `embeddings`: those that are up to date, and the stale ones.
+
+    A text belongs to the first partition that has it. A part is up to date if this code version made it and it has the
+    vector of each of its texts; a part that lacks refused texts is checked again by each run.
+    """
+
+    def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
+        """`texts` has the partition and text_hash of all that is published."""
+        self.lake, self.code_version = lake, code_version
+        self._texts = texts_by_partition(texts).cache()
+        self._inputs: dict[str, Mapping[str, str]] = {}
+        self._rows: dict[str, int] = {}
+        self.retained: list[str] = []
+        self.retained_rows = 0
+        hashed = self._texts.select("partition", row=self._texts.text_hash.hash())
+        for name, rows, text_hashes in fingerprints(hashed, ["partition"]):
+            self._inputs[name], self._rows[name] = {"texts": text_hashes}, rows
+            stored = lake.footer("embeddings", name)
+            now = (code_version, self._inputs[name], rows)
+            if stored and (stored.code_version, stored.inputs, stored.row_count) == now:
+                self.retained.append(name)
+                self.retained_rows += rows
+
+    def stale_partitions(self) -> list[str]:
+        """The partitions whose parts are to be made, sorted."""
+        return sorted(self._inputs.keys() - set(self.retained))
+
+    def groups(self) -> list[list[str]]:
+        """The stale partitions in groups whose hashes fit into memory."""
+        groups: list[list[str]] = []
+        count = 0
+        for name in self.stale_partitions():
+            if not groups or count + self._rows[name] > _HASHES_AT_ONCE:
+                groups.append([])
+                count = 0
+            groups[-1].append(name)
+            count += self._rows[name]
+        return groups
+
+    def hashes_of(self, group: Sequence[str]) -> pa.Table:
+        """Columns partition and text_hash of the texts of some parts, sorted."""
+        texts = self._texts.filter(self._texts.partition.isin(group))
+        return texts.order_by("partition", "text_hash").to_pyarrow()
+
+    def texts_before(self, group: Sequence[str], model: str) -> set[str]:
+        """The hashes of texts that had a vector of `model` in some parts."""
+        columns = ["text_hash", "model"]
+        stored = (self.lake.stored("embeddings", columns, name) for name in group)
+        return set().union(*(vectors.text_hashes(table, model) for table in stored))
+
+    def filled(
+        self, group: Sequence[str], table: FoundVectors, model: str, dimensions: int
+    ) -> Iterator[tuple[str, Staged]]:
+        """The parts of a group; `table` has the vectors of its `hashes_of`."""
+        first = 0
+        for name in group:
+            end = first + self._rows[name]
+            data = (vectors.embeddings(rows, model, dimensions) for rows in table.between(first, end))
+            inputs = self._inputs[name]
+            yield (
+                name,
+                self.lake.stage("embeddings", name, data, code_version=self.code_version, inputs=inputs),
+            )
+            first = end
+
+
+def filled_parts(
+    parts: VectorParts, texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
+) -> tuple[list[tuple[str, Staged]], EmbeddingTotals]:
+    """The stale parts with the vectors of `texts` (text_hash, text), and what that took.
+
+    BudgetError before the first call if a paid model would need more tokens for all of them than its budget.
+    """
+    totals, groups = EmbeddingTotals(parts.retained_rows), parts.groups()
+    if len(groups) > 1:
+        every = (_with_hashes(texts, parts.hashes_of(group)) for group in groups)
+        embedding.require_budget(every, embedder, cache)
+    staged: list[tuple[str, Staged]] = []
+    for group in groups:
+        hashes = parts.hashes_of(group)
+        names = hashes.column("text_hash").to_pylist()
+        found, report = embedding.vectors_of(_with_hashes(texts, hashes), names, embedder, cache, progress)
+        totals.add(report, found.count, parts.texts_before(group, embedder.model))
+        staged += parts.filled(group, found, embedder.model, embedder.dimensions)
+    return staged, totals
+
+
+def _with_hashes(texts: ibis.Table, hashes: pa.Table) -> ibis.Table:
+    """Those of `texts` (text_hash, text) whose hashes are in `hashes`."""
+    return texts.filter(texts.text_hash.isin(ibis.memtable(hashes.select(["text_hash"])).text_hash))
