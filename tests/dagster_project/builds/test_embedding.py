@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
+from assets import vector_parts
 from assets.publish import REUSE
 from dagster_project.cli.main import main
 from dagster_project.composition import make_embedding_cache, make_publisher
@@ -136,12 +137,34 @@ def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(workspace: Works
     assert "texts_perhaps_paid" not in answer(weft(workspace, "cost", "--json"))
 
 
+def test_vectors_made_in_groups_are_those_made_at_once(
+    built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(vector_parts, "_HASHES_AT_ONCE", 3)
+    assert differences(built.index, rebuilt(built, tmp_path / "groups").index) == {}
+
+
 def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini: Loopback):
     with_gemini(built, gemini.url, budget_tokens=10)
     result = weft(built, "build")
     assert result.exit_code == 9
     assert "the budget of a run has 10 left" in result.stderr
     assert not gemini.requests
+
+
+@pytest.mark.exhaustive
+def test_a_budget_that_each_group_of_texts_keeps_holds_for_all(
+    built: Workspace, gemini: Loopback, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(vector_parts, "_HASHES_AT_ONCE", 3)
+    with_gemini(built, gemini.url, budget_tokens=10)
+    needed = answer(weft(built, "cost", "--json"))["tokens"]
+    built.config.write_text(built.config.read_text().replace("= 10\n", f"= {needed - 1}\n"))
+    result = weft(built, "build")
+    assert f"the budget of a run has {needed - 1:,} left" in result.stderr
+    assert result.exit_code == 9 and not gemini.requests
+    built.config.write_text(built.config.read_text().replace(f"= {needed - 1}\n", f"= {needed}\n"))
+    assert answer(weft(built, "build", "--json"))["embedding"]["embedded"] == len(gemini.paid)
 
 
 @pytest.mark.exhaustive
