@@ -70,10 +70,12 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         chunks = message_chunks, document_chunks, conversation_chunks
         every = published_texts(*chunks, memberships, chunk_context)
         parts = VectorParts(every, lake, embeddings_version(settings, screening))
-        stale = parts.stale_partitions()
-        mails, documents, windows = (table.filter(table.partition.isin(stale)) for table in chunks)
-        texts = published_texts(mails, documents, windows, memberships, chunk_context)
-        staged, totals = filled_parts(parts, texts, embedder, embedding_cache, progress)
+
+        def texts_of(partitions: Sequence[str]) -> ibis.Table:
+            mails, documents, windows = (table.filter(table.partition.isin(partitions)) for table in chunks)
+            return published_texts(mails, documents, windows, memberships, chunk_context)
+
+        staged, totals = filled_parts(parts, texts_of, embedder, embedding_cache, progress)
         cached = embedding_cache.count(embedder.model, embedder.dimensions, embedding.TASK)
         live = (totals.with_vector + totals.retained) / max(cached, 1)
         facts = totals.metadata() | {LIVE_SHARE: round(live, 6)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import ibis
@@ -104,15 +104,11 @@ class VectorParts:
                 self.retained.append(name)
                 self.retained_rows += rows
 
-    def stale_partitions(self) -> list[str]:
-        """The partitions whose parts are to be made, sorted."""
-        return sorted(self._inputs.keys() - set(self.retained))
-
     def groups(self) -> list[list[str]]:
         """The stale partitions in groups whose hashes fit into memory."""
         groups: list[list[str]] = []
         count = 0
-        for name in self.stale_partitions():
+        for name in sorted(self._inputs.keys() - set(self.retained)):
             if not groups or count + self._rows[name] > _HASHES_AT_ONCE:
                 groups.append([])
                 count = 0
@@ -148,21 +144,27 @@ class VectorParts:
 
 
 def filled_parts(
-    parts: VectorParts, texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
+    parts: VectorParts,
+    texts_of: Callable[[Sequence[str]], ibis.Table],
+    embedder: Embedder,
+    cache: EmbeddingCache,
+    progress: Progress,
 ) -> tuple[list[tuple[str, Staged]], EmbeddingTotals]:
-    """The stale parts with the vectors of `texts` (text_hash, text), and what that took.
+    """The stale parts with their vectors, and what these took; `texts_of` gives the texts of some partitions
+    (text_hash, text).
 
     BudgetError before the first call if a paid model would need more tokens for all of them than its budget.
     """
     totals, groups = EmbeddingTotals(parts.retained_rows), parts.groups()
     if len(groups) > 1:
-        every = (_with_hashes(texts, parts.hashes_of(group)) for group in groups)
+        every = (_with_hashes(texts_of(group), parts.hashes_of(group)) for group in groups)
         embedding.require_budget(every, embedder, cache)
     staged: list[tuple[str, Staged]] = []
     for group in groups:
         hashes = parts.hashes_of(group)
         names = hashes.column("text_hash").to_pylist()
-        found, report = embedding.vectors_of(_with_hashes(texts, hashes), names, embedder, cache, progress)
+        texts = _with_hashes(texts_of(group), hashes)
+        found, report = embedding.vectors_of(texts, names, embedder, cache, progress)
         totals.add(report, found.count, parts.texts_before(group, embedder.model))
         staged += parts.filled(group, found, embedder.model, embedder.dimensions)
     return staged, totals
