@@ -28,7 +28,7 @@ from dagster_project.resources.publish.readiness_sql import IN_SCOPE
 from dagster_project.resources.publish.version_inputs import FOLLOWING, UnfitBaseError, VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
 
-_CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ? ORDER BY part"
+_CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
 _DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
 """What reading damaged arrays raises."""
 
@@ -90,18 +90,16 @@ class IndexUpdate(IndexBuild):
     def _compare_whole(self, table: str) -> str:
         """Make `differing_<table>` of what changed of a table over the whole lake; which of its rows can differ."""
         rows = table_sql.WHOLE[table]
-        names = table_sql.MADE_OF[table]
-        parts = {
-            name: [part for (part,) in self.connection.execute(_CHANGED_PARTS_OF, [name]).fetchall()]
-            for name in names
+        changed = {
+            part
+            for name in table_sql.MADE_OF[table]
+            for (part,) in self.connection.execute(_CHANGED_PARTS_OF, [name]).fetchall()
         }
         if table in IN_PARTS:
-            stored = set(self.lake.parts(table))
-            self.views.of_parts(
-                self.connection, f"new_{table}", table, [part for part in parts[table] if part in stored]
-            )
+            stored = [part for part in self.lake.parts(table) if part in changed]
+            self.views.of_parts(self.connection, f"new_{table}", table, stored)
             rows, scope = rows.replace(f"lake_{table}", f"new_{table}"), OF_CHANGED_PARTS.format(table=table)
-        elif any(parts.values()) or table in FOLLOWING:
+        elif changed or table in FOLLOWING:
             scope = "true"
         else:
             rows, scope = f"SELECT * FROM ({rows}) WHERE false", "false"

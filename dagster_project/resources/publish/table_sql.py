@@ -37,12 +37,9 @@ def _columns(table: str) -> str:
 
 
 _LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lake_names("links"))
-BUCKET = "part AS bucket"
-"""The column of tables in parts that says which part a row is of."""
-
 WHOLE = {
     **{
-        name: f"SELECT {_columns(name)}{f', {BUCKET}' if name in IN_PARTS else ''} FROM lake_{name}"
+        name: f"SELECT {_columns(name)}{', part AS bucket' if name in IN_PARTS else ''} FROM lake_{name}"
         for name in (
             "memberships",
             "threads",
