@@ -28,9 +28,9 @@ STAGES = {
     "chunks": ("message_chunks", "slow_chunks"),
     "terms": ("message_terms", "slow_terms"),
 }
-"""The rows of what is made in partitions, by the stages of a build whose seconds they add up."""
+"""The rows of what is made in partitions, by the stages of a build whose processor time they add up."""
 RELATIONS, PUBLISHING = "relations and vectors", "publishing"
-REST = "threads of libraries, starts, Dagster"
+REST = "starts, planning, Dagster"
 """Processor time in no stage."""
 INDEX = "a version of the index, with its arrays"
 QDRANT_SHARE = 0.37
@@ -105,14 +105,12 @@ def compared(report: Mapping[str, Any], built: Mapping[str, Any]) -> str:
 def _core_ms(size: Size) -> dict[str, float]:
     """Milliseconds of a core that each part of a first build takes for a mail, and all of them."""
     per_mail = 1e3 / size["first_mails"]
-    seconds = {name: values["seconds"] for name, values in size["first"]["stages"].items()}
-    parts = {row: sum(seconds.pop(stage, 0.0) for stage in stages) for row, stages in STAGES.items()}
-    published = [seconds.pop(name) for name in list(seconds) if name.startswith(("publish_", "search_index"))]
-    parts |= {RELATIONS: sum(seconds.values()), PUBLISHING: sum(published)}
+    used = {name: values["processor"] for name, values in size["first"]["stages"].items()}
+    parts = {row: sum(used.pop(stage, 0.0) for stage in stages) for row, stages in STAGES.items()}
+    published = [used.pop(name) for name in list(used) if name.startswith(("publish_", "search_index"))]
+    parts |= {RELATIONS: sum(used.values()), PUBLISHING: sum(published)}
     parts = {row: value * per_mail for row, value in parts.items()}
     total = size["first"]["processor"] * per_mail
-    # Where stages waited, for a disk or for each other, they share the processor time that there was.
-    parts = {row: value * min(1.0, total / sum(parts.values())) for row, value in parts.items()}
     return {**parts, REST: max(total - sum(parts.values()), 0.0), "all": total}
 
 

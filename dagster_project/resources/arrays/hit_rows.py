@@ -41,6 +41,8 @@ _COLUMNS = {
     _CHUNKS: _Columns("text_display", ("chunk_no",), ("chunk_no", "text_no")),
 }
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_CHUNKS_AT_ONCE = 1 << 19
+"""Chunks of a group of documents that are written together: what is said of them is joined in some 300 MB."""
 _MOST_FILES = 16
 _MOST_ROWS = 1.5
 """Rows for each chunk, those included that another has taken the place of, from which all are rewritten."""
@@ -141,7 +143,25 @@ def _files(folder: Path, name: str) -> list[Path]:
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Write what HitRows reads of the version that `connection` reads, which has `count` chunks."""
     row, text = np.full((2, count), -1, dtype=np.int32)
-    _write_rows(connection, folder, (None, None), {name: [0] for name in (_CHUNKS, _TEXTS)}, row, text)
+    starts = {name: [0] for name in (_CHUNKS, _TEXTS)}
+    _write_rows(connection, folder, _all_documents(connection), starts, row, text)
+
+
+def _all_documents(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]]:
+    """Names of a table of documents, group after group, for `_write_rows`: joined at once, all would not fit in memory."""
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE documents_with_chunks AS "
+        f"SELECT doc_id, min(rowid) // {_CHUNKS_AT_ONCE} AS part FROM chunks GROUP BY doc_id"
+    )
+    parts = connection.execute("SELECT DISTINCT part FROM documents_with_chunks ORDER BY part").fetchall()
+    for (part,) in parts or [(0,)]:
+        connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {_WRITTEN} AS "
+            f"SELECT doc_id FROM documents_with_chunks WHERE part = {part}"
+        )
+        yield _WRITTEN, _WRITTEN
+    for table in ("documents_with_chunks", _WRITTEN):
+        connection.execute(f"DROP TABLE {table}")
 
 
 def update_hit_rows(
@@ -165,7 +185,7 @@ def update_hit_rows(
         else np.full(len(source), -1, dtype=np.int32)
         for name in (f"{_CHUNKS}_row", _TEXT_OF)
     )
-    _write_rows(connection, folder, (_CHANGED_FACTS, _CHANGED_TEXTS), starts, row, text)
+    _write_rows(connection, folder, [(_CHANGED_FACTS, _CHANGED_TEXTS)], starts, row, text)
     return None
 
 
@@ -190,56 +210,70 @@ def _take_over(before: Path, folder: Path, name: str) -> None:
 def _write_rows(
     connection: duckdb.DuckDBPyConnection,
     folder: Path,
-    changed: tuple[str | None, str | None],
+    groups: Iterable[tuple[str, str]],
     starts: Mapping[str, list[int]],
     row: np.ndarray,
     text: np.ndarray,
 ) -> None:
     """Write rows and texts behind those with `starts`; `row` and `text` are where those of each chunk are, or -1.
 
-    `changed` are the tables that name the documents whose rows, and whose texts, are written; None for those of all.
+    Each of the `groups` names two tables, of the documents whose rows and of those whose texts are written.
     """
-    described, stored = changed
-    first_text, first_row = starts[_TEXTS][-1], starts[_CHUNKS][-1]
-    texts = connection.execute(_stored(stored))
-    keys = _write_file(folder, _TEXTS, texts, starts[_TEXTS]).column("key")
-    connection.register("hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text}))
-    numbers = np.flatnonzero(text >= 0)
-    connection.register(
-        "hit_texts_before", pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)})
-    )
-    chunks = connection.execute(_described(described))
-    written = _write_file(folder, _CHUNKS, chunks, starts[_CHUNKS])
-    for name in ("hit_texts", "hit_texts_before"):
-        connection.unregister(name)
-    places = written.column("chunk_no").to_numpy()
-    row[places] = first_row + np.arange(len(places), dtype=np.int32)
-    text[places] = written.column("text_no").fill_null(-1).to_numpy()
+    with _NewFile(folder, _TEXTS, starts) as new_texts, _NewFile(folder, _CHUNKS, starts) as new_chunks:
+        for described, stored in groups:
+            first_text, first_row = new_texts.starts[-1], new_chunks.starts[-1]
+            keys = new_texts.add(connection.execute(_stored(stored))).column("key")
+            connection.register(
+                "hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text})
+            )
+            numbers = np.flatnonzero(text >= 0)
+            connection.register(
+                "hit_texts_before",
+                pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)}),
+            )
+            written = new_chunks.add(connection.execute(_DESCRIBED.format(documents=described)))
+            for name in ("hit_texts", "hit_texts_before"):
+                connection.unregister(name)
+            places = written.column("chunk_no").to_numpy()
+            row[places] = first_row + np.arange(len(places), dtype=np.int32)
+            text[places] = written.column("text_no").fill_null(-1).to_numpy()
     np.save(folder / f"{_CHUNKS}_row.npy", row)
     np.save(folder / f"{_TEXT_OF}.npy", text)
 
 
-def _write_file(folder: Path, name: str, rows: duckdb.DuckDBPyConnection, before: Sequence[int]) -> pa.Table:
-    """Write the rows of a statement as they come; returns the columns that `_COLUMNS` names.
+class _NewFile:
+    """The next file of rows of a kind, written group by group; `starts` are the numbers of the first rows of the batches
+    there are, and of the next row."""
 
-    `before` are the numbers of the first rows of the batches that are there, and of the next row.
-    """
-    columns = _COLUMNS[name]
-    returned, starts = [], list(before)
-    reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
-    schema = pa.schema([field for field in reader.schema if field.name not in columns.left_out])
-    number = sum(path.exists() for path in _files(folder, name))
-    path = folder / (f"{name}.{number + 1:05}.arrow" if number else f"{name}.arrow")
-    with pa.ipc.new_file(str(path), schema, options=_OPTIONS) as file:
+    def __init__(self, folder: Path, name: str, starts: Mapping[str, list[int]]):
+        self.starts, self._columns = list(starts[name]), _COLUMNS[name]
+        number = sum(path.exists() for path in _files(folder, name))
+        self._path = folder / (f"{name}.{number + 1:05}.arrow" if number else f"{name}.arrow")
+        self._numbers = folder / f"{name}_starts.npy"
+        self._file: pa.ipc.RecordBatchFileWriter | None = None
+
+    def __enter__(self) -> _NewFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            self._file.close()
+        np.save(self._numbers, np.array(self.starts, dtype=np.int64))
+
+    def add(self, rows: duckdb.DuckDBPyConnection) -> pa.Table:
+        """Write the rows of a statement as they come; returns the columns that `_COLUMNS` names."""
+        columns, returned = self._columns, []
+        reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
+        schema = pa.schema([field for field in reader.schema if field.name not in columns.left_out])
+        self._file = self._file or pa.ipc.new_file(str(self._path), schema, options=_OPTIONS)
         for batch in reader:
             # Copied: a column of a batch of DuckDB's keeps all of the batch in memory.
             returned.append(batch.select(columns.returned).take(pa.array(np.arange(batch.num_rows))))
             for part in _parts(batch.select(schema.names), columns.text):
-                file.write_batch(part)
-                starts.append(starts[-1] + part.num_rows)
-    np.save(folder / f"{name}_starts.npy", np.array(starts, dtype=np.int64))
-    returned_schema = pa.schema([reader.schema.field(n) for n in columns.returned])
-    return pa.Table.from_batches(returned, schema=returned_schema)
+                self._file.write_batch(part)
+                self.starts.append(self.starts[-1] + part.num_rows)
+        returned_schema = pa.schema([reader.schema.field(n) for n in columns.returned])
+        return pa.Table.from_batches(returned, schema=returned_schema)
 
 
 def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
@@ -252,23 +286,17 @@ def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, end - start)
 
 
-_CHANGED_FACTS, _CHANGED_TEXTS = "changed_facts", "changed_texts"
+_CHANGED_FACTS, _CHANGED_TEXTS, _WRITTEN = "changed_facts", "changed_texts", "written_documents"
 
 
-def _rows_of(table: str, document: str, changed: str | None) -> str:
-    """The condition on rows of a table that are of documents that changed, or on any.
+def _stored(documents: str) -> str:
+    """The statement of the texts that hits stand in, of the documents that a table names.
 
     By the numbers of rows: else all texts would be read before the rows are chosen.
     """
-    if changed is None:
-        return "true"
-    return f"rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {changed}))"
-
-
-def _stored(changed: str | None) -> str:
-    """The statement of the texts that hits stand in, of documents that a table names, or of all."""
     return " UNION ALL ".join(
-        f"SELECT {key} AS key, {text} AS text FROM {table} WHERE {_rows_of(table, document, changed)}"
+        f"SELECT {key} AS key, {text} AS text FROM {table} "
+        f"WHERE rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {documents}))"
         for table, key, document, text in (
             ("messages", "message_id", "message_id", "body"),
             ("documents", "doc_id", "doc_id", "text"),
@@ -278,43 +306,46 @@ def _stored(changed: str | None) -> str:
     )
 
 
-def _described(changed: str | None) -> str:
-    """The statement of the rows of hits, of documents that a table names, or of all."""
-    blocks, chunks = (_rows_of(t, d, changed) for t, d in (("blocks", "message_id"), ("chunks", "doc_id")))
-    return _DESCRIBED.format(blocks=blocks, chunks=chunks)
-
-
 # What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
 _DESCRIBED = """
 WITH documents_ AS (
-  SELECT message_id AS doc_id, list_id, subject, NULL AS path, from_name, from_addr, effective_at FROM messages
-  UNION ALL BY NAME
-  SELECT doc_id, title AS subject, path, coalesce(modified_at, created_at) AS effective_at FROM documents
-  UNION ALL BY NAME SELECT doc_id, title AS subject, first_at AS effective_at FROM conversation_windows
+  SELECT * FROM (
+    SELECT message_id AS doc_id, list_id, subject, NULL AS path, from_name, from_addr, effective_at FROM messages
+    UNION ALL BY NAME
+    SELECT doc_id, title AS subject, path, coalesce(modified_at, created_at) AS effective_at FROM documents
+    UNION ALL BY NAME SELECT doc_id, title AS subject, first_at AS effective_at FROM conversation_windows
+  ) WHERE doc_id IN (FROM {documents})
 ),
 ends AS (
-  SELECT message_id AS doc_id, list(byte_end) AS block_ends FROM blocks WHERE {blocks} GROUP BY message_id
+  SELECT message_id AS doc_id, list(byte_end) AS block_ends FROM blocks
+  WHERE rowid IN (SELECT rowid FROM blocks WHERE message_id IN (FROM {documents})) GROUP BY message_id
+),
+attached AS (
+  SELECT attachment_id, filename, page_starts FROM attachments WHERE message_id IN (FROM {documents})
 ),
 pages AS (
-  SELECT doc_id AS key, page_starts AS starts FROM documents WHERE page_starts IS NOT NULL
-  UNION ALL SELECT attachment_id, page_starts FROM attachments WHERE page_starts IS NOT NULL
+  SELECT doc_id AS key, page_starts AS starts FROM documents
+  WHERE page_starts IS NOT NULL AND doc_id IN (FROM {documents})
+  UNION ALL SELECT attachment_id, page_starts FROM attached WHERE page_starts IS NOT NULL
 ),
 own AS (
   SELECT *, coalesce(list_min([s.byte_start FOR s IN spans IF s.role = 'own']), spans[1].byte_start) AS byte_start,
     coalesce(list_max([s.byte_end FOR s IN spans IF s.role = 'own']), spans[-1].byte_end) AS byte_end
-  FROM chunks WHERE {chunks}
+  FROM chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE doc_id IN (FROM {documents}))
 ),
 present AS (
   SELECT message_id AS doc_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY position) - 1 AS position
-  FROM thread_tree WHERE NOT is_ghost
+  FROM thread_tree
+  WHERE NOT is_ghost
+    AND thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id IN (FROM {documents}))
 ),
 answered AS (
   SELECT p.message_id AS doc_id, coalesce(m.from_name, m.from_addr) AS name
-  FROM thread_tree p JOIN messages m ON m.message_id = p.parent_id
+  FROM thread_tree p JOIN messages m ON m.message_id = p.parent_id WHERE p.message_id IN (FROM {documents})
 ),
 repeats AS (
   SELECT message_id AS doc_id, list([byte_start, byte_end] ORDER BY byte_start) AS ranges FROM inferred_quotes
-  GROUP BY message_id
+  WHERE message_id IN (FROM {documents}) GROUP BY message_id
 )
 SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, c.source, c.parent_id,
   c.attachment_id, a.filename, c.title, c.text_display, c.spans, c.content_class, c.byte_start, c.byte_end,
@@ -335,8 +366,8 @@ LEFT JOIN answered w USING (doc_id)
 LEFT JOIN repeats i USING (doc_id)
 LEFT JOIN chunk_context k USING (chunk_id)
 LEFT JOIN threads t USING (thread_id)
-LEFT JOIN attachments a ON a.attachment_id = c.attachment_id
-LEFT JOIN nodes n ON n.node_id = c.parent_id
+LEFT JOIN attached a ON a.attachment_id = c.attachment_id
+LEFT JOIN (FROM nodes WHERE doc_id IN (FROM {documents})) n ON n.node_id = c.parent_id
 LEFT JOIN pages g ON g.key = coalesce(c.attachment_id, c.doc_id)
 LEFT JOIN hit_texts x ON x.key = coalesce(c.attachment_id, c.doc_id)
 LEFT JOIN hit_texts_before o ON o.chunk_no = c.chunk_no
