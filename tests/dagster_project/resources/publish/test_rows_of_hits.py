@@ -1,0 +1,38 @@
+"""Rows of hits: the same in whatever groups documents are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from dagster_project.resources.arrays import hit_rows
+from dagster_project.resources.arrays.hit_rows import HitRows, write_hit_rows
+from tests.archives import Workspace
+
+
+def rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[tuple[dict[str, Any], str | None]]:
+    """The row of each chunk without the number of its text, and that text."""
+    folder.mkdir()
+    (count,) = connection.execute("SELECT count(*) FROM chunks").fetchone() or (0,)
+    write_hit_rows(connection, folder, count)
+    written = HitRows(folder, {path.stem: np.load(path) for path in folder.glob("*.npy")})
+    found = written.of(range(count))
+    texts = written.texts({row["text_no"] for row in found.values() if row["text_no"] is not None})
+    return [
+        ({**found[number], "text_no": None}, texts.get(found[number]["text_no"])) for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_groups_of_documents_give_the_rows_that_all_at_once_give(
+    built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+):
+    with duckdb.connect(str((built.index / "CURRENT").resolve()), read_only=True) as connection:
+        expected = rows(connection, tmp_path / "whole")
+        monkeypatch.setattr(hit_rows, "_CHUNKS_AT_ONCE", at_once)
+        assert rows(connection, tmp_path / "groups") == expected
+        assert any(text for _, text in expected) and len({row["doc_id"] for row, _ in expected}) > at_once
