@@ -107,11 +107,12 @@ LOOKS_FOR_IT = "pa.array([1]); duckdb.connect().execute('SELECT ?', [1])"
     ("code", "is_there"),
     [
         (LOOKS_FOR_IT, False),
+        ("import pyarrow.dataset", False),
         (f"{LOOKS_FOR_IT}; import pandas; assert pa.table({{'a': [1]}}).to_pandas().shape == (1, 1)", True),
         ("import importlib; importlib.import_module('pandas')", True),
         ("from importlib import util; assert util.find_spec('pandas')", False),
     ],
-    ids=["looked for", "imported", "by its name", "asked about"],
+    ids=["looked for", "looked for by what is imported", "imported", "by its name", "asked about"],
 )
 def test_pandas_is_loaded_by_code_that_imports_it_and_not_by_libraries_that_look_for_it(
     code: str, is_there: bool

@@ -7,13 +7,18 @@ a second and more, of each `weft search` too, and nothing here uses it.
 from __future__ import annotations
 
 import sys
-from dis import opmap
+from dis import get_instructions, opmap
 from importlib.machinery import ModuleSpec
 from types import FrameType
 
 _NAME = "pandas"
 _IMPORT = opmap["IMPORT_NAME"]
-_SYSTEM = ("_frozen_importlib", "importlib._bootstrap")
+_SYSTEM = {
+    "_frozen_importlib",
+    "_frozen_importlib_external",
+    "importlib._bootstrap",
+    "importlib._bootstrap_external",
+}
 
 
 def keep_out() -> None:
@@ -33,10 +38,15 @@ class _Refusal:
 
 
 def _is_asked(frame: FrameType | None) -> bool:
-    """True if the innermost code outside of the import system is at an `import`, or imports by `importlib`."""
+    """True if the innermost code outside of the import system is at an `import` of it, or imports by `importlib`."""
     while frame and frame.f_globals["__name__"] in _SYSTEM:
         frame = frame.f_back
     if frame is None:
         return False
-    by_name: bool = frame.f_globals["__name__"].startswith("importlib")
-    return by_name or frame.f_code.co_code[frame.f_lasti] == _IMPORT
+    if frame.f_globals["__name__"].startswith("importlib"):
+        return True
+    if frame.f_code.co_code[frame.f_lasti] != _IMPORT:
+        return False
+    # C code that an `import` loads may look for it as well, as that of pyarrow.dataset does.
+    imported = next(i.argval for i in get_instructions(frame.f_code) if i.offset == frame.f_lasti)
+    return str(imported).partition(".")[0] == _NAME
