@@ -36,7 +36,8 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     head = pl.col("subject").str.extract(f"({_HEAD})", 1).fill_null("")
     rest = pl.col("subject").str.replace(_HEAD, "")
     tagged = (
-        pl.DataFrame({"subject": subject})
+        # A thread has few: each is looked at once.
+        pl.DataFrame({"subject": subject.unique()})
         .with_columns(head=head, rest=rest)
         .with_columns(tag=pl.col("head").str.extract(f"({_PATCH_TAG})", 1))
     )
@@ -45,7 +46,8 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     title = pl.when(is_patch).then(pl.col("rest").str.replace(_TITLE_VERSION, "")).otherwise(pl.col("rest"))
     version = pl.coalesce(pl.col("head").str.extract(_VERSION, 1), tail).cast(pl.Int64)
     without_version = pl.col("tag").str.replace_all(r"(?i)v[\s.]?\d+(?:\.\d+)?", "")
-    return tagged.select(
+    said = tagged.select(
+        "subject",
         is_reply=is_reply(pl.col("subject")),
         is_patch=is_patch,
         version=pl.when(is_patch).then(version.fill_null(1)),
@@ -54,3 +56,5 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
         branch=without_version.str.extract(_BRANCH, 1),
         title=title.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase(),
     )
+    rows = pl.DataFrame({"subject": subject}).join(said, on="subject", how="left", maintain_order="left")
+    return rows.drop("subject")

@@ -33,15 +33,18 @@ def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> 
     span of 2^level seconds, halved while more than _MOST mails are in it. So what comes late changes the buckets of its
     own threads, mostly the youngest, and no other.
     """
-    frame = pl.DataFrame(mails.select(["message_id", "in_reply_to", "refs", "effective_at"]))
-    named = (
-        pl.concat_list("refs", "in_reply_to")
-        .list.drop_nulls()
-        .list.set_difference(pl.concat_list("message_id"))
+    frame = pl.DataFrame(mails.select(["message_id", "in_reply_to", "refs", "effective_at"])).with_row_index(
+        "row"
     )
-    named_ids = frame.select("message_id", named=named).explode("named").drop_nulls()
-    has_no_parent = frame.select(named.list.set_difference(pl.lit([""], pl.List(pl.String))).list.len() == 0)
-    answered = answered_by_subject(mails, lists, has_no_parent.to_series(), settings)
+    named_ids = (
+        frame.select("row", "message_id", named=pl.concat_list("refs", "in_reply_to"))
+        .explode("named")
+        .filter(pl.col("named") != pl.col("message_id"))
+    )
+    has_no_parent = np.ones(len(frame), dtype=bool)
+    has_no_parent[named_ids.filter(pl.col("named") != "").get_column("row").to_numpy()] = False
+    named_ids = named_ids.drop("row")
+    answered = answered_by_subject(mails, lists, pl.Series(has_no_parent), settings)
     pairs = pl.concat(
         [
             named_ids,

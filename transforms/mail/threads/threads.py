@@ -182,6 +182,8 @@ def answered_by_subject(
         has_no_parent=has_no_parent,
     )
     titled = frame.filter(pl.col("key").str.contains(r"[\p{L}\p{N}]")).drop_nulls("effective_at")
+    asked = titled.filter(pl.col("is_reply") & pl.col("has_no_parent")).select("key")
+    titled = titled.join(asked, on="key", how="semi")
     earlier = titled.join(list_ids, on="message_id").sort("effective_at", "message_id")
     orphans = earlier.filter(pl.col("is_reply") & pl.col("has_no_parent"))
     matches = [
