@@ -23,8 +23,8 @@ A list has the threads, quotes, attachments and sizes of mail of the PostgreSQL 
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 {first}
 
-Rate is mails per second over those of `notmuch new` for the same mails as Maildir; seconds are of a whole process. Memory
-is of all processes together, without files that are mapped.
+Rate is mails per second over those of `notmuch new` for the same mails as Maildir; seconds are of a whole process, and
+those of notmuch say how fast the machine is. Memory is of all processes together, without files that are mapped.
 
 | mails | hour of {hour_mails} mails | notmuch | memory | written, of the index | nothing new |
 |---:|---:|---:|---:|---:|---:|
