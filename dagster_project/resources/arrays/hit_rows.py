@@ -42,7 +42,8 @@ _COLUMNS = {
 }
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _CHUNKS_AT_ONCE = 1 << 19
-"""Chunks of a group of documents that are written together: what is said of them is joined in some 300 MB."""
+"""Chunks of a group of documents that are written together; what is said of four times as many of mails with long
+attachments, or of a million short mails in two, was joined within the memory that a full rebuild leaves for it."""
 _MOST_FILES = 16
 _MOST_ROWS = 1.5
 """Rows for each chunk, those included that another has taken the place of, from which all are rewritten."""
@@ -150,7 +151,7 @@ def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, count: i
 def _all_documents(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str]]:
     """Names of a table of documents, group after group, for `_write_rows`: joined at once, all would not fit in memory."""
     connection.execute(
-        "CREATE OR REPLACE TEMP TABLE documents_with_chunks AS "
+        "CREATE TEMP TABLE documents_with_chunks AS "
         f"SELECT doc_id, min(rowid) // {_CHUNKS_AT_ONCE} AS part FROM chunks GROUP BY doc_id"
     )
     parts = connection.execute("SELECT DISTINCT part FROM documents_with_chunks ORDER BY part").fetchall()
@@ -219,24 +220,22 @@ def _write_rows(
 
     Each of the `groups` names two tables, of the documents whose rows and of those whose texts are written.
     """
+    known = np.flatnonzero(text >= 0)
+    connection.register(
+        "hit_texts_before", pa.table({"chunk_no": known, "text_no": text[known].astype(np.int64)})
+    )
     with _NewFile(folder, _TEXTS, starts) as new_texts, _NewFile(folder, _CHUNKS, starts) as new_chunks:
         for described, stored in groups:
             first_text, first_row = new_texts.starts[-1], new_chunks.starts[-1]
             keys = new_texts.add(connection.execute(_stored(stored))).column("key")
-            connection.register(
-                "hit_texts", pa.table({"key": keys, "text_no": np.arange(len(keys)) + first_text})
-            )
-            numbers = np.flatnonzero(text >= 0)
-            connection.register(
-                "hit_texts_before",
-                pa.table({"chunk_no": numbers, "text_no": text[numbers].astype(np.int64)}),
-            )
+            text_numbers = np.arange(len(keys)) + first_text
+            connection.register("hit_texts", pa.table({"key": keys, "text_no": text_numbers}))
             written = new_chunks.add(connection.execute(_DESCRIBED.format(documents=described)))
-            for name in ("hit_texts", "hit_texts_before"):
-                connection.unregister(name)
+            connection.unregister("hit_texts")
             places = written.column("chunk_no").to_numpy()
             row[places] = first_row + np.arange(len(places), dtype=np.int32)
             text[places] = written.column("text_no").fill_null(-1).to_numpy()
+    connection.unregister("hit_texts_before")
     np.save(folder / f"{_CHUNKS}_row.npy", row)
     np.save(folder / f"{_TEXT_OF}.npy", text)
 

@@ -149,7 +149,8 @@ def test_a_text_with_a_letter_or_digit_has_a_term(text: str):
 
 @given(
     st.lists(
-        st.text(st.characters() | st.sampled_from("\u65e5\u672c\u3042\u30fcaB_"), max_size=30), max_size=5
+        st.text(st.characters(codec="utf-8") | st.sampled_from("\u65e5\u672c\u3042\u30fcaB_"), max_size=30),
+        max_size=5,
     )
 )
 @examples(60)
