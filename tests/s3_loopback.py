@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.request import Request, urlopen
 
 from moto.server import ThreadedMotoServer
 
@@ -16,7 +17,10 @@ def s3_service() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    # The buckets of all services of a process are the same.
+    urlopen(Request(f"{url}/moto-api/reset", method="POST")).close()
     try:
-        yield f"http://{host}:{port}"
+        yield url
     finally:
         server.stop()

@@ -124,5 +124,7 @@ def test_pandas_is_loaded_by_code_that_imports_it_and_not_by_libraries_that_look
         code,
         f"assert ('pandas' in sys.modules) is {is_there}",
     ]
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
