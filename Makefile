@@ -11,6 +11,7 @@ export WEFT_CONFIG
 export PYTHONDONTWRITEBYTECODE =
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+CLUSTERS := $(VENV)/.installed-clusters
 # What pip is at, in one line that moves; its are on standard error.
 INSTALL = PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt -e
 SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ \
@@ -43,7 +44,7 @@ suite: $(DEV)
 
 # Many cases wait for daemons and kills, so four run at once, and those that wait longest begin. One that fails beside
 # others runs once more by itself.
-exhaustive: $(DEV)
+exhaustive: $(CLUSTERS)
 	@$(BIN)/python -m pytest -n 4 --dist worksteal -m exhaustive tests/dagster_project/orchestration/triggers tests \
 	  || $(BIN)/python -m pytest -n 0 -m exhaustive --last-failed --last-failed-no-failures none
 
@@ -94,4 +95,9 @@ $(STAMP): pyproject.toml constraints.txt
 $(DEV): $(STAMP)
 	@echo "Installing what checks and tests need into $(VENV)"
 	@$(INSTALL) ".[dev]" | $(SHOWN)
+	@touch $@
+
+$(CLUSTERS): $(DEV)
+	@echo "Installing Spark and Ray into $(VENV)"
+	@$(INSTALL) ".[dev,spark,ray]" | $(SHOWN)
 	@touch $@

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from urllib.request import Request, urlopen
 
 from moto.server import ThreadedMotoServer
+from s3fs import S3FileSystem
 
 
 @contextmanager
@@ -18,6 +19,7 @@ def s3_service() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
+    S3FileSystem.clear_instance_cache()  # one of an earlier service is of another port
     # The buckets of all services of a process are the same.
     urlopen(Request(f"{url}/moto-api/reset", method="POST")).close()
     try:

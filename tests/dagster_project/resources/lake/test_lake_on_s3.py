@@ -9,7 +9,6 @@ from typing import Any
 import boto3
 import numpy as np
 import pytest
-from s3fs import S3FileSystem
 from upath import UPath
 
 from dagster_project.orchestration.deployment import deployment
@@ -36,7 +35,6 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sEcReT/kEy")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        S3FileSystem.clear_instance_cache()  # one of an earlier service is of another port
         client = boto3.client("s3")
         client.create_bucket(Bucket=BUCKET)
         yield client

@@ -10,7 +10,6 @@ from typing import Any
 
 import boto3
 import pytest
-from s3fs import S3FileSystem
 
 from dagster_project.resources.system import store_locks
 from dagster_project.resources.system.store_locks import store_lock
@@ -33,7 +32,6 @@ def store(service: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in {**keys, "ENDPOINT_URL": service}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setattr(store_locks, "_PAUSE", 0.01)
-    S3FileSystem.clear_instance_cache()  # one of an earlier service is of another port
     client = boto3.client("s3")
     client.create_bucket(Bucket=BUCKET)
     return client
