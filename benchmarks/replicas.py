@@ -16,6 +16,7 @@ from dagster_project.composition import make_lake, make_publisher
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.lake.lake import ParquetLake, StagedFile
 from transforms.embedding.vectors import stacked
+from transforms.schemas.chunks import UNEMBEDDED
 
 SOURCE = "replica"
 DROPPED = 10
@@ -34,7 +35,7 @@ _EMPTY = ("quarantine", "slow_queue")
 _KEY = {"message_chunks": "doc_id", "message_exclusions": "doc_id", "message_terms": "chunk_id"}
 _WHOLE = (
     "threads", "thread_tree", "patch_series", "inferred_quotes", "message_links", "document_links", "chunk_context",
-    "context_terms", "corpus_measures", "embedding_refusals",
+    "context_terms", "corpus_measures", "embedding_refusals", "people",
 )  # fmt: skip
 
 
@@ -74,7 +75,8 @@ class Replicas:
         run("SET TimeZone = 'UTC'")
         run("CREATE MACRO named(id, copy) AS CASE WHEN copy = 0 THEN id ELSE id || '.copy' || copy END")
         run(
-            "CREATE MACRO hashed(id, copy) AS CASE WHEN copy = 0 THEN id ELSE left(sha256(id || copy), len(id)) END"
+            f"CREATE MACRO hashed(id, copy) AS CASE WHEN copy = 0 OR id = '{UNEMBEDDED}' THEN id "
+            "ELSE left(sha256(id || copy), len(id)) END"
         )
         for table in (*MAIL.tables, *_WHOLE, "memberships", "embeddings"):
             if table not in _EMPTY:
@@ -89,10 +91,14 @@ class Replicas:
         return -(-chunks // self.chunks)
 
     def _stored(self, table: str) -> str:
-        parts = self.base.partitions(table) if table in (*MAIL.tables, *IN_PARTS) else [None]
-        files = ", ".join(f"'{self.base.path(table, part)}'" for part in parts)
+        """A query of a table of the base; one that is stored by partition has a column that says which."""
+        if table not in MAIL.tables:
+            parts = self.base.partitions(table) if table in IN_PARTS else [None]
+            return f"SELECT * FROM read_parquet({[str(self.base.path(table, part)) for part in parts]})"
+        files = [str(self.base.path(table, partition)) for partition in self.base.partitions(table)]
         partition = r"regexp_extract(_file, '([^/]+/[^/]+)\.parquet$', 1) AS partition"
-        return f"SELECT * EXCLUDE (_file), {partition} FROM read_parquet([{files}], filename = '_file')"
+        columns = "COLUMNS(name -> name NOT IN ('_file', 'partition'))"
+        return f"SELECT {columns}, {partition} FROM read_parquet({files}, filename = '_file')"
 
     def write_unit(self, copy: int, mails: int | None = None) -> str:
         """Write the tables of one copy, or of so many of its mails; returns its partition."""
@@ -104,11 +110,21 @@ class Replicas:
                 continue
             key = _KEY.get(table, "message_id")
             columns = ", ".join(self._column(table, name) for name in self.made.tables[table].names)
+            of_mails = (
+                ""
+                if table == "address_uses"
+                else (
+                    f" SEMI JOIN (FROM ids WHERE name = '{key}' AND place < $count) i ON i.id = t.{key} "
+                    "AND i.partition = t.partition"
+                )
+            )
+            named = {"copy": copy, "partition": f"{SOURCE}/{partition}"} | (
+                {"count": count} if of_mails else {}
+            )
             rows = self.connection.execute(
-                f"SELECT {columns} FROM (SELECT t.*, $copy::INTEGER AS copy, $partition AS copied_unit FROM {table} t "
-                f"SEMI JOIN (FROM ids WHERE name = '{key}' AND place < $count) i ON i.id = t.{key} "
-                "AND i.partition = t.partition)" + (_DROPPED if table == "message_terms" else ""),
-                {"copy": copy, "partition": partition, "count": count},
+                f"SELECT {columns} FROM (SELECT t.*, $copy::INTEGER AS copy, $partition AS copied_unit FROM {table} t"
+                f"{of_mails})" + (_DROPPED if table == "message_terms" else ""),
+                named,
             ).to_arrow_table()
             self._write(table, f"{SOURCE}/{partition}", rows)
         return f"{SOURCE}/{partition}"
@@ -120,7 +136,7 @@ class Replicas:
             columns = ", ".join(self._column(table, name) for name in self.made.tables[table].names)
             rows = self.connection.execute(
                 f"SELECT {columns} FROM {table}, (SELECT range::INTEGER AS copy FROM range($copies))",
-                {"copies": copies},
+                {"copies": 1 if table == "people" else copies},  # the same people write all copies
             ).to_arrow_table()
             self._write_parted(table, rows)
         rows = self.connection.execute(_MEMBERSHIPS, {"copies": copies, "last": last}).to_arrow_table()
@@ -151,9 +167,7 @@ class Replicas:
                 "SELECT hashed(text_hash, $copy) AS text_hash FROM embeddings ORDER BY embeddings.text_hash",
                 {"copy": copy},
             ).to_arrow_table()
-            table = old.drop_columns(["partition"]).set_column(
-                old.column_names.index("text_hash"), "text_hash", names.column(0)
-            )
+            table = old.set_column(old.column_names.index("text_hash"), "text_hash", names.column(0))
             flat = pa.FixedSizeListArray.from_arrays(made.ravel(), dimensions)
             place = table.column_names.index("vector")
             part = f"{SOURCE}/{copy:04}"
@@ -182,7 +196,7 @@ _MAILS = """
 CREATE TABLE mails AS
 SELECT row_number() OVER (ORDER BY m.effective_at DESC, m.message_id) - 1 AS place, m.message_id, m.partition
 FROM messages m JOIN memberships s ON s.is_canonical AND s.stored_message_id = m.message_id
-  AND s.message_id = m.message_id AND s.source || '/' || s.partition = m.partition
+  AND s.message_id = m.message_id AND s.partition = m.partition
 """
 
 _COPIED = """
@@ -201,7 +215,7 @@ SELECT term FROM message_terms GROUP BY term HAVING count(DISTINCT chunk_id) > {
 _DROPPED = f" WHERE copy = 0 OR hash(term, chunk_id) % {DROPPED} > 0"
 
 _MEMBERSHIPS = f"""
-SELECT named(m.message_id, copy) AS message_id, s.list_id, '{SOURCE}' AS source, printf('%04d', copy) AS partition,
+SELECT named(m.message_id, copy) AS message_id, s.list_id, '{SOURCE}' AS source, printf('{SOURCE}/%04d', copy) AS partition,
   named(m.message_id, copy) AS stored_message_id, true AS is_canonical
 FROM mails m JOIN memberships s ON s.is_canonical AND s.message_id = m.message_id,
   (SELECT range::INTEGER AS copy FROM range($copies))
