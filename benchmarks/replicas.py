@@ -111,20 +111,15 @@ class Replicas:
             key = _KEY.get(table, "message_id")
             columns = ", ".join(self._column(table, name) for name in self.made.tables[table].names)
             of_mails = (
-                ""
-                if table == "address_uses"
-                else (
-                    f" SEMI JOIN (FROM ids WHERE name = '{key}' AND place < $count) i ON i.id = t.{key} "
-                    "AND i.partition = t.partition"
-                )
+                f"SEMI JOIN (FROM ids WHERE name = '{key}' AND place < $count) i ON i.id = t.{key} "
+                "AND i.partition = t.partition"
             )
-            named = {"copy": copy, "partition": f"{SOURCE}/{partition}"} | (
-                {"count": count} if of_mails else {}
-            )
+            if table == "address_uses":  # counts of a partition, which name no mail
+                of_mails = "WHERE $count > 0"
             rows = self.connection.execute(
-                f"SELECT {columns} FROM (SELECT t.*, $copy::INTEGER AS copy, $partition AS copied_unit FROM {table} t"
+                f"SELECT {columns} FROM (SELECT t.*, $copy::INTEGER AS copy, $partition AS copied_unit FROM {table} t "
                 f"{of_mails})" + (_DROPPED if table == "message_terms" else ""),
-                named,
+                {"copy": copy, "partition": f"{SOURCE}/{partition}", "count": count},
             ).to_arrow_table()
             self._write(table, f"{SOURCE}/{partition}", rows)
         return f"{SOURCE}/{partition}"
