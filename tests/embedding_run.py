@@ -16,7 +16,7 @@ from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCac
 from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.progress import LoggedProgress
 from tests.gemini_loopback import KEY
-from tests.processes import FORKS
+from tests.processes import forked
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
@@ -58,7 +58,7 @@ def totals(report: EmbeddingReport, before: Set[str] = frozenset(), retained: in
 
 def started(cache: Path, url: str, first: int, last: int, **settings: object) -> BaseProcess:
     """A process of its own that embeds the texts number `first` to `last` - 1."""
-    process = FORKS.Process(target=_run, args=(cache, url, first, last, settings))
+    process = forked(_run, cache, url, first, last, settings)
     process.start()
     return process
 

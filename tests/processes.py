@@ -7,7 +7,9 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,22 @@ LONGEST = 300
 """Seconds after which a command counts as hung."""
 
 
+def forked(work: Callable[..., object], *given: object) -> ForkServerProcess:
+    """A process, not started yet, that does some work in the environment of this moment.
+
+    By itself it would have that in which the first of all processes was forked: another test's.
+    """
+    return FORKS.Process(target=_in_environment, args=(dict(os.environ), work, given))
+
+
+def _in_environment(
+    variables: dict[str, str], work: Callable[..., object], given: tuple[object, ...]
+) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    work(*given)
+
+
 @dataclass(frozen=True)
 class Ended:
     """A command that ended: its exit code (negative for a signal), its output and its faults."""
@@ -57,8 +75,7 @@ class Command:
     def __init__(self, folder: Path, *arguments: str | Path, home: Path | None = None):
         """`home` is the `DAGSTER_HOME` of the command; else that is below its storage."""
         self._printed = [folder / f"printed-{time.monotonic_ns()}.{name}" for name in ("out", "err")]
-        given = ([str(a) for a in arguments], self._printed, home)
-        self._process = FORKS.Process(target=_run, args=given)
+        self._process = forked(_run, [str(a) for a in arguments], self._printed, home)
         self._process.start()
 
     def killed_after(self, seconds: float) -> bool:
@@ -108,7 +125,7 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
 
 def fetch_that_is_killed(config: Path, source: str, seconds: float) -> bool:
     """Fetch a source in a process of its own and kill that after some seconds; True unless it had ended by itself."""
-    process = FORKS.Process(target=_fetch, args=(config, source))
+    process = forked(_fetch, config, source)
     process.start()
     process.join(seconds)
     process.kill()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -60,17 +58,11 @@ def _work(arguments: list[str] | None) -> None:
     main(arguments, prog_name="weft")
 
 
-def _never(*_given: object, **_named: object) -> None:
-    threading.Event().wait()
-
-
 def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
     """Say on `stderr` that the command was interrupted, and end this process and all that it started at once.
 
-    That costs no more than a kill: the next build resumes. A process that the command's thread is about to start, such
-    as those that copy a run's output for Dagster, never begins: it would outlive this one.
+    That costs no more than a kill: the next build resumes.
     """
-    subprocess.Popen.__init__ = _never  # type: ignore[method-assign]
     end_started()
     message = "\x1b[?25h\n" if os.isatty(stderr) else ""  # the cursor, which a progress line hides
     message += f"interrupted ({signal.Signals(number).name}): what was made is kept, the same command goes on from there\n"

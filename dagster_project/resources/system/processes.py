@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _posixsubprocess
 import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,14 @@ _READ_AT_ONCE = 1 << 20
 _KEPT_BYTES = 1 << 12
 _TICK = 2.0
 """Seconds by which the clocks of files and of processes may differ."""
+_STARTS = (
+    (subprocess.Popen, "__init__"),
+    (subprocess, "_fork_exec"),
+    (_posixsubprocess, "fork_exec"),
+    (os, "fork"),
+    (os, "posix_spawn"),
+)
+"""All by which Python starts processes: what a program calls, and the last step before the system does it."""
 
 
 def is_left_over(file: Path, pid: str) -> bool:
@@ -65,10 +75,32 @@ def _beginning(stream: IO[bytes]) -> bytes:
 
 
 def end_started() -> None:
-    """Kill all descendants of this process, including those in sessions of their own."""
-    for pid in list(_started_by(os.getpid(), _parents())):
+    """Kill all descendants of this process, including those in sessions of their own; none begins after.
+
+    A thread that is about to start one, such as those that copy a run's output for Dagster, waits forever instead. One
+    that is past that point does start it, hence the second look. All are stopped before the first is killed: what one
+    of them starts meanwhile would no longer be known as a descendant.
+    """
+    for owner, name in _STARTS:
+        setattr(owner, name, _never)
+    stopped: set[int] = set()
+    looks_in_vain = 0
+    while looks_in_vain < 2:
+        found = set(_started_by(os.getpid(), _parents())) - stopped
+        _send(signal.SIGSTOP, found)
+        stopped |= found
+        looks_in_vain = 0 if found else looks_in_vain + 1
+    _send(signal.SIGKILL, stopped)
+
+
+def _never(*_given: object, **_named: object) -> None:
+    threading.Event().wait()
+
+
+def _send(number: signal.Signals, processes: set[int]) -> None:
+    for pid in processes:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def _started_by(pid: int, parents: dict[int, int]) -> Iterator[int]:

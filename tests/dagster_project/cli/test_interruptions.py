@@ -96,6 +96,30 @@ def test_a_build_is_ended_at_any_point_and_the_next_is_right(
     assert not [p for p in root.rglob(".*") if "tmp" in p.name or "build-" in p.name]
 
 
+BUSY = """
+import os, subprocess, threading, time
+from dagster_project.resources.system.processes import end_started
+
+def start():
+    while True:
+        subprocess.Popen(["sh", "-c", "sleep 100 & sleep 100"])
+        time.sleep(0.005)
+
+for _ in range(2):
+    threading.Thread(target=start, daemon=True).start()
+time.sleep(0.2)
+end_started()
+os._exit(0)
+"""
+
+
+def test_none_is_left_of_the_processes_that_threads_start_at_that_moment():
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True)
+        assert process.wait(LATE) == 0
+        assert _alive(process.pid) == []
+
+
 COMMANDS: dict[str, Sequence[str]] = {
     "search": ("search", "compactor"),
     "context": ("context", "--stdin"),

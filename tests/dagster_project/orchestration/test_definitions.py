@@ -28,7 +28,7 @@ from dagster_project.orchestration.sqlite_storage import KeptEngineEventLogStora
 from dagster_project.orchestration.work import Work
 from dagster_project.resources.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion, embedded
-from tests.processes import FORKS
+from tests.processes import forked
 from tests.runs import begun_run, run_of_dagster
 from transforms.operations import publish_checks
 
@@ -168,7 +168,7 @@ def test_two_processes_materialize_two_partitions_at_once(built: Workspace, buil
     for table in PARTITIONED:
         for partition in (JANUARY, USERS):
             built.lake.path(table, partition).unlink()
-    processes = [FORKS.Process(target=materialize, args=(built.folder, p)) for p in (JANUARY, USERS)]
+    processes = [forked(materialize, built.folder, p) for p in (JANUARY, USERS)]
     for process in processes:
         process.start()
     for process in processes:

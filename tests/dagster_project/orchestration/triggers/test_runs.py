@@ -20,7 +20,7 @@ from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.resources.system.locks import lake_lock, living_run, runs_of
 from tests.archives import Mail, Workspace
 from tests.dagster_project.orchestration.test_alerts import KEEP, kept
-from tests.processes import FORKS
+from tests.processes import forked
 from tests.runs import begun_run, run_of_dagster
 
 READ = ("attachments", "messages", "quarantine")
@@ -56,7 +56,7 @@ def _live(root: Path, run_id: str) -> None:
 
 def killed(root: Path, run_id: str) -> None:
     """Begin a run in a process of its own, and kill it."""
-    process = FORKS.Process(target=_live, args=(root, run_id))
+    process = forked(_live, root, run_id)
     process.start()
     while not runs_of(root).get(run_id):
         process.join(0.005)
