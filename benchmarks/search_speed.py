@@ -36,11 +36,12 @@ from dagster_project.composition import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.search.query_batch import CODE_CANDIDATES, CODE_RESCORED
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.embedding.sign_codes import CodeScores
 from transforms.settings.models import EmbeddingSettings
-from transforms.settings.search import SearchSettings, TermSettings
+from transforms.settings.search import RerankSettings, SearchSettings, TermSettings
 
 BATCH = 100
 _NEAREST = 10
@@ -110,8 +111,9 @@ def measured(name: str, index: Path) -> dict[str, Any]:
 
 
 def opened(path: Path) -> SearchIndex:
-    """The index with the default settings."""
-    return SearchIndex(path, make_embedder(EmbeddingSettings()), TermSettings(), SearchSettings())
+    """The index with the default settings, as commands and servers open it."""
+    embedder, reranker = make_embedder(EmbeddingSettings()), Reranker(RerankSettings())
+    return SearchIndex(path, embedder, TermSettings(), SearchSettings(), reranker)
 
 
 def times(search: Callable[[str], Any], asked: Sequence[str]) -> dict[str, float]:
@@ -144,10 +146,9 @@ def peak() -> float:
 
 def measured_open(path: Path) -> dict[str, Any]:
     """Opening until the first hits are there; the model is loaded before."""
-    embedder = make_embedder(EmbeddingSettings())
-    embedder.embed_queries(["x"])
+    make_embedder(EmbeddingSettings()).embed_queries(["x"])
     start = time.perf_counter()
-    index = SearchIndex(path, embedder, TermSettings(), SearchSettings())
+    index = opened(path)
     _ = index.arrays
     ready = time.perf_counter() - start
     index.search(["vacuum full locks the table"])
@@ -155,13 +156,16 @@ def measured_open(path: Path) -> dict[str, Any]:
 
 
 def measured_weft(path: Path) -> dict[str, Any]:
-    """Weft: searches described and only ranked, a batch of each, recall of the vector way."""
+    """Weft: searches described, only ranked, and ranked once, a batch of each, recall of the vector way."""
     index, asked = opened(path), queries()
+    once = SearchSettings(rerank="off")
     result = {
         "search": times(lambda query: index.search([query], plain=True), asked),
         "rank": times(lambda query: index.ranked([query]), asked),
+        "once": times(lambda query: index.ranked([query], settings=once), asked),
         "search_batch": seconds(lambda: index.search(asked[:BATCH], plain=True)),
         "rank_batch": seconds(lambda: index.ranked(asked[:BATCH])),
+        "once_batch": seconds(lambda: index.ranked(asked[:BATCH], settings=once)),
         "way": index.ranked(asked[:1]).vector_path,
         "peak": peak(),
     }
@@ -242,6 +246,7 @@ def shown(chunks: int, results: dict[str, dict[str, Any]]) -> Table:
     rows = [
         (f"Weft, hits with snippets ({weft['way']})", weft["search"], weft["search_batch"], weft),
         ("Weft, ranked only", weft["rank"], weft["rank_batch"], weft),
+        ("Weft, ranked without a second look", weft["once"], weft["once_batch"], weft),
         *((name, results[name]["rank"], results[name]["rank_batch"], results[name])
           for name in ("tantivy", "faiss") if name in results),
     ]  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
-from itertools import chain, islice
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,12 +14,13 @@ from transforms.settings.search import TermSettings
 from transforms.text.spans import ByteOffsets
 from transforms.text.terms import UNSPACED, identifier_parts, stems
 
-_WORD, _SPACED_WORD = re.compile(r"\w+"), re.compile(rf"[^\W{UNSPACED}]+")
+_WORD, _SPACED_WORD = re.compile(r"\w+", re.ASCII), re.compile(rf"[^\W{UNSPACED}]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
 _OF_WORDS = frozenset(string.ascii_letters + string.digits + "_")
+_WORDS_KNOWN = 1 << 16
+"""Words whose terms are remembered."""
 _FEW = 64
 """Words up to which each is looked for in a text by itself."""
-_BLANKS = re.compile(r"\s+")
 _LINE_BREAKS = re.compile(r"\s*\n")
 _LINE_CHARS = 160
 """Characters of a line of a snippet that keeps lines."""
@@ -65,18 +66,27 @@ def words_by_term(
 
     Term 0 is that of the complete word, the others are those of the parts of an identifier.
     """
-    words = sorted(set[str]().union(*(_word(text).findall(text) for text in texts)))
+    words = set[str]().union(*(_word(text).findall(text) for text in set(texts)))
     words_of = {term: [(0, term)] for term in wanted if _UNSPACED.fullmatch(term)}
-    for word, term in zip(words, stems([word.lower() for word in words], settings), strict=True):
-        if term in wanted:
-            words_of.setdefault(term, []).append((0, word))
-    parts_of = identifier_parts(words)
-    of_parts = iter(stems(list(chain.from_iterable(parts_of.values())), settings))
-    for word, parts in parts_of.items():
-        for number, term in enumerate(islice(of_parts, len(parts)), 1):
-            if term in wanted:
-                words_of.setdefault(term, []).append((number, word))
+    terms_of = _terms_of_words(settings)
+    for word in words:
+        terms = terms_of(word)
+        if not wanted.isdisjoint(terms):
+            for number, term in enumerate(terms):
+                if term in wanted:
+                    words_of.setdefault(term, []).append((number, word))
     return words_of
+
+
+@cache
+def _terms_of_words(settings: TermSettings) -> Callable[[str], tuple[str, ...]]:
+    """Gives the term of a word, and those of its parts; kept, as hits have most of their words in common."""
+
+    @lru_cache(_WORDS_KNOWN)
+    def terms_of(word: str) -> tuple[str, ...]:
+        return tuple(stems([word.lower(), *identifier_parts([word]).get(word, ())], settings))
+
+    return terms_of
 
 
 def matching_words(terms: Set[str], by_term: Mapping[str, Sequence[tuple[int, str]]]) -> dict[str, str]:
@@ -97,7 +107,7 @@ def snippet(
     White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line.
     Ties go to the earliest window.
     """
-    folded = _whole_lines(text) if keep_lines else _BLANKS.sub(" ", text).strip()
+    folded = _whole_lines(text) if keep_lines else " ".join(text.split())
     gap = "\n" if keep_lines else " "
     matches = _matches(folded, matching)
     start = _best_start(matches, length, weights) - length // 6

@@ -1,12 +1,15 @@
 """The row of a hit, and the text it stands in, in files of Arrow batches that are mapped into memory.
 
-A table of a published file is read in thousands of rows; these cost as much as the few rows that are read.
+A table of a published file is read in thousands of rows; these cost as much as the few rows that are read. What of a row
+only hits show is one column of JSON: a batch of thirty columns takes three times as long to open and a fifth more room.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagster_project.resources.arrays import hit_statements
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS_AT_ONCE = 1 << 10
-_BATCH_BYTES = 1 << 16
+_BATCH_BYTES = 1 << 15
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
 _KEPT_BATCHES = 64
 """Batches that stay decompressed: a search reads the rows of its hits several times."""
@@ -60,15 +65,10 @@ class HitRows:
         self.shown: Callable[[Sequence[str | None]], Sequence[str | None]] = list
         """Gives the texts that these rows may have references to."""
 
-    def of(
-        self, chunks: Iterable[int], columns: Sequence[str] = (), *, places: bool = False
-    ) -> dict[int, dict[str, Any]]:
-        """The row of each of these chunks, by its number, or some columns of it with `text_display`.
-
-        If `places`, only where in its mail or document a chunk stands.
+    def of(self, chunks: Iterable[int], *, places: bool = False) -> dict[int, dict[str, Any]]:
+        """The row of each of these chunks, by its number; if `places`, only where in its mail or document it stands.
 
         That is `source_kind`, `parent_id`, `attachment_id`, `content_class`, `byte_start` and `byte_end`; a whole row is
-
         `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_no`, the number of the
         text that its bytes are of. Of a mail `answered_name` and `answered_text` are the author and, for a short reply,
@@ -77,11 +77,23 @@ class HitRows:
         numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
         stored = self._row[numbers]
         order = np.argsort(stored)
-        rows = (self._places if places else self._chunks).rows(stored[order], columns)
+        rows = (self._places if places else self._chunks).rows(stored[order])
         if not places:
             texts = self.shown([row["text_display"] for row in rows])
-            rows = [row | {"text_display": text} for row, text in zip(rows, texts, strict=True)]
+            rows = [
+                row | self._facts(row.pop("facts")) | {"text_display": text}
+                for row, text in zip(rows, texts, strict=True)
+            ]
         return {n: {"chunk_no": n, **row} for n, row in zip(numbers[order].tolist(), rows, strict=True)}
+
+    def _facts(self, stored: str) -> dict[str, Any]:
+        """What a row says of a hit, by name."""
+        try:
+            facts = dict(zip(hit_statements.FACTS, json.loads(stored), strict=True))
+        except ValueError as error:
+            raise _damaged(self._chunks.paths[0], error) from error
+        at = facts["effective_at"]
+        return facts | {"effective_at": None if at is None else _EPOCH + timedelta(microseconds=at)}
 
     def texts(self, numbers: Iterable[int]) -> dict[int, str]:
         """Stored texts by their number."""
@@ -110,8 +122,8 @@ class _Batches:
         self.starts = arrays[f"{name}_starts"]
         self._batch = lru_cache(_KEPT_BATCHES)(lambda number, place: readers[number].get_batch(place))
 
-    def rows(self, numbers: np.ndarray, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """The rows of these numbers, which ascend, or only these columns of them."""
+    def rows(self, numbers: np.ndarray) -> list[dict[str, Any]]:
+        """The rows of these numbers, which ascend."""
         places = np.searchsorted(self.starts, numbers, side="right") - 1
         found: list[pa.RecordBatch] = []
         number = 0
@@ -119,7 +131,6 @@ class _Batches:
             for place in np.unique(places).tolist():
                 number = int(np.searchsorted(self.firsts, place, side="right")) - 1
                 batch = self._batch(number, place - int(self.firsts[number]))
-                batch = batch.select(columns) if columns else batch
                 found += [
                     batch.slice(row, 1) for row in (numbers[places == place] - self.starts[place]).tolist()
                 ]
@@ -131,9 +142,14 @@ class _Batches:
                 raise IndexUnavailableError(
                     f"{self.paths[number]} cannot be read ({error}): look at its rights and at the disk"
                 ) from error
-            raise IndexUnavailableError(
-                f"{self.paths[number]} is damaged ({error}): delete its folder, and the next search makes it again"
-            ) from error
+            raise _damaged(self.paths[number], error) from error
+
+
+def _damaged(path: Path, error: Exception) -> IndexUnavailableError:
+    """The fault of a file of rows whose content is not what was written."""
+    return IndexUnavailableError(
+        f"{path} is damaged ({error}): delete its folder, and the next search makes it again"
+    )
 
 
 def _files(folder: Path, name: str) -> list[Path]:
@@ -227,10 +243,10 @@ def _write_rows(
     with _NewFile(folder, _TEXTS, starts) as new_texts, _NewFile(folder, _CHUNKS, starts) as new_chunks:
         for described, stored in groups:
             first_text, first_row = new_texts.starts[-1], new_chunks.starts[-1]
-            keys = new_texts.add(connection.execute(_stored(stored))).column("key")
+            keys = new_texts.add(connection.execute(hit_statements.stored(stored))).column("key")
             text_numbers = np.arange(len(keys)) + first_text
             connection.register("hit_texts", pa.table({"key": keys, "text_no": text_numbers}))
-            written = new_chunks.add(connection.execute(_DESCRIBED.format(documents=described)))
+            written = new_chunks.add(connection.execute(hit_statements.described(described)))
             connection.unregister("hit_texts")
             places = written.column("chunk_no").to_numpy()
             row[places] = first_row + np.arange(len(places), dtype=np.int32)
@@ -286,88 +302,3 @@ def _parts(batch: pa.RecordBatch, text: str) -> Iterator[pa.RecordBatch]:
 
 
 _CHANGED_FACTS, _CHANGED_TEXTS, _WRITTEN = "changed_facts", "changed_texts", "written_documents"
-
-
-def _stored(documents: str) -> str:
-    """The statement of the texts that hits stand in, of the documents that a table names.
-
-    By the numbers of rows: else all texts would be read before the rows are chosen.
-    """
-    return " UNION ALL ".join(
-        f"SELECT {key} AS key, {text} AS text FROM {table} "
-        f"WHERE rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {documents}))"
-        for table, key, document, text in (
-            ("messages", "message_id", "message_id", "body"),
-            ("documents", "doc_id", "doc_id", "text"),
-            ("conversation_windows", "doc_id", "doc_id", "markdown"),
-            ("attachments", "attachment_id", "message_id", "text"),
-        )
-    )
-
-
-# What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
-_DESCRIBED = """
-WITH documents_ AS (
-  SELECT * FROM (
-    SELECT message_id AS doc_id, list_id, subject, NULL AS path, from_name, from_addr, effective_at FROM messages
-    UNION ALL BY NAME
-    SELECT doc_id, title AS subject, path, coalesce(modified_at, created_at) AS effective_at FROM documents
-    UNION ALL BY NAME SELECT doc_id, title AS subject, first_at AS effective_at FROM conversation_windows
-  ) WHERE doc_id IN (FROM {documents})
-),
-ends AS (
-  SELECT message_id AS doc_id, list(byte_end) AS block_ends FROM blocks
-  WHERE rowid IN (SELECT rowid FROM blocks WHERE message_id IN (FROM {documents})) GROUP BY message_id
-),
-attached AS (
-  SELECT attachment_id, filename, page_starts FROM attachments WHERE message_id IN (FROM {documents})
-),
-pages AS (
-  SELECT doc_id AS key, page_starts AS starts FROM documents
-  WHERE page_starts IS NOT NULL AND doc_id IN (FROM {documents})
-  UNION ALL SELECT attachment_id, page_starts FROM attached WHERE page_starts IS NOT NULL
-),
-own AS (
-  SELECT *, coalesce(list_min([s.byte_start FOR s IN spans IF s.role = 'own']), spans[1].byte_start) AS byte_start,
-    coalesce(list_max([s.byte_end FOR s IN spans IF s.role = 'own']), spans[-1].byte_end) AS byte_end
-  FROM chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE doc_id IN (FROM {documents}))
-),
-present AS (
-  SELECT message_id AS doc_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY position) - 1 AS position
-  FROM thread_tree
-  WHERE NOT is_ghost
-    AND thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id IN (FROM {documents}))
-),
-answered AS (
-  SELECT p.message_id AS doc_id, coalesce(m.from_name, m.from_addr) AS name
-  FROM thread_tree p JOIN messages m ON m.message_id = p.parent_id WHERE p.message_id IN (FROM {documents})
-),
-repeats AS (
-  SELECT message_id AS doc_id, list([byte_start, byte_end] ORDER BY byte_start) AS ranges FROM inferred_quotes
-  WHERE message_id IN (FROM {documents}) GROUP BY message_id
-)
-SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, c.source_kind, c.chunk_kind, c.source, c.parent_id,
-  c.attachment_id, a.filename, c.title, c.text_display, c.spans, c.content_class, c.byte_start, c.byte_end,
-  n.breadcrumb, n.heading_start AS node_start, n.byte_end AS node_end,
-  d.list_id, d.subject, d.path, d.from_name, d.from_addr, d.effective_at,
-  p.thread_id, t.subject AS thread_subject, p.position AS thread_position, t.message_count AS thread_size,
-  w.name AS answered_name, nullif(k.context, '') AS answered_text, i.ranges AS inferred_quotes,
-  CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL
-    THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END AS block_index,
-  CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END AS page,
-  [s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end] AS page_breaks,
-  coalesce(x.text_no, o.text_no) AS text_no
-FROM own c
-LEFT JOIN documents_ d USING (doc_id)
-LEFT JOIN ends b USING (doc_id)
-LEFT JOIN present p USING (doc_id)
-LEFT JOIN answered w USING (doc_id)
-LEFT JOIN repeats i USING (doc_id)
-LEFT JOIN chunk_context k USING (chunk_id)
-LEFT JOIN threads t USING (thread_id)
-LEFT JOIN attached a ON a.attachment_id = c.attachment_id
-LEFT JOIN (FROM nodes WHERE doc_id IN (FROM {documents})) n ON n.node_id = c.parent_id
-LEFT JOIN pages g ON g.key = coalesce(c.attachment_id, c.doc_id)
-LEFT JOIN hit_texts x ON x.key = coalesce(c.attachment_id, c.doc_id)
-LEFT JOIN hit_texts_before o ON o.chunk_no = c.chunk_no
-"""

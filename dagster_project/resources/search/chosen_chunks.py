@@ -116,10 +116,7 @@ def _explained(
         for place, (n, opening) in enumerate(zip(shown, openings, strict=True))
         if opening is not None and places[n]["content_class"] == "patch"
     }
-    texts = {
-        n: row["text_display"]
-        for n, row in version.arrays.rows.of(patches.values(), ("text_display",)).items()
-    }
+    texts = {n: row["text_display"] for n, row in version.arrays.rows.of(patches.values()).items()}
     weights = version.weighed(SearchSettings())
     words: dict[int, bm25.TermScores] = {}
     found = list(shown)

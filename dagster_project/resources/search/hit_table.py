@@ -88,7 +88,7 @@ def without_hits(
     """
     is_hidden = pl.col("query").is_in(list(understood))
     first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
-    facts = version.arrays.rows.of(first.get_column("chunk_no"), ("subject", "doc_id", "text_display"))
+    facts = version.arrays.rows.of(first.get_column("chunk_no"))
     screen = version.screen
     nearest = {
         query: f"{screen.text(facts[chunk]['subject'] or '(no subject)')} ({facts[chunk]['doc_id']})"
@@ -308,7 +308,7 @@ def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
 
 def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], list[dict[str, str]]]:
     """The constituents of hits by query and chunk, in order of their chunks."""
-    facts = rows.of(constituents.get_column("chunk_no"), ("chunk_id", "doc_id", "text_display"))
+    facts = rows.of(constituents.get_column("chunk_no"))
     by_hit: dict[tuple[int, int], list[dict[str, str]]] = {}
     for row in constituents.iter_rows(named=True):
         fact = facts[row["chunk_no"]]

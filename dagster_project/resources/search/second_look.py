@@ -50,7 +50,7 @@ class SecondLook:
         queries, chunks, scores, threads = (
             hits.get_column(name).to_list() for name in ("query", "chunk_no", "score", "thread")
         )
-        facts = self.batch.version.arrays.rows.of(chunks, _READ)
+        facts = self.batch.version.arrays.rows.of(chunks)
         rows = [facts[n] for n in chunks]
         return [
             Candidate(
@@ -97,6 +97,3 @@ def _open(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
     """True for each mail that is no reply."""
     subjects = pl.Series([row["subject"] if _is_mail(row) else None for row in rows], dtype=pl.String)
     return pl.select(~is_reply(pl.lit(subjects)).fill_null(True)).to_series().to_list()
-
-
-_READ = ("title", "text_display", "chunk_kind", "content_class", "effective_at", "source_kind", "subject")

@@ -7,11 +7,14 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from dagster_project.resources.arrays import hit_rows
 from dagster_project.resources.arrays.hit_rows import HitRows, write_hit_rows
 from tests.archives import Workspace
+from transforms.errors import IndexUnavailableError
 
 
 def rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[tuple[dict[str, Any], str | None]]:
@@ -36,3 +39,18 @@ def test_groups_of_documents_give_the_rows_that_all_at_once_give(
         monkeypatch.setattr(hit_rows, "_CHUNKS_AT_ONCE", at_once)
         assert rows(connection, tmp_path / "groups") == expected
         assert any(text for _, text in expected) and len({row["doc_id"] for row, _ in expected}) > at_once
+
+
+def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(built: Workspace, tmp_path: Path):
+    with duckdb.connect(str((built.index / "CURRENT").resolve()), read_only=True) as connection:
+        rows(connection, tmp_path / "damaged")
+    path = tmp_path / "damaged" / "hit_chunks.arrow"
+    with pa.memory_map(str(path)) as file:
+        stored = pa.ipc.open_file(file).read_all()
+    place = stored.schema.get_field_index("facts")
+    cut = pc.utf8_slice_codeunits(stored.column("facts"), 0, 20)
+    with pa.ipc.new_file(str(tmp_path / "cut"), stored.schema) as file:
+        file.write_table(stored.set_column(place, stored.schema.field(place), cut), 1 << 20)
+    (tmp_path / "cut").rename(path)
+    with pytest.raises(IndexUnavailableError, match=r"hit_chunks\.arrow is damaged .*delete its folder"):
+        HitRows(path.parent, {path.stem: np.load(path) for path in path.parent.glob("*.npy")}).of([0])

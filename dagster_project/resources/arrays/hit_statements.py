@@ -1,0 +1,106 @@
+"""The statements that read the rows of hits, and the texts these stand in, from a published file."""
+
+from __future__ import annotations
+
+
+def stored(documents: str) -> str:
+    """The statement of the texts that hits stand in, of the documents that a table names.
+
+    By the numbers of rows: else all texts would be read before the rows are chosen.
+    """
+    return " UNION ALL ".join(
+        f"SELECT {key} AS key, {text} AS text FROM {table} "
+        f"WHERE rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {documents}))"
+        for table, key, document, text in (
+            ("messages", "message_id", "message_id", "body"),
+            ("documents", "doc_id", "doc_id", "text"),
+            ("conversation_windows", "doc_id", "doc_id", "markdown"),
+            ("attachments", "attachment_id", "message_id", "text"),
+        )
+    )
+
+
+FACTS = {
+    **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans")},
+    "filename": "a.filename",
+    "breadcrumb": "n.breadcrumb",
+    "node_start": "n.heading_start",
+    "node_end": "n.byte_end",
+    **{name: f"d.{name}" for name in ("list_id", "subject", "path", "from_name", "from_addr")},
+    "effective_at": "epoch_us(d.effective_at)",
+    "thread_id": "p.thread_id",
+    "thread_subject": "t.subject",
+    "thread_position": "p.position",
+    "thread_size": "t.message_count",
+    "answered_name": "w.name",
+    "answered_text": "nullif(k.context, '')",
+    "inferred_quotes": "i.ranges",
+    "block_index": "CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL "
+    "THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END",
+    "page": "CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END",
+    "page_breaks": "[s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end]",
+}
+"""Of each fact that only hits show the expression of SQL that makes it."""
+
+# What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
+_DESCRIBED = """
+WITH documents_ AS (
+  SELECT * FROM (
+    SELECT message_id AS doc_id, list_id, subject, NULL AS path, from_name, from_addr, effective_at FROM messages
+    UNION ALL BY NAME
+    SELECT doc_id, title AS subject, path, coalesce(modified_at, created_at) AS effective_at FROM documents
+    UNION ALL BY NAME SELECT doc_id, title AS subject, first_at AS effective_at FROM conversation_windows
+  ) WHERE doc_id IN (FROM {documents})
+),
+ends AS (
+  SELECT message_id AS doc_id, list(byte_end) AS block_ends FROM blocks
+  WHERE rowid IN (SELECT rowid FROM blocks WHERE message_id IN (FROM {documents})) GROUP BY message_id
+),
+attached AS (
+  SELECT attachment_id, filename, page_starts FROM attachments WHERE message_id IN (FROM {documents})
+),
+pages AS (
+  SELECT doc_id AS key, page_starts AS starts FROM documents
+  WHERE page_starts IS NOT NULL AND doc_id IN (FROM {documents})
+  UNION ALL SELECT attachment_id, page_starts FROM attached WHERE page_starts IS NOT NULL
+),
+own AS (
+  SELECT *, coalesce(list_min([s.byte_start FOR s IN spans IF s.role = 'own']), spans[1].byte_start) AS byte_start,
+    coalesce(list_max([s.byte_end FOR s IN spans IF s.role = 'own']), spans[-1].byte_end) AS byte_end
+  FROM chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE doc_id IN (FROM {documents}))
+),
+present AS (
+  SELECT message_id AS doc_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY position) - 1 AS position
+  FROM thread_tree
+  WHERE NOT is_ghost
+    AND thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id IN (FROM {documents}))
+),
+answered AS (
+  SELECT p.message_id AS doc_id, coalesce(m.from_name, m.from_addr) AS name
+  FROM thread_tree p JOIN messages m ON m.message_id = p.parent_id WHERE p.message_id IN (FROM {documents})
+),
+repeats AS (
+  SELECT message_id AS doc_id, list([byte_start, byte_end] ORDER BY byte_start) AS ranges FROM inferred_quotes
+  WHERE message_id IN (FROM {documents}) GROUP BY message_id
+)
+SELECT c.chunk_no::BIGINT AS chunk_no, c.source_kind, c.parent_id, c.attachment_id, c.content_class, c.byte_start,
+  c.byte_end, coalesce(x.text_no, o.text_no) AS text_no, c.text_display, json_array({facts})::VARCHAR AS facts
+FROM own c
+LEFT JOIN documents_ d USING (doc_id)
+LEFT JOIN ends b USING (doc_id)
+LEFT JOIN present p USING (doc_id)
+LEFT JOIN answered w USING (doc_id)
+LEFT JOIN repeats i USING (doc_id)
+LEFT JOIN chunk_context k USING (chunk_id)
+LEFT JOIN threads t USING (thread_id)
+LEFT JOIN attached a ON a.attachment_id = c.attachment_id
+LEFT JOIN (FROM nodes WHERE doc_id IN (FROM {documents})) n ON n.node_id = c.parent_id
+LEFT JOIN pages g ON g.key = coalesce(c.attachment_id, c.doc_id)
+LEFT JOIN hit_texts x ON x.key = coalesce(c.attachment_id, c.doc_id)
+LEFT JOIN hit_texts_before o ON o.chunk_no = c.chunk_no
+"""
+
+
+def described(documents: str) -> str:
+    """The statement of the rows of chunks, of the documents that a table names."""
+    return _DESCRIBED.format(documents=documents, facts=", ".join(FACTS.values()))
