@@ -106,8 +106,8 @@ class SearchSettings(StageSettings):
     """Characters of each text shown with a hit."""
     pool: Internal[int] = Field(100, gt=0)
     """Hits of a query that the steps behind fusion look at, or `limit` if that is more (ra)."""
-    exact_max_chunks: Internal[int] = Field(100_000, ge=0)
-    """Chunks up to which `vector_search = "auto"` compares every vector in full."""
+    exact_max_chunks: Internal[int] = Field(20_000, ge=0)
+    """Chunks up to which `vector_search = "auto"` compares every vector in full, where that is as fast as by signs."""
 
     def vector_path(self, chunk_count: int, *, has_index: bool) -> Literal["hnsw", "exact", "codes"]:
         """How vectors of so many chunks are searched: by an HNSW index if there is one, all of them, or by signs first."""

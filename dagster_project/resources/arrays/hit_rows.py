@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -26,8 +27,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS_AT_ONCE = 1 << 10
 _BATCH_BYTES = 1 << 15
 """Text of a batch, which is decompressed as a whole; a single text may be longer."""
-_KEPT_BATCHES = 64
-"""Batches that stay decompressed: a search reads the rows of its hits several times."""
+_KEPT_BATCHES, _KEPT_ROWS = 64, 128
+"""Batches that stay decompressed, and rows that are kept: a search reads the rows of its hits several times."""
 _CHUNKS, _TEXTS = "hit_chunks", "hit_texts"
 _TEXT_OF = "hit_text_of"
 _PLACE = ("source_kind", "parent_id", "attachment_id", "content_class", "byte_start", "byte_end")
@@ -62,28 +63,39 @@ class HitRows:
         self._chunks, self._texts = (_Batches(folder, name, arrays) for name in (_CHUNKS, _TEXTS))
         self._places = _Batches(folder, _CHUNKS, arrays, _PLACE)
         self._row = arrays[f"{_CHUNKS}_row"]
+        self._known: dict[int, dict[str, Any]] = {}
         self.shown: Callable[[Sequence[str | None]], Sequence[str | None]] = list
         """Gives the texts that these rows may have references to."""
 
-    def of(self, chunks: Iterable[int], *, places: bool = False) -> dict[int, dict[str, Any]]:
-        """The row of each of these chunks, by its number; if `places`, only where in its mail or document it stands.
+    def of(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """The row of each of these chunks, by its number.
 
-        That is `source_kind`, `parent_id`, `attachment_id`, `content_class`, `byte_start` and `byte_end`; a whole row is
-        `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
+        That is `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_no`, the number of the
         text that its bytes are of. Of a mail `answered_name` and `answered_text` are the author and, for a short reply,
         words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
         """
-        numbers = np.unique(np.fromiter(chunks, dtype=np.int64))
+        numbers, known = {*chunks}, self._known
+        read = self._by_chunk(self._chunks, numbers - known.keys())
+        known = known | {n: row | self._facts(row.pop("facts")) for n, row in read.items()}
+        # A second look reads most of what is described.
+        self._known = known if len(known) <= _KEPT_ROWS else {}
+        texts = self.shown([known[n]["text_display"] for n in numbers])
+        return {n: known[n] | {"text_display": text} for n, text in zip(numbers, texts, strict=True)}
+
+    def places(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Of the same rows only where in its mail or document each chunk stands.
+
+        That is `chunk_no`, `source_kind`, `parent_id`, `attachment_id`, `content_class`, `byte_start` and `byte_end`.
+        """
+        return self._by_chunk(self._places, {*chunks})
+
+    def _by_chunk(self, batches: _Batches, chunks: AbstractSet[int]) -> dict[int, dict[str, Any]]:
+        """The stored rows of these chunks, by the number of each."""
+        numbers = np.fromiter(chunks, dtype=np.int64, count=len(chunks))
         stored = self._row[numbers]
         order = np.argsort(stored)
-        rows = (self._places if places else self._chunks).rows(stored[order])
-        if not places:
-            texts = self.shown([row["text_display"] for row in rows])
-            rows = [
-                row | self._facts(row.pop("facts")) | {"text_display": text}
-                for row, text in zip(rows, texts, strict=True)
-            ]
+        rows = batches.rows(stored[order])
         return {n: {"chunk_no": n, **row} for n, row in zip(numbers[order].tolist(), rows, strict=True)}
 
     def _facts(self, stored: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def chosen_chunks(
         best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
         compared.append((hit, {n: score.get(n, 0.0) for n in (hit, *best)}, not others))
     several = [score for _, score, _ in compared if len(score) > 1]
-    facts = rows.of(chain.from_iterable(several), places=True)
+    facts = rows.places(chain.from_iterable(several))
     shown = [
         _shown({n: facts[n] for n in score}, hit, score) if is_alone and len(score) > 1 else hit
         for hit, score, is_alone in compared
