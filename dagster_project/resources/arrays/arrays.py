@@ -43,7 +43,7 @@ from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
-FORMAT = "7"
+FORMAT = "8"
 _FACTS = "facts.json"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22

@@ -12,7 +12,7 @@ _HEADERS = 3 * 4096
 """Bytes of a DuckDB file before its first block."""
 CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
-LAYOUT = "14"
+LAYOUT = "13"
 """Version of the published tables; rows of a file of another layout are not reused."""
 
 
