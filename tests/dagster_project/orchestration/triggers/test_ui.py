@@ -67,12 +67,13 @@ def server(running: Server) -> Server:
     return running
 
 
-@pytest.fixture(scope="module")
-def browser(chromium: Any) -> Any:
-    """A page that is at no address yet."""
+@pytest.fixture
+def browser(chromium: Any) -> Iterator[Any]:
+    """A page that is at no address yet; one of Dagster's that stays open asks for news all the time."""
     opened = chromium.new_page(viewport={"width": 1500, "height": 900})
     opened.set_default_timeout(SHOWN_WITHIN * 1000)
-    return opened
+    yield opened
+    opened.close()
 
 
 def rest(server: Server) -> None:
