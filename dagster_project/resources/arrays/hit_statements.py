@@ -2,24 +2,6 @@
 
 from __future__ import annotations
 
-
-def stored(documents: str) -> str:
-    """The statement of the texts that hits stand in, of the documents that a table names.
-
-    By the numbers of rows: else all texts would be read before the rows are chosen.
-    """
-    return " UNION ALL ".join(
-        f"SELECT {key} AS key, {text} AS text FROM {table} "
-        f"WHERE rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {documents}))"
-        for table, key, document, text in (
-            ("messages", "message_id", "message_id", "body"),
-            ("documents", "doc_id", "doc_id", "text"),
-            ("conversation_windows", "doc_id", "doc_id", "markdown"),
-            ("attachments", "attachment_id", "message_id", "text"),
-        )
-    )
-
-
 FACTS = {
     **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans")},
     "filename": "a.filename",
@@ -41,6 +23,24 @@ FACTS = {
     "page_breaks": "[s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end]",
 }
 """Of each fact that only hits show the expression of SQL that makes it."""
+
+
+def stored(documents: str) -> str:
+    """The statement of the texts that hits stand in, of the documents that a table names.
+
+    By the numbers of rows: else all texts would be read before the rows are chosen.
+    """
+    return " UNION ALL ".join(
+        f"SELECT {key} AS key, {text} AS text FROM {table} "
+        f"WHERE rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {documents}))"
+        for table, key, document, text in (
+            ("messages", "message_id", "message_id", "body"),
+            ("documents", "doc_id", "doc_id", "text"),
+            ("conversation_windows", "doc_id", "doc_id", "markdown"),
+            ("attachments", "attachment_id", "message_id", "text"),
+        )
+    )
+
 
 # What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
 _DESCRIBED = """
