@@ -17,6 +17,11 @@ from dagster_project.servers.web.addresses import CITED
 _ADDRESS = re.compile(rb"(?<![\w/])https?://[^\s<>\"'\x00-\x1f]*[^\s<>\"'\x00-\x1f.,;:!?)\]}]")
 _PSEUDONYM = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _FOLLOWED = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
+_OWN = re.compile(
+    r"/(?:[acdmt]|open)/[\w.~%-]+(?:\?[\w.~%=&+-]*)?(?:#[\w.~%/-]*)?|#[^\s\\\x00-\x1f]*", re.ASCII
+)
+"""As `page_of` writes addresses, and an anchor. Browsers take `/\\host` and `/<tab>/host` for `//host`, so what else begins
+with a slash is not known to stay on this server."""
 
 
 def short_names(html: Markup) -> Markup:
@@ -98,8 +103,11 @@ class Marked:
 
 
 def linked(html: Markup, address: str) -> Markup:
-    """A link to a page of this server, or to an address that `followed` allows; else the text alone."""
-    if address.startswith(("/", "#")) and not address.startswith("//"):
+    """A link to a page or an anchor of this server, or to an address that `followed` allows; else the text alone.
+
+    Every link that a text names passes here.
+    """
+    if _OWN.fullmatch(address):
         return Markup('<a href="{}">{}</a>').format(address, html)
     if not followed(address):
         return html

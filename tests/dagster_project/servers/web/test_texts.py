@@ -8,11 +8,13 @@ from html import unescape
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup, escape
 
+from dagster_project.servers.web.addresses import page_of
 from dagster_project.servers.web.mail_parts import mail_parts, plain_parts
 from dagster_project.servers.web.mails import _ancestors
 from dagster_project.servers.web.markdown_html import markdown_html
-from dagster_project.servers.web.marks import Marked, Span, followed, highlighted
+from dagster_project.servers.web.marks import Marked, Span, followed, highlighted, linked
 from tests.examples import examples
 
 HOSTILE = (
@@ -28,6 +30,16 @@ HOSTILE = (
     "# <h1 onclick=alert(1)>\n\n[^1]\n\n[^1]: <script>x</script>",
 )
 ELEMENT = re.compile(r"<(?!/)([a-z0-9]+)([^>]*)>")
+LEAVING = (
+    *(f"{before}{slashes}evil.example/p" for before in ("", "\t", "\n", "\x01", " ", "\u200b") for slashes in (
+        "//", "///", "/\\", "\\/", "\\\\", "/\t/", "/\n/", "/\r\\", "/%5c", "/%5C", "/%2f", "%5c%5c", "/.//", "/./\\",
+    )),
+    "https:\\\\evil.example", "hTTps:evil.example", "http:/\\evil.example", "JavaScript:alert(1)", "java\tscript:alert(1)",
+    "\x0bjavascript:alert(1)", "\x7fjavascript:x", "data:text/html,x", "blob:x", "view-source:x", "/open/..\\evil.example",
+)  # fmt: skip
+"""Addresses that lead, or may lead, away from the server without saying so, or that run something."""
+OWN = ("http", "")
+"""Scheme and host of this server."""
 PLAIN = {"mark", "a", "span"}
 PROSE = PLAIN | {
     "p", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "pre", "code", "em", "strong", "del", "blockquote", "hr", "br",
@@ -41,7 +53,23 @@ def require_inert(html: str, elements: set[str]) -> None:
         assert name in elements, html
         assert set(re.findall(r"\s([a-z-]+)=", attributes)) <= {"class", "id", "href", "rel", "start"}, html
         for address in re.findall(r'href="([^"]*)"', attributes):
-            assert re.match(r"(?:https?://|mailto:|/(?!/)|#)", address), html
+            scheme, host = as_a_browser_reads(unescape(address))
+            is_away = 'class="away"' in attributes
+            assert (scheme in ("http", "https", "mailto")) if is_away else (scheme, host) == OWN, html
+
+
+def as_a_browser_reads(address: str) -> tuple[str, str]:
+    """Scheme and host that a link on a page of this server leads to (WHATWG, URL Standard, basic URL parser)."""
+    plain = re.sub(r"[\t\n\r]", "", address.strip("".join(map(chr, range(33)))))
+    scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):", plain)
+    if scheme and scheme[1].lower() not in ("http", "https"):
+        return scheme[1].lower(), ""
+    rest = plain[scheme.end() :] if scheme else plain
+    # A proxy or a redirect may decode an escaped path once more.
+    slashes = re.sub("%5c|%2f", "/", rest, flags=re.IGNORECASE).replace("\\", "/")
+    if not scheme and not slashes.startswith("//"):
+        return OWN
+    return (scheme[1].lower() if scheme else OWN[0]), re.split("[/?#]", slashes.lstrip("/"))[0]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -57,6 +85,21 @@ def test_hostile_text_stays_text(text: str):
         for part in plain_parts(Marked(text), is_diff=True):
             require_inert(str(part.html) + "".join(f.html for f in part.files), PLAIN)
     require_inert(str(highlighted(text, [[0, 4], [6, 9]])), PLAIN)
+
+
+@pytest.mark.parametrize("address", LEAVING, ids=ascii)
+def test_a_link_that_looks_like_the_servers_own_stays_on_it(address: str):
+    """In Markdown by all its ways to write a link, and in the links of mails, chats and attachments."""
+    quoted = escape(address)
+    for text in (
+        f"[x]({address})", f"[x](<{address}>)", f"[x]: <{address}>\n\n[x]", f"<{address}>", f"![x](<{address}>)",
+        f"[[{address}|x]]", "".join(f"&#{ord(letter)};" for letter in f"[x](<{address}>)"), f"[x](<{quoted}>)",
+    ):  # fmt: skip
+        html = str(markdown_html(Marked(text), 0, {}, {}))
+        require_inert(html, PROSE)
+        assert "href" not in html, html
+    html = Marked("here", None, [Span(0, 4, address)]).html(0, 4)
+    assert html == "here"
 
 
 @given(
@@ -77,6 +120,13 @@ def test_marking_changes_no_letter(text: str, start: int, length: int):
     html = re.sub(r"<[^>]*>", "", marked.html(0, len(marked.data)))
     plain = re.sub(r"<[^>]*>", "", Marked(text).html(0, len(marked.data)))
     assert html == plain
+
+
+@given(st.sampled_from(["message", "node", "document", "thread", "chunk"]), st.text(min_size=1, max_size=20))
+@examples(100)
+def test_every_page_of_the_index_is_led_to(kind: str, id_: str):
+    for address in (page_of(kind, f"x{id_}"), page_of(kind, f"x{id_}", 3, 9)):
+        assert escape(address) in linked(Markup("x"), address)
 
 
 def test_the_cited_bytes_are_marked_and_the_first_has_the_anchor():
