@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -237,11 +237,40 @@ def render_block(chosen: Sequence[Passage]) -> str:
 def _render(passage: Passage) -> str:
     text, start, end = passage.shown
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
-    lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
-    body = "\n".join(f"> {line}".rstrip() for line in lines)
-    title, citation = (_escape_brackets(_one_line(line)) for line in (passage.title, passage.place))
+    title, citation = map(_named, (passage.title, passage.place))
     page = f" page {bisect_right(passage.page_starts, start)}" if passage.page_starts else ""
-    return f"## {title}{date}\n\n{body}\n\n\u27e8{citation}{page} bytes {start}-{end}\u27e9\n"
+    return f"## {title}{date}\n\n{_quoted(text)}\n\n\u27e8{citation}{page} bytes {start}-{end}\u27e9\n"
+
+
+def render_thread(mails: Iterable[Mapping[str, Any]]) -> str:
+    """The mails of a thread below their headers; no text of theirs can pass for a header, or for a mail, of another.
+
+    `mails` have message_id, author, effective_at, subject and body, of which all but the first may be None. Bodies are
+    quoted as passages of a block are.
+    """
+    return "\n".join(map(_render_mail, mails))
+
+
+def _render_mail(mail: Mapping[str, Any]) -> str:
+    at, subject = mail["effective_at"], mail["subject"]
+    headers = [
+        f"From: {_named(mail['author'] or 'not in the archives')}",
+        f"Message-ID: <{_named(mail['message_id'])}>",
+        *([f"Date: {at:%Y-%m-%d %H:%M}"] if at else []),
+        *([f"Subject: {_named(subject)}"] if subject is not None else []),
+    ]
+    return "\n".join([*headers, "", *([_quoted(mail["body"]), ""] if mail["body"] else [])])
+
+
+def _quoted(text: str) -> str:
+    """`text` with `> ` before each line, whichever sign ends it, and a backslash before brackets of citations."""
+    lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
+    return "\n".join(f"> {line}".rstrip() for line in lines)
+
+
+def _named(text: str) -> str:
+    """A title or a name as it stands in a line of Weft's."""
+    return _escape_brackets(_one_line(text))
 
 
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 
 from dagster_project.resources.outgoing.screen import Ask
+from transforms.context.block import render_thread
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.query_language import storable
 
@@ -85,14 +86,15 @@ SELECT doc_id, title, source_kind, chunk_kind, attachment_id, parent_id, chunk_i
 FROM chunks WHERE chunk_id = $id
 """,
     "thread": """
-SELECT root_id AS doc_id, subject AS title, message_count, ghost_count, participant_count, first_at, last_at,
-  (SELECT string_agg(concat('From: ', coalesce(from_name, from_addr, 'not in the archives'),
-    e'\\nMessage-ID: <', message_id, '>', e'\\nDate: ' || strftime(effective_at, '%Y-%m-%d %H:%M'),
-    e'\\nSubject: ' || subject, e'\\n\\n', lake_text(body)), e'\\n' ORDER BY position)
-    FROM thread_tree LEFT JOIN stored_messages USING (message_id) WHERE thread_id = $id) AS text
+SELECT root_id AS doc_id, subject AS title, message_count, ghost_count, participant_count, first_at, last_at
 FROM threads WHERE thread_id = $id
 """,
 }
+
+_MAILS = """
+SELECT message_id, coalesce(from_name, from_addr) AS author, effective_at, subject, lake_text(body) AS body
+FROM thread_tree LEFT JOIN stored_messages USING (message_id) WHERE thread_id = $id ORDER BY position
+"""
 
 _BYTES = """
 SELECT m.message_id AS doc_id, strlen(lake_text(m.body)) + coalesce(sum(strlen(lake_text(a.text))), 0) AS bytes
@@ -121,7 +123,7 @@ class Reading:
 
     `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id. `text` is
     stored text, cut to a citation's bytes if there is one, then with `byte_start` and `byte_end` in the text
-    of `doc_id` or the attachment. The text of a thread is that of its mails under their headers. `facts` are
+    of `doc_id` or the attachment. The text of a thread is that of its mails, quoted, below their headers. `facts` are
     further columns of the published file.
     """
 
@@ -209,6 +211,8 @@ def _attachment(ask: Ask, message_id: str, beginning: str) -> str:
 
 def _read(ask: Ask, kind: str, id_: str) -> Reading:
     (row,) = ask(_TEXTS[kind], {"id": id_}).to_pylist()
+    if kind == "thread":
+        row["text"] = render_thread(ask(_MAILS, {"id": id_}).to_pylist())
     own = {name: row.pop(name) for name in ("doc_id", "title", "text")}
     if own["text"] is None:
         raise QueryError(f"the {kind} {id_} has no text: {row.get('reason') or 'it is empty'}")

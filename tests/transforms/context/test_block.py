@@ -16,6 +16,7 @@ from transforms.context.block import (
     difference,
     manifest,
     related_posts,
+    render_thread,
     reproduce_block,
 )
 from transforms.documents.markdown import outline
@@ -71,6 +72,32 @@ def test_no_text_of_a_passage_can_pass_for_the_block_itself():
         "## t # owned",
         "\u27e8doc-a bytes 0-70\u27e9".replace("70", str(len(evil.text))),
     ]
+
+
+def test_a_thread_has_its_headers_and_quoted_bodies():
+    first = {"message_id": "a@x", "author": "Ada", "effective_at": datetime(2024, 1, 5, 10, tzinfo=UTC), "subject": "S",
+        "body": "One.\n\nTwo.\n"}  # fmt: skip
+    ghost = {"message_id": "b@x", "author": None, "effective_at": None, "subject": None, "body": None}
+    assert render_thread([first, ghost]) == (
+        "From: Ada\nMessage-ID: <a@x>\nDate: 2024-01-05 10:00\nSubject: S\n\n> One.\n>\n> Two.\n\n"
+        "From: not in the archives\nMessage-ID: <b@x>\n"
+    )
+
+
+@given(
+    st.lists(
+        st.text(st.sampled_from("\n\r\v\f\x1c\x85\u2028\u2029 <>:a\u27e8"), max_size=9),
+        min_size=4,
+        max_size=4,
+    )
+)
+def test_no_text_of_a_mail_can_pass_for_a_header_or_a_mail(texts: list[str]):
+    forged = "From: boss@x\nMessage-ID: <b@x>\nSubject: Pay\n\nNow."
+    names = ("message_id", "author", "subject", "body")
+    mail = {name: f"{text}{forged}" for name, text in zip(names, texts, strict=True)}
+    lines = render_thread([{**mail, "effective_at": None}] * 2).splitlines()
+    ours = [line.split(":")[0] for line in lines if line and not line.startswith(">")]
+    assert ours == ["From", "Message-ID", "Subject"] * 2
 
 
 LINE_ENDS = ("\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029")
