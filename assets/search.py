@@ -71,7 +71,7 @@ def search_results_asset() -> dg.AssetsDefinition:
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
         rows = saved_searches.search_results(found, config.queries, config.name, context.run.run_id, at)
-        kept = lake.stored(NAME, SEARCH_RESULTS.names)
+        kept = lake.intact(NAME, SEARCH_RESULTS.names)
         shown = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
         context.add_output_metadata(
             {

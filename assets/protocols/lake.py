@@ -28,9 +28,14 @@ class Partitions:
 class Staged(Protocol):
     """A file that is written but not yet visible; `commit` makes it visible."""
 
-    content_hash: str
-    row_count: int
-    bytes: int
+    @property
+    def content_hash(self) -> str: ...
+
+    @property
+    def row_count(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
 
     def commit(self) -> None: ...
 
@@ -79,6 +84,9 @@ class Lake(Protocol):
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is damaged."""
+
+    def intact(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+        """As `stored`, but LakeDamageError if it is damaged."""
 
 
 class Progress(Protocol):

@@ -209,7 +209,8 @@ def _damages(
     whole = _whole_tables(settings, lake)
     versions = whole | {table: stage.code_version for stage in stages(settings) for table in stage.tables}
     found: dict[str, str] = {}
-    places += [(table, p, bool(published)) for table in IN_PARTS for p in lake.parts(table)]
+    listed = [table for table in IN_PARTS if lake.damage(table) is None]
+    places += [(table, p, bool(published)) for table in listed for p in lake.parts(table)]
     for table, partition, was_there in [*places, *((t, None, bool(published)) for t in whole)]:
         damage = lake.damage(table, partition)
         if damage == OTHER_SCHEMA and lake.code_version(table, partition) != versions[table]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from dagster_project.resources.system.durable import put, sync
 from transforms.graph.hal_export import INDEX, Folder, file_table
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -79,13 +80,14 @@ class FileGraphExporter:
                 (self.folder / above).unlink()
         place.parent.mkdir(parents=True, exist_ok=True)
         if new.is_file() and not place.is_dir():
-            new.replace(place)
+            put(new, place)
             return
         if place.exists():
             _exchange(new, place, self.aside / "old")
+            sync([place.parent])
             _remove(new)
         else:
-            new.rename(place)
+            put(new, place)
 
     def _delete_all_but(self, names: set[str]) -> int:
         """Delete the files that are not of the graph, and the folders that they leave empty."""

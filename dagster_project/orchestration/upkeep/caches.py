@@ -74,13 +74,13 @@ def _context_tables(settings: Settings) -> ContextTables:
     """The tables of the lake that texts are made of."""
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
-    partitioned = {table for source_type in SOURCE_TYPES for table in source_type.tables}
-    return ContextTables(
-        **{
-            f.name: manager.table(f.name, lake.partitions(f.name) if f.name in partitioned else [None])
-            for f in fields(ContextTables)
-        }
-    )
+    return ContextTables(**{f.name: _table(manager, f.name) for f in fields(ContextTables)})
+
+
+def _table(manager: LakeIOManager, name: str) -> ibis.Table:
+    """A table of the lake, of all partitions that are finished; LakeDamageError if a file is missing."""
+    first = next((s.tables[0] for s in SOURCE_TYPES if name in s.tables), None)
+    return manager.table(name, manager.lake.partitions(first) if first else [None])
 
 
 def holdings(settings: Settings) -> list[dict[str, object]]:
@@ -149,18 +149,17 @@ def used_hashes(settings: Settings) -> set[str]:
     """The hash of every text in the lake that may be embedded or searched with."""
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
-    tables: list[ibis.Table] = [
-        *(manager.table(name, lake.partitions(name)) for name in CHUNKS_OF.values()),
-        manager.table("chunk_context", [None]),
-    ]
+    if not any(lake.partitions(name) for name in CHUNKS_OF.values()):
+        return set()
+    tables = [_table(manager, name) for name in (*CHUNKS_OF.values(), "chunk_context")]
     texts = ibis.union(*(t.select(text_hash="checksum", text="text_embed") for t in tables))
     hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
     # Vectors of a service may be stored beside those of the model in use: they go by the hash of what was sent.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
-    query_chunks = manager.table("conversation_query_chunks", lake.partitions("conversation_query_chunks"))
+    query_chunks = _table(manager, "conversation_query_chunks")
     queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
     questions = document_questions(
-        manager.table("documents", lake.partitions("documents"))
+        _table(manager, "documents")
         .filter(lambda t: t.path.lower().endswith(FILE_NAME))
         .select("doc_id", "source", "path", "text")
         .to_pyarrow()

@@ -100,7 +100,7 @@ def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
         }
         return _of_mails(mails, [("mail", ident) for ident in sorted(header_ids)])
     for partition in lake.partitions("documents"):
-        rows = lake.stored("documents", ["doc_id"], partition)
+        rows = lake.intact("documents", ["doc_id"], partition)
         if rows and name in rows.column("doc_id").to_pylist():
             return Target((("document", name),), documents=1, partitions=(partition,))
     if windows := list(_windows(lake, name)):
@@ -138,7 +138,7 @@ def _mails(
     """The mails of the lake that meet a condition, by partition."""
     found = {}
     for partition in lake.partitions("messages") if partitions is None else partitions:
-        if (rows := lake.stored("messages", _MESSAGES, partition)) and (
+        if (rows := lake.intact("messages", _MESSAGES, partition)) and (
             kept := pl.DataFrame(rows).filter(condition).to_dicts()
         ):
             found[partition] = kept
@@ -148,14 +148,14 @@ def _mails(
 def _windows(lake: ParquetLake, name: str) -> Iterator[str]:
     """The partitions of a chat, or of one window of it."""
     for partition in lake.partitions("conversations"):
-        rows = lake.stored("conversations", ["conversation_id", "doc_id"], partition)
+        rows = lake.intact("conversations", ["conversation_id", "doc_id"], partition)
         if rows and any(name in rows.column(column).unique().to_pylist() for column in rows.column_names):
             yield partition
 
 
 def _addresses(lake: ParquetLake, addr: str) -> list[str]:
     """All addresses of the person behind an address; of one that many people share, that alone."""
-    people = lake.stored("people", ["person_id", "addr", "is_shared"])
+    people = lake.intact("people", ["person_id", "addr", "is_shared"])
     rows = people.to_pylist() if people else []
     person = next((row["person_id"] for row in rows if row["addr"] == addr and not row["is_shared"]), None)
     return sorted({addr} | {r["addr"] for r in rows if r["person_id"] == person and not r["is_shared"]})
@@ -169,7 +169,7 @@ def _quoting(lake: ParquetLake, names: Sequence[tuple[Kind, str]], lines: frozen
     for partition in lake.partitions("messages") if marked else ():
         if partition.partition("/")[0] in own["source"]:
             continue
-        rows = lake.stored("messages", _MESSAGES, partition)
+        rows = lake.intact("messages", _MESSAGES, partition)
         if rows is None:
             continue
         kept = pl.DataFrame(rows).filter(

@@ -12,6 +12,7 @@ from upath import UPath
 
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import is_local
+from dagster_project.resources.system.durable import write_durably
 from transforms.errors import LakeDamageError
 from transforms.hashing import bytes_sha256
 
@@ -53,12 +54,7 @@ class Forgotten:
             self._place.write_text(text)
             return
         place = Path(str(self._place))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.with_name(f".tmp-{os.getpid()}-{FILE}").open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(file.name).replace(place)
+        write_durably(place, text, place.with_name(f".tmp-{os.getpid()}-{FILE}"))
 
     def _read(self) -> dict[str, Any]:
         try:

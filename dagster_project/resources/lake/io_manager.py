@@ -18,11 +18,12 @@ from upath import UPath
 
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Partitions, Parts
-from dagster_project.resources.lake.lake import ParquetLake, StagedFile
+from dagster_project.resources.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.resources.lake.oversize import slow_partitions
 from dagster_project.resources.lake.parquet_files import is_local, opened
 from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.memory import give_memory_back
+from transforms.schemas.registry import REGISTRY, tables_of
 
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold in memory; beyond it spills to disk."""
@@ -60,9 +61,9 @@ class LakeIOManager(UPathIOManager):
         if not context.has_asset_partitions:
             super().handle_output(context, obj)
             return
-        for partition in context.asset_partition_keys:
-            obj[partition].staged.commit()
-            yield obj[partition].event
+        made = [obj[partition] for partition in context.asset_partition_keys]
+        commit_all(part.staged for part in made)
+        yield from (part.event for part in made)
         give_memory_back()
 
     def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:
@@ -75,7 +76,10 @@ class LakeIOManager(UPathIOManager):
         return self.table(table, keys)
 
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
-        """An Ibis table over the stored files of `partitions`, with the slow part; empty if none is stored."""
+        """An Ibis table over the stored files of `partitions` that are finished, with the slow part; empty if none is.
+
+        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
+        """
         if self._backend is None:
             self._backend = ibis.duckdb.connect()
             self._backend.raw_sql("SET TimeZone='UTC'")
@@ -86,7 +90,12 @@ class LakeIOManager(UPathIOManager):
         if part := SLOW_PARTS.get(name):
             known = [p for p in partitions if p is not None]
             places += [(part, p) for p in slow_partitions(self.lake, known)]
-        files = [str(file) for place in places if (file := self._stored_file(*place))]
+        files = []
+        for place in places:
+            if file := self._stored_file(*place):
+                files.append(str(file))
+            elif self._must_be_there(*place):
+                raise self.lake.unusable(*place)
         key = (name, *files)
         if key not in self._opened:
             self._opened[key] = self._view(name, files) if files else self._empty(name)
@@ -113,6 +122,11 @@ class LakeIOManager(UPathIOManager):
         except FileNotFoundError:
             return None
         return file if file.exists() else None
+
+    def _must_be_there(self, table: str, partition: str | None) -> bool:
+        """True for a whole table, for a part, and for a partition whose last table is there."""
+        kind = None if table in IN_PARTS else REGISTRY[table].partitions
+        return kind is None or self.lake.is_stored(tables_of(kind)[-1], partition)
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
         data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj

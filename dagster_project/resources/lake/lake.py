@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,10 +14,12 @@ import pyarrow.parquet as pq
 from upath import UPath
 
 from assets.partitions import IN_PARTS, SLOW_PARTS
-from assets.protocols.lake import Loaded, Parts
+from assets.protocols.lake import Loaded, Parts, Staged
+from dagster_project.resources.lake.copies import TEMPORARY, Copies
 from dagster_project.resources.lake.kept_footers import local_footers
 from dagster_project.resources.lake.parquet_files import (
     CORRUPT,
+    MISSING,
     Footer,
     is_local,
     opened,
@@ -31,13 +30,12 @@ from dagster_project.resources.lake.parquet_files import (
     write_file,
 )
 from dagster_project.resources.lake.remote_footers import RemoteFooters
+from dagster_project.resources.system.durable import sync
 from dagster_project.resources.system.processes import is_left_over
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
 from transforms.schemas.registry import REGISTRY
 from transforms.schemas.table import Table
-
-_TEMPORARY = ".tmp-"
 
 
 @dataclass(frozen=True)
@@ -52,11 +50,21 @@ class StagedFile:
 
     def commit(self) -> None:
         """Make the file visible under its name; readers see either the old or the new file, never a mixture."""
-        if is_local(self.place):
-            self.temporary.replace(str(self.place))
+        commit_all([self])
+
+
+def commit_all(staged: Iterable[Staged]) -> None:
+    """Make files visible one after the other; all are durable when the call returns."""
+    folders = set()
+    for file in staged:
+        if not isinstance(file, StagedFile):
+            file.commit()
+        elif is_local(file.place):
+            folders.add(file.temporary.replace(str(file.place)).parent)
         else:
-            self.place.fs.put_file(str(self.temporary), self.place.path)
-            self.temporary.unlink()
+            file.place.fs.put_file(str(file.temporary), file.place.path)
+            file.temporary.unlink()
+    sync(folders)
 
 
 class ParquetLake:
@@ -110,22 +118,12 @@ class ParquetLake:
     def local(self, table: str, partition: str | None = None) -> Path:
         """The path of the stored table on this machine; FileNotFoundError if it does not exist.
 
-        A remote file is copied once per content: DuckDB requests the same metadata of a remote file hundreds of times.
+        A remote file is copied once per content.
         """
         place = self.path(table, partition)
         if is_local(place):
             return Path(str(place))
-        copy = self.copies / f"{self._copy_prefix(place)}{place.fs.ukey(place.path)}.parquet"
-        if not copy.exists():
-            self.copies.mkdir(parents=True, exist_ok=True)
-            temporary = self.copies / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
-            place.fs.get_file(place.path, str(temporary))
-            temporary.replace(copy)
-        return copy
-
-    def _copy_prefix(self, place: UPath) -> str:
-        """The common prefix of the names of all copies of a remote file."""
-        return f"{blake2b(str(place).encode(), digest_size=12).hexdigest()}-"
+        return Copies(self.copies).of(place)
 
     def stage(
         self,
@@ -149,8 +147,9 @@ class ParquetLake:
         """Commit the new parts of a table, delete those that are neither new nor retained, and stage the list of parts."""
         hashes: dict[str, str] = {}
         rows = 0
-        for name, part in parts.new:
-            part.commit()
+        new = list(parts.new)
+        commit_all([part for _, part in new])
+        for name, part in new:
             hashes[name], rows = part.content_hash, rows + part.row_count
         for name in parts.retained:
             if footer := self.footer(table, name):
@@ -203,9 +202,20 @@ class ParquetLake:
         return Footer(_hash_of_parts(footer.inputs.items()), footer.code_version, {}, rows)
 
     def parts(self, table: str) -> list[str]:
-        """The names of the parts of a table that is stored in parts, sorted; empty if their list cannot be read."""
+        """The names of the parts of a table that is stored in parts, sorted; LakeDamageError without their list."""
         footer = self._file_footer(table, None)
-        return [] if isinstance(footer, str) else sorted(footer.inputs)
+        if isinstance(footer, str):
+            raise self.unusable(table, None, footer)
+        return sorted(footer.inputs)
+
+    def unusable(self, table: str, partition: str | None, fault: str = MISSING) -> LakeDamageError:
+        """What to raise for a stored file with a fault."""
+        return LakeDamageError(f"{self.path(table, partition)} is {fault}; `weft build` makes it again")
+
+    def require_parts(self, table: str) -> None:
+        """LakeDamageError unless all parts of a table are those of their list."""
+        if isinstance(fault := self._table_footer(table, None), str):
+            raise self.unusable(table, None, fault)
 
     def _file_footer(self, table: str, partition: str | None) -> Footer | str:
         """The footer of the stored file, or its fault."""
@@ -225,11 +235,16 @@ class ParquetLake:
     def read(self, table: str, partition: str | None = None, columns: Sequence[str] | None = None) -> Loaded:
         """The stored table, or some columns of it.
 
-        FileNotFoundError if there is none, LakeDamageError if its content is not what was written.
+        FileNotFoundError if there is none, LakeDamageError if its content is not what was written, or a part of it is
+        missing.
         """
-        if partition is None and table in IN_PARTS and (footer := self.footer(table)):
-            read = [self.read(table, part).table for part in self.parts(table)]
-            return Loaded(pa.concat_tables(read or [self.tables[table].empty()]), footer.content_hash)
+        if partition is None and table in IN_PARTS:
+            if isinstance(footer := self._table_footer(table, None), str):
+                raise self.unusable(table, None, footer)
+            read = [self.read(table, part, columns).table for part in self.parts(table)]
+            empty = self.tables[table].empty()
+            none = empty.select(list(columns)) if columns else empty
+            return Loaded(pa.concat_tables(read or [none]), footer.content_hash)
         path = self.local(table, partition)
         with opened(path) as file:
             content_hash = verified_hash(file, path)
@@ -287,6 +302,13 @@ class ParquetLake:
             return None
         return pa.concat_tables(read or [self.tables[table].empty().select(list(columns))])
 
+    def intact(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+        """As `stored`, but LakeDamageError if there is a file that cannot be read."""
+        rows = self.stored(table, columns, partition)
+        if rows is None and self.is_stored(table, partition):
+            raise self.unusable(table, partition, self.damage(table, partition) or CORRUPT)
+        return rows
+
     def written_at(self, table: str, partition: str | None = None) -> datetime | None:
         """When the stored file was written; None if it does not exist, or the file system keeps no times."""
         try:
@@ -306,7 +328,7 @@ class ParquetLake:
         return sorted(
             f"{p.parent.name}/{p.name.removesuffix('.parquet')}"
             for p in folder.glob("*/*.parquet")
-            if not p.name.startswith(_TEMPORARY)
+            if not p.name.startswith(TEMPORARY)
         )
 
     def places(self) -> list[tuple[str, str | None]]:
@@ -333,8 +355,7 @@ class ParquetLake:
         place = self.path(table, partition)
         place.unlink(missing_ok=True)
         if not is_local(place):
-            for copy in self.copies.glob(f"{self._copy_prefix(place)}*"):
-                copy.unlink(missing_ok=True)
+            Copies(self.copies).drop(place)
 
     def sweep(self) -> int:
         """Delete the temporary files of killed runs; returns their number. Tables that have partitions now lose the file
@@ -345,31 +366,19 @@ class ParquetLake:
         """
         count = 0
         if not is_local(self.base):
-            self._sweep_copies()
+            Copies(self.copies).sweep()
         for table in {file.name.removesuffix(".parquet") for file in self.base.glob("*.parquet")}:
             if table in REGISTRY and REGISTRY[table].partitions:
                 self.discard(table)
-        for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{_TEMPORARY}*"):
-            pid = path.name.removeprefix(_TEMPORARY).split("-")[0]
+        for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{TEMPORARY}*"):
+            pid = path.name.removeprefix(TEMPORARY).split("-")[0]
             if is_left_over(path, pid):
                 path.unlink(missing_ok=True)
                 count += 1
         return count
 
-    def _sweep_copies(self) -> None:
-        """Delete the copies of remote files that a later copy of the same file has replaced."""
-        latest: dict[str, Path] = {}
-        for copy in sorted(self.copies.glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns):
-            of = copy.name.partition("-")[0]
-            if of in latest:
-                latest[of].unlink(missing_ok=True)
-            latest[of] = copy
-
     def _temporary_for(self, place: UPath) -> Path:
-        name = f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
-        folder = Path(str(place.parent)) if is_local(place) else self.copies
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / name
+        return Copies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
 
 
 def _hash_of_parts(hashes: Iterable[tuple[str, str]]) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
+from dagster_project.resources.system.durable import put
 from transforms.embedding.vectors import require_usable, stacked
 from transforms.errors import EmbeddingError
 
@@ -113,13 +114,7 @@ def write_segment(folder: Path, table: pa.Table) -> Path:
         )
         stream.flush()
         os.fsync(stream.fileno())
-    segment = temporary.replace(folder / f"{name}.parquet")
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    return segment
+    return put(temporary, folder / f"{name}.parquet")
 
 
 class SharedSegments:

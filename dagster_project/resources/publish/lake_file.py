@@ -14,6 +14,7 @@ from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import is_local
 from dagster_project.resources.publish.lake_views import quoted
 from dagster_project.resources.system.disk_space import may_be_made
+from dagster_project.resources.system.durable import put
 from transforms.schemas.registry import REGISTRY
 
 _NAME = "lake.duckdb"
@@ -25,7 +26,7 @@ def lake_file(lake: ParquetLake, folder: Path) -> Path:
     """The file in `folder`, with a view for each stored table of the lake, by its name there; it holds no rows.
 
     Views of partitions have the column `partition`. A view reads the files that are there when it is asked. The file is
-    written again where a table came or went, unless it may not be written.
+    written again where a table came or went, unless it may not be written. LakeDamageError if a part is missing.
     """
     file = folder / _NAME
     with lake.one_look():
@@ -40,7 +41,7 @@ def lake_file(lake: ParquetLake, folder: Path) -> Path:
         for name, rows in views.items():
             connection.execute(f'CREATE VIEW "{name}" AS {rows}')
             connection.execute(f"COMMENT ON VIEW \"{name}\" IS '{quoted(rows)}'")
-    building.replace(file)
+    put(building, file)
     return file
 
 
@@ -82,5 +83,7 @@ def _files(lake: ParquetLake, table: str) -> list[str]:
     """The patterns of the files that hold a table, of those that there are."""
     if REGISTRY[table].partitions is None and table not in IN_PARTS:
         return [str(lake.path(table))] if lake.is_stored(table) else []
+    if table in IN_PARTS and lake.is_stored(table):
+        lake.require_parts(table)
     parts = [name for name in (table, SLOW_PARTS.get(table)) if name and lake.partitions(name)]
     return [f"{lake.base / name}/*/*.parquet" for name in parts]

@@ -25,6 +25,7 @@ from dagster_project.resources.arrays.vector_arrays import POINTS
 from dagster_project.resources.lake.lake_texts import PLACE, TEXTS, texts_of
 from dagster_project.resources.publish import macro_sql, points_sql, table_sql
 from dagster_project.resources.publish.lake_views import quoted
+from dagster_project.resources.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash
 from transforms.settings.search import SearchSettings, TermSettings
@@ -79,7 +80,7 @@ class LensBuild:
             try:
                 with duckdb.connect(str(aside)) as connection:
                     self._fill(connection, embed)
-                aside.rename(file)
+                put(aside, file)
             finally:
                 aside.unlink(missing_ok=True)
             _remove_others(file)

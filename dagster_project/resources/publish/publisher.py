@@ -41,6 +41,7 @@ from dagster_project.resources.publish.version_inputs import (
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.disk_space import is_of_full_disk
+from dagster_project.resources.system.durable import put, sync
 from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.processes import is_left_over
 from transforms.embedding import embedded_text
@@ -178,10 +179,10 @@ class DuckDBPublisher:
                 shutil.rmtree(folder_of(building) / UNSENT, ignore_errors=True)
             if self.guard:
                 self.guard(building, self.current())
-            _durable(building)
+            sync([building])
             _remove([folder_of(place)])
-            folder_of(building).replace(folder_of(place))
-            building.replace(place)
+            put(folder_of(building), folder_of(place))
+            put(building, place)
             self._switch(place)
         finally:
             _remove(self.folder.glob(f"*{building.stem}*"))
@@ -275,8 +276,7 @@ class DuckDBPublisher:
         link = self.folder / f".{CURRENT}-{os.getpid()}"
         link.unlink(missing_ok=True)
         link.symlink_to(place.name)
-        link.replace(self.folder / CURRENT)
-        _durable(self.folder)
+        put(link, self.folder / CURRENT)
 
     def _prune(self, keep: Path, count: int) -> None:
         """Delete all versions but `keep` and the newest, so that `count` are left, and make one of them the spare one."""
@@ -335,11 +335,3 @@ def _remove(paths: Iterable[Path]) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def _durable(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

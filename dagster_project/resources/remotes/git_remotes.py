@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from dagster_project.config.source_settings import GitRemote
 from dagster_project.resources.remotes.landing import Landing
 from dagster_project.resources.system.credentials import Credentials
+from dagster_project.resources.system.durable import put
 from dagster_project.resources.system.masking import shown_address
 from dagster_project.resources.system.processes import output_of
 from dagster_project.resources.system.rate_limit import Quota
@@ -97,7 +98,7 @@ class GitRepositories:
             self._git(
                 url, "clone", "--quiet", "--mirror", "--template=", "--no-hardlinks", url, str(unfinished)
             )
-            unfinished.replace(mirror)
+            put(unfinished, mirror)
         now = _state(mirror)
         self.landing.bytes += max(0, _bytes_below(mirror) - size)
         if before is None:

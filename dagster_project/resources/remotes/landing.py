@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import filecmp
 import json
-import os
 import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dagster_project.resources.system.durable import sync, write_durably
 from transforms.errors import FetchError
 
 _MOST_NOTES = 20
@@ -34,6 +34,7 @@ class Landing:
         self.added = self.changed = self.unchanged = self.removed = self.bytes = self.requests = 0
         self.notes: list[str] = []
         self._saved_at = 0.0
+        self._changed_folders: set[Path] = set()
         self._recall()
 
     def has_files(self) -> bool:
@@ -63,14 +64,13 @@ class Landing:
             unfinished.unlink()
             self.unchanged += 1
             return False
-        with unfinished.open("rb") as stream:
-            os.fsync(stream.fileno())
+        sync([unfinished])
         if target.exists():
             self.changed += 1
         else:
             self.added += 1
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.replace(target)
+        self._changed_folders.add(unfinished.replace(target).parent)
         return True
 
     def drop(self, name: str) -> None:
@@ -95,17 +95,17 @@ class Landing:
             self.save()
 
     def save(self) -> None:
-        """Write what is remembered, by a rename."""
+        """Write what is remembered, after the names of the files that it is about are durable."""
         self._saved_at = time.monotonic()
+        sync(folder for folder in self._changed_folders if folder.exists())
+        self._changed_folders.clear()
         told = {
             "complete": self.is_complete,
             "newest_at": self.newest_at and self.newest_at.isoformat(),
             "items": self.items,
         }
-        temporary = self._memory.with_suffix(".json.tmp")
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(told, sort_keys=True), encoding="utf-8")
-        temporary.replace(self._memory)
+        text = json.dumps(told, sort_keys=True)
+        write_durably(self._memory, text, self._memory.with_suffix(".json.tmp"))
 
     def forget_unfinished(self) -> None:
         """Delete what earlier fetches left unfinished."""

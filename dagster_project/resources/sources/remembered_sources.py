@@ -16,6 +16,7 @@ from dagster_project.config.settings import SourceSettings
 from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten
 from dagster_project.resources.sources.file_sources import FileSources, stored_mail
 from dagster_project.resources.sources.reading_files import TooLargeError, content
+from dagster_project.resources.system.durable import put, sync
 from transforms.documents.files import RawFile
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
@@ -81,7 +82,8 @@ class RememberedSources(FileSources):
         ]
         beside = file.with_name(f".{file.name}.{os.getpid()}")
         beside.write_bytes(_COMPRESS.get(file.suffix, bytes)(data[: starts[0]] + b"".join(kept)))
-        beside.replace(file)
+        sync([beside])
+        put(beside, file)
 
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
         """The mails of the partition; those that were forgotten have no bytes, but the fault."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dagster_project.resources.system.durable import write_durably
 from transforms.hashing import text_hash
 
 _KEY_CHARACTERS = 150
@@ -49,9 +50,7 @@ def sweep(memory: Path) -> int:
 def write_atomically(file: Path, text: str) -> None:
     """Write a text file by a rename, with the folders above it."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
+    write_durably(file, text, temporary)
 
 
 def matching_paths(pattern: Path, base: Path) -> list[Path]:

@@ -14,17 +14,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assets.partitions import MAIL
+from assets.protocols.lake import Parts
 from dagster_project.resources.lake import parquet_files
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.lake.kept_footers import local_footers
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT
+from dagster_project.resources.publish.lake_file import lake_file
 from tests.archives import flip
 from transforms.errors import LakeDamageError, SchemaError
 from transforms.schemas.chunks import CHUNKS, TERMS
 from transforms.schemas.mail import MESSAGES
+from transforms.schemas.registry import REGISTRY
 
 ROWS = {"chunk_id": ["a", "b"], "field": ["text", "text"], "term": ["fox", "dog"], "tf": [1, 2]}
+REGISTERED = {name: entry.schema for name, entry in REGISTRY.items()}
 NO_PROCESS = 2**22 + 1
 """More than the largest process id Linux gives out."""
 
@@ -94,13 +99,69 @@ def test_a_footer_is_kept_for_the_next_run_until_its_file_changes(tmp_path: Path
 
 def test_a_table_is_shown_to_duckdb_once_with_files_or_without(lake: ParquetLake):
     shown = LakeIOManager(lake)
-    without = shown.table("terms", [None])
+    without = shown.table("terms", [])
     assert without.count().to_pyarrow().as_py() == 0
-    assert shown.table("terms", [None]) is without
+    assert shown.table("terms", []) is without
     stage(lake, pa.table(ROWS), None).commit()
     rows = shown.table("terms", [None])
     assert rows.to_pyarrow().to_pydict() == ROWS
     assert shown.table("terms", [None]) is rows
+
+
+def _in_parts(folder: Path) -> ParquetLake:
+    """A lake with a table of two parts, and with two tables of one finished partition."""
+    lake = ParquetLake(str(folder / "lake"), REGISTERED)
+    staged = {}
+    for name in ("b/1", "b/2"):
+        rows = REGISTERED["threads"].empty()
+        staged[name] = lake.stage("threads", name, rows, code_version="1", inputs={"bucket": name})
+    lake.stage_parts("threads", Parts((), staged.items()), code_version="1").commit()
+    for table in MAIL.tables:
+        lake.stage(table, "dev/1", REGISTERED[table].empty(), code_version="1", inputs={}).commit()
+    return lake
+
+
+def _view(lake: ParquetLake) -> None:
+    lake_file(lake, Path(str(lake.base)).with_name("views"))
+
+
+READERS: dict[str, tuple[str, str | None, Callable[[ParquetLake], object]]] = {
+    "a table": ("threads", "b/2", lambda lake: lake.read("threads")),
+    "an input of an asset": ("threads", "b/2", lambda lake: LakeIOManager(lake).table("threads", [None])),
+    "views of the lake": ("threads", "b/2", _view),
+    "the list of parts": ("threads", None, lambda lake: LakeIOManager(lake).table("threads", [None])),
+    "parts by name": ("threads", None, lambda lake: lake.parts("threads")),
+    "a whole table": ("keywords", None, lambda lake: LakeIOManager(lake).table("keywords", [None])),
+    "a partition": ("message_blocks", "dev/1", lambda lake: LakeIOManager(lake).table("message_blocks", ["dev/1"])),
+}  # fmt: skip
+"""By reader: the table and the part or partition whose file is missing, and the reader."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_missing_file_is_a_fault_for_all_who_read_its_table(tmp_path: Path, reader: str):
+    lake = _in_parts(tmp_path)
+    table, part, read = READERS[reader]
+    lake.path(table, part).unlink(missing_ok=True)
+    with pytest.raises(LakeDamageError, match=rf"{table}.*weft build"):
+        read(lake)
+
+
+def test_what_nothing_makes_again_is_not_taken_for_absent_if_it_is_damaged(tmp_path: Path):
+    lake = _in_parts(tmp_path)
+    assert lake.intact("search_results", ["query"]) is None
+    lake.stage(
+        "search_results", None, REGISTERED["search_results"].empty(), code_version="1", inputs={}
+    ).commit()
+    Path(str(lake.path("search_results"))).write_bytes(b"PAR1")
+    with pytest.raises(LakeDamageError, match="search_results"):
+        lake.intact("search_results", ["query"])
+
+
+def test_a_partition_that_is_not_finished_is_left_out(tmp_path: Path):
+    lake = _in_parts(tmp_path)
+    lake.stage("messages", "dev/2", MESSAGES.empty(), code_version="1", inputs={}).commit()
+    rows = LakeIOManager(lake).table("message_blocks", ["dev/1", "dev/2"])
+    assert rows.count().to_pyarrow().as_py() == 0
 
 
 def test_the_footer_says_what_the_file_was_made_from(lake: ParquetLake):

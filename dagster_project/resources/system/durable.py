@@ -1,0 +1,32 @@
+"""What is complete gets its name, and has it after a loss of power, too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def put(complete: Path, place: Path) -> Path:
+    """Give a complete file or folder its name in place of what has it; durable when the call returns."""
+    complete.replace(place)
+    sync([place.parent])
+    return place
+
+
+def write_durably(place: Path, text: str, aside: Path) -> None:
+    """Write a text to a file `aside` in the same folder and give that its name; durable when the call returns."""
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    aside.write_text(text, encoding="utf-8")
+    sync([aside])
+    put(aside, place)
+
+
+def sync(paths: Iterable[Path]) -> None:
+    """Bring files, or the names in folders, to the disk."""
+    for path in dict.fromkeys(paths):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
