@@ -17,6 +17,11 @@ INSTALL = PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-
 SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ \
   { gsub(/^ +| \(from .*/, ""); printf moves ? "\r  %-76.76s" : "  %.76s\n", $$0; fflush() } END { if (moves) print "" }'
 
+# Three at once on two cores: cases wait for disks and processes. Tests of one file share what it builds, so they stay in
+# one process; the files that take longest begin (tests/longest_first.txt).
+BESIDE = -n 3 --dist loadfile --no-loadscope-reorder
+SLOWEST = --durations=$(if $(CI),60,0 --durations-min=20)
+
 .PHONY: run test suite exhaustive test-all lint ui bench bench-scale docs pictures clean
 
 run: $(STAMP)
@@ -35,26 +40,23 @@ run: $(STAMP)
 ##   .venv/bin/weft sql --config data/sample/weft.toml "SELECT subject, message_count FROM threads ORDER BY 2 DESC LIMIT 5"
 ##   .venv/bin/weft init ~/mail  # your own archive: mail, notes, documents or exported chats
 
-test: $(DEV)
-	@$(MAKE) --no-print-directory -j 2 lint suite
+# Linters first: they fail in seconds.
+test: lint suite
 
-# Three at once on two cores: cases wait for disks and processes, and two take half a minute longer.
 suite: $(DEV)
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not exhaustive"
+	@$(BIN)/python -m pytest $(BESIDE) -m "not exhaustive" $(SLOWEST)
 
-# Many cases wait for daemons and kills, so four run at once, and those that wait longest begin. One that fails beside
-# others runs once more by itself.
+# Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests.
 exhaustive: $(CLUSTERS)
-	@$(BIN)/python -m pytest -n 4 --dist worksteal -m exhaustive tests/dagster_project/orchestration/triggers tests \
-	  || $(BIN)/python -m pytest -n 0 -m exhaustive --last-failed --last-failed-no-failures none
+	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest $(BESIDE) -m "exhaustive or property" $(SLOWEST)
 
 test-all: test exhaustive
 
 lint: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/mypy -n 2
 
 ui: $(STAMP)
 	@$(BIN)/weft ui

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -31,6 +32,29 @@ def pytest_configure() -> None:
     """Let Ctrl-C end the commands that tests start: a shell ignores it for what runs in its background."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_ALL_EXHAUSTIVE = re.compile(r"^pytestmark = \[?pytest\.mark\.exhaustive", re.M)
+_SOME_EXHAUSTIVE = re.compile(r"exhaustive|^from tests\.(examples|cases) import", re.M)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files from which the run selects nothing: their imports are most of what a collection takes."""
+    if collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text()
+    nothing = {
+        "not exhaustive": bool(_ALL_EXHAUSTIVE.search(text)),
+        "exhaustive or property": not _SOME_EXHAUSTIVE.search(text),
+    }
+    return nothing.get(config.option.markexpr) or None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, in the order of `longest_first.txt`: no process ends with one of them."""
+    names = (Path(__file__).parent / "longest_first.txt").read_text().split()
+    places = {name: place for place, name in enumerate(names)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
 def pytest_collection_finish() -> None:

@@ -117,6 +117,7 @@ def test_every_statement_returns_rows(sample: Sample, block: Block):
     assert sample.rows(block.text)
 
 
+@pytest.mark.exhaustive
 @each(blocks("sql"))
 def test_every_statement_runs_through_weft_sql(sample: Sample, block: Block):
     result = sample.weft("sql", block.text, "--json")
@@ -132,6 +133,7 @@ def test_every_python_block_runs_on_the_published_file(
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.exhaustive
 def test_the_notebook_runs_on_the_published_file(sample: Sample, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WEFT_INDEX", str(sample.index))
     notebook = nbformat.read(ROOT / "docs" / "published_index.ipynb", as_version=4)

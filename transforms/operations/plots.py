@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -29,6 +30,9 @@ _INCHES, _DPI = (9.0, 12.0), 80
 _COLOURS = 32
 """Of the palette: enough for lines and the edges of letters, and a third of the bytes of full colour."""
 _MOST_BARS = 14
+_MARGINS = {"left": 0.2, "right": 0.97, "top": 0.97, "bottom": 0.06, "wspace": 0.55, "hspace": 0.5}
+"""Shares of the figure and of an axis. matplotlib's layout engines draw everything a second time to find such margins."""
+_MOST_TICKS = 5
 
 
 def report(figures: Figures) -> str:
@@ -56,9 +60,10 @@ def report(figures: Figures) -> str:
 
 def plots(figures: Figures) -> bytes:
     """The plots as one PNG in few colours."""
-    figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=_INCHES, dpi=_DPI)
     axes = figure.subplot_mosaic(
-        [["rates", "lags"], ["reuse", QUARANTINE], ["bytes", "live"], [BLOCKS, SIZES], [MONTHS, MONTHS]]
+        [["rates", "lags"], ["reuse", QUARANTINE], ["bytes", "live"], [BLOCKS, SIZES], [MONTHS, MONTHS]],
+        gridspec_kw=_MARGINS,
     )
     rates = throughput(figures.stages).head(_MOST_BARS)
     _bars(axes["rates"], "rows per second", rates["stage"].to_list(), rates["rate"].to_list(), log=True)
@@ -88,6 +93,7 @@ def _bars(
         axes.text(0.5, 0.5, "none", ha="center", va="center", transform=axes.transAxes, fontsize=8)
         return
     axes.barh(range(len(names)), values, color="#3b6ea5", log=log)
+    axes.minorticks_off()
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
 
@@ -110,6 +116,7 @@ def _lines(
         values = history.filter(pl.col("figure") == name).sort("at")
         axes.plot(values["at"].to_list(), values["value"].to_list(), marker=".", label=name)
     axes.set_ylim(0, top)
+    axes.xaxis.set_major_locator(AutoDateLocator(maxticks=_MOST_TICKS))
     axes.tick_params(axis="x", labelrotation=30)
     if len(names) > 1:
         axes.legend(fontsize=7)

@@ -16,6 +16,8 @@ from dagster_project.resources.outgoing.receipts import Receipts
 from tests.archives import Workspace
 from transforms.schemas.documents import ISSUE_TRIAGE
 
+pytestmark = pytest.mark.exhaustive
+
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 TEXTS = {
     1: (
@@ -59,7 +61,6 @@ def printed(work: Workspace, *arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.exhaustive
 def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert printed(work)[0] == 5
     work.build()
@@ -92,7 +93,6 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert not work.lake.is_stored("issue_triage")
 
 
-@pytest.mark.exhaustive
 def test_the_asset_is_described_checked_and_asked_for_by_dagster_and_only_there_with_issues(work: Workspace):
     work.build()
     definitions = asset_definitions(work.settings)
@@ -116,7 +116,6 @@ def test_the_asset_is_described_checked_and_asked_for_by_dagster_and_only_there_
     assert printed(notes)[0] == 2
 
 
-@pytest.mark.exhaustive
 def test_under_a_lens_issues_are_triaged_as_if_there_were_no_others(work: Workspace, tmp_path: Path):
     work.put("tracker/later.json", export(3))
     other = json.dumps(

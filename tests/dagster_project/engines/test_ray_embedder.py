@@ -18,6 +18,8 @@ from transforms.errors import EngineError  # noqa: E402
 from transforms.settings.models import EmbeddingSettings  # noqa: E402
 from transforms.settings.operations import EngineSettings  # noqa: E402
 
+pytestmark = pytest.mark.exhaustive
+
 SETTINGS = EmbeddingSettings()
 
 
@@ -69,7 +71,6 @@ def two_gpus() -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.mark.exhaustive
 def test_actors_give_the_vectors_of_this_machine_and_leave(two_gpus: None, monkeypatch: pytest.MonkeyPatch):
     on_ray = embedder()
     batches = [[f"the log of run {number} and {n}" for n in range(50)] for number in range(7)]

@@ -7,7 +7,6 @@ import gzip
 import os
 import quopri
 import time
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from transforms.settings.mail import MailSettings
 
 FUZZ = examples(
     120,
-    deadline=timedelta(seconds=5),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 ROOT = Path(__file__).resolve().parents[3]

@@ -18,6 +18,8 @@ from transforms.triage.duplicates import MOST, repeats
 from transforms.triage.items import issue_items, missing, pieces, shown
 from transforms.triage.table import TriageSettings, issue_triage
 
+pytestmark = pytest.mark.exhaustive
+
 SAMPLE = Path(__file__).parents[3] / "data" / "sample" / "issues"
 SETTINGS = TriageSettings({"s": ISSUE_NEEDS}, {}, TermSettings(), SafetySettings())
 

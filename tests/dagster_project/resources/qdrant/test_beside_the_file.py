@@ -25,6 +25,8 @@ from dagster_project.resources.qdrant import collection  # noqa: E402
 from dagster_project.resources.qdrant.mirrored import mirrored  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
+pytestmark = pytest.mark.exhaustive
+
 QUERIES = (
     "compactor load doubles", "write-ahead log measured in run 104", "yes", "garbage", '"keeps its pace"', "s:shell run",
     "news", "long", "nothing of this stands anywhere", "q:load", "l:dev pace",
@@ -179,7 +181,6 @@ def _longer(work: Workspace, client: EdgeClient) -> None:
     work.write("dev/dev.2004-03.mbox", [Mail(900 + n, "Long. " * 500, "Long") for n in range(3)])
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("happens", "number"), [(_lost, 1), (_without_arrays, 2), (_longer, 1)])
 def test_what_cannot_follow_is_made_of_the_lake_and_sent_anew_where_the_collection_cannot(
     points: Workspace,
@@ -196,7 +197,6 @@ def test_what_cannot_follow_is_made_of_the_lake_and_sent_anew_where_the_collecti
     assert points.plan().is_empty
 
 
-@pytest.mark.exhaustive
 def test_the_target_may_change_and_change_back(
     points: Workspace, client: EdgeClient, built_once: Workspace, tmp_path: Path
 ):

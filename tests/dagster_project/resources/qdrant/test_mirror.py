@@ -33,6 +33,8 @@ from dagster_project.resources.qdrant.mirrored import mirrored  # noqa: E402
 from dagster_project.resources.qdrant.points import Points  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
+pytestmark = pytest.mark.exhaustive
+
 QUERIES = (
     "compactor load doubles", "write-ahead log measured in run 104", "shell", "keeps its pace", "yes", "garbage",
     "how does the log behave", "collector run", "nothing of this stands anywhere", "-shell compactor", "l:dev pace",
@@ -159,7 +161,6 @@ def test_every_way_of_asking_answers_as_the_file_does(
         assert "compactor" not in answers[1].replace(TALK, "")
 
 
-@pytest.mark.exhaustive
 def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
     built: Workspace, client: EdgeClient, mirror: QdrantMirror
 ):
@@ -179,7 +180,6 @@ def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
         assert newer.points and newer.points.facts.number == 2
 
 
-@pytest.mark.exhaustive
 def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
     built: Workspace, client: EdgeClient, mirror: QdrantMirror
 ):
@@ -216,7 +216,6 @@ def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
     assert all(seen == expected for one in answers for seen in one)
 
 
-@pytest.mark.exhaustive
 def test_a_publish_that_was_killed_is_undone_by_the_next(
     built: Workspace, client: EdgeClient, mirror: QdrantMirror
 ):
@@ -232,7 +231,6 @@ def test_a_publish_that_was_killed_is_undone_by_the_next(
         assert searched(index) == about(of_file(built))
 
 
-@pytest.mark.exhaustive
 def test_another_layout_is_a_new_collection_and_the_alias_means_it(
     built: Workspace, client: EdgeClient, mirror: QdrantMirror
 ):

@@ -16,8 +16,9 @@ from transforms.errors import IndexUnavailableError, SettingsError
 
 pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 
+pytestmark = pytest.mark.exhaustive
 
-@pytest.mark.exhaustive
+
 def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: Path):
     url = f"file:{tmp_path}/qdrant/weft"
     work = two_lists(tmp_path / "work", index={"target": "qdrant", "url": url})

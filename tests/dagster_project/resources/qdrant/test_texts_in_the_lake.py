@@ -27,6 +27,8 @@ from dagster_project.resources.lake.lake_texts import TEXTS, LakeTexts  # noqa: 
 from dagster_project.resources.qdrant import collection  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
+pytestmark = pytest.mark.exhaustive
+
 TALK = "Ada: The load doubles when the compactor runs.\nBen: And what does the shell say of its pace?\n"
 MAILS = "SELECT message_id, body, strlen(body) AS bytes FROM messages ORDER BY message_id"
 QUESTIONS = (

@@ -1,0 +1,106 @@
+"""Processor seconds of the tests, by folder, file and case.
+
+    python benchmarks/suite.py [--all] [--order] [--most 40] [PYTEST ARGUMENTS ...]
+
+Runs the tests that `make test` runs, or with --all those that `make test-all` adds, and prints: seconds and processor
+seconds of the run, and the dearest folders, files and cases with their share. A case includes the fixtures that it was
+the first to request and the processes that it waited for. With --order it writes tests/longest_first.txt, the order in
+which files begin; run it once without --all and then with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from printing import new_parser, new_table
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[1]
+BESIDE = "3"
+"""Processes of a run, as in the Makefile."""
+
+
+def main() -> None:
+    """Run and print everything."""
+    parser = new_parser(__doc__)
+    parser.add_argument("--all", action="store_true", help="the tests that `make test-all` adds")
+    parser.add_argument("--order", action="store_true", help="write tests/longest_first.txt")
+    parser.add_argument("--most", type=int, default=40, help="rows of a table")
+    parser.add_argument("--beside", default=BESIDE, help="processes that run tests")
+    arguments, more = parser.parse_known_args()
+    marks = ["-m", "exhaustive or property" if arguments.all else "not exhaustive"]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pytest", "-p", "tests.processor_time", "-n", arguments.beside]
+        begun = time.perf_counter()
+        ended = subprocess.run(
+            [*command, "--dist", "worksteal", *marks, *more],
+            cwd=ROOT,
+            env={**os.environ, "WEFT_PROCESSOR_TIMES": folder, "PYTHONPATH": str(ROOT)},
+        )
+        seconds = time.perf_counter() - begun
+        of_cases = _read(Path(folder))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    console = Console(width=140)
+    console.print(
+        f"{seconds:,.0f} s, {used.ru_utime + used.ru_stime:,.0f} s of processor, {len(of_cases):,} tests with "
+        f"{sum(of_cases.values()):,.0f} s of processor"
+    )
+    for title, name in (("folder", _folder), ("file", _file), ("case", str)):
+        _print(console, title, of_cases, name, arguments.most)
+    if arguments.order:
+        _write_order(of_cases)
+    sys.exit(ended.returncode)
+
+
+def _write_order(of_cases: dict[str, float]) -> None:
+    """Write the names of the files that take a second or more, the longest first; those that did not run come behind."""
+    seconds: Counter[str] = Counter()
+    for case, used in of_cases.items():
+        seconds[_file(case)] += used
+    place = ROOT / "tests" / "longest_first.txt"
+    before = place.read_text().split() if place.exists() else []
+    names = [name for name, used in seconds.most_common() if used >= 1]
+    names += [name for name in before if name not in seconds and (ROOT / name).exists()]
+    place.write_text("".join(f"{name}\n" for name in names))
+
+
+def _read(folder: Path) -> dict[str, float]:
+    """Processor seconds by test."""
+    lines = (line for file in folder.glob("*.jsonl") for line in file.read_text().splitlines())
+    return dict(map(json.loads, lines))
+
+
+def _file(case: str) -> str:
+    return case.partition("::")[0]
+
+
+def _folder(case: str) -> str:
+    return str(Path(_file(case)).parent)
+
+
+def _print(
+    console: Console, title: str, of_cases: dict[str, float], name: Callable[[str], str], most: int
+) -> None:
+    seconds: Counter[str] = Counter()
+    count: Counter[str] = Counter()
+    for case, used in of_cases.items():
+        seconds[name(case)] += used
+        count[name(case)] += 1
+    whole = sum(seconds.values()) or 1.0
+    table = new_table(f"By {title}", (title, "tests", "processor s", "share"))
+    for found, used in seconds.most_common(most):
+        table.add_row(found[-110:], str(count[found]), f"{used:,.1f}", f"{used / whole:.1%}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
