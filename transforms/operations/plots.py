@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -32,7 +31,6 @@ _COLOURS = 32
 _MOST_BARS = 14
 _MARGINS = {"left": 0.2, "right": 0.97, "top": 0.97, "bottom": 0.06, "wspace": 0.55, "hspace": 0.5}
 """Shares of the figure and of an axis. matplotlib's layout engines draw everything a second time to find such margins."""
-_MOST_TICKS = 5
 
 
 def report(figures: Figures) -> str:
@@ -116,7 +114,6 @@ def _lines(
         values = history.filter(pl.col("figure") == name).sort("at")
         axes.plot(values["at"].to_list(), values["value"].to_list(), marker=".", label=name)
     axes.set_ylim(0, top)
-    axes.xaxis.set_major_locator(AutoDateLocator(maxticks=_MOST_TICKS))
     axes.tick_params(axis="x", labelrotation=30)
     if len(names) > 1:
         axes.legend(fontsize=7)
