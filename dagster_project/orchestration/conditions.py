@@ -29,20 +29,23 @@ def whole_lake_condition(
 
     Of what it is made of it looks at `watched` alone: Dagster stores what it found of each asset at every change.
     Very long texts hold nothing up: what of them is under way follows later. Only changes of the assets `of` count,
-    if some are named. What the process of a command made it also goes on with.
+    if some are named. A command, and a run that makes the asset too, also go on with what they changed: neither counts.
+    Only a request forgets a change. The end of a run does not: a partition that waited for the locks of a publish was
+    made before the next tick, and a condition that the publish reset left the index stale until the full hour.
     It waits while one of the assets `whole` that it is made of is missing: they are first made together.
     """
     changes = dg.AssetSelection.assets(*watched.changes)
     missing = dg.AutomationCondition.missing() & ~dg.AutomationCondition.will_be_requested()
-    updated = dg.AutomationCondition.newly_updated()
+    updated = dg.AutomationCondition.newly_updated() & ~dg.AutomationCondition.executed_with_root_target()
     of_command = dg.AutomationCondition.all_new_updates_have_run_tags(tag_keys={COMMAND_TAG})
     changed = dg.AutomationCondition.any_deps_match(
         (updated & ~of_command) | dg.AutomationCondition.will_be_requested()
     ).allow(changes & of if of else changes)
+    requested = dg.AutomationCondition.newly_requested()
     in_progress = dg.AutomationCondition.in_progress()
     of_that = [dg.AutomationCondition.asset_matches(key, in_progress) for key in watched.runs]
     return (
-        changed.with_label("something that it is made of changed").since_last_handled()
+        changed.with_label("something that it is made of changed").since(requested)
         & ~dg.AutomationCondition.any_deps_match(missing)
         .allow(changes & whole)
         .with_label("some of that is missing")
