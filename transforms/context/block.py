@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from transforms.documents.markdown import closing_fence
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
+from transforms.text.passages import repeated
 
 VERSION = "4"
 _SEED_HEAD = (
@@ -215,12 +216,11 @@ def _expand(
 
 def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
     text, start, end = passage.shown
-    folded = " ".join(text.split())
     for number, other in enumerate(chosen, start=1):
         other_text, low, high = other.shown
         if passage.place.split("#")[0] == other.place.split("#")[0] and start < high and low < end:
             return f"overlaps: its bytes are partly those of passage {number}"
-        if folded in " ".join(other_text.split()):
+        if passage.doc_id == other.doc_id and repeated([other_text, text])[-1] is not None:
             return f"same_text: passage {number} says it"
     return None
 

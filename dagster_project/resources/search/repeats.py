@@ -1,22 +1,18 @@
-"""Hits that say no text twice: what repeats a higher one is folded into it."""
+"""Hits that say no text twice: a text of the same mail or document, or a quote of it, is folded into its hit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
 from transforms.text import passages
 
-_PATCH = re.compile(r"\[[^\]]*\]\s*(.*)", re.DOTALL)
-"""The subject of a patch, whose tag says which posting it is."""
-_NEVER = datetime.min.replace(tzinfo=UTC)
 _FEW_WORDS = 25
 """Characters of a reply, its tags aside, below which what it answers is shown with it."""
-_LITTLE = "says little more"
+_SAME, _LITTLE = "says the same", "says little more"
 _TAG = re.compile(r"\b[A-Z][a-z]+(?:-[a-z]+)*-by: [^<>\n]{0,80}(?:<[^<>\s]*>)?")
 """What somebody who read a patch writes below it, `Reviewed-by: Ann <ann@example.org>`."""
 
@@ -24,16 +20,17 @@ _TAG = re.compile(r"\b[A-Z][a-z]+(?:-[a-z]+)*-by: [^<>\n]{0,80}(?:<[^<>\s]*>)?")
 def said_once(
     rows: Sequence[dict[str, Any]], limit: int, complete: AbstractSet[int] = frozenset()
 ) -> list[dict[str, Any]]:
-    """The first `limit` rows of each query without those whose text a higher one shows; this one names them.
+    """The first `limit` rows of each query without those that repeat a text; the row that shows it names them.
 
-    Queries in `complete` keep all rows. What a hit answers is not shown again if a higher one shows it. A reply
-    keeps its place beside another of the same words if it answers something else.
+    Queries in `complete` keep all rows. A text is repeated by its own mail or document, and by a mail that quotes it;
+    two patches that explain themselves alike have each their own diff and stay. What a hit answers is not shown again
+    if a higher one shows it.
     """
     kept: list[dict[str, Any]] = []
     for query, of_query in groupby(rows, key=lambda row: row["query"]):
         listed = list(of_query)
         if query not in complete:
-            listed = _without_repeats(_without_known_quotes(_without_repeats(listed)), with_quotes=True)
+            listed = _without_known_quotes(_without_repeats(listed))
         kept += [row | {"rank": rank} for rank, row in enumerate(_without_shown_turns(listed[:limit]), 1)]
     return kept
 
@@ -53,26 +50,24 @@ def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     return listed
 
 
-def _without_repeats(rows: Sequence[dict[str, Any]], with_quotes: bool = False) -> list[dict[str, Any]]:
-    """The rows without those whose own words, and what they answer, stand in higher ones, or in what these answer."""
-    whole = [f"{row['snippet']} {row['quoted_text'] or ''}" for row in rows]
-    above = whole if with_quotes else [row["snippet"] for row in rows]
-    own = passages.repeated(
-        [text for row, other in zip(rows, above, strict=True) for text in (row["snippet"], other)]
-    )
-    shown: dict[int, dict[str, Any]] = {}
-    for place, (row, into, same) in enumerate(zip(rows, own[::2], passages.repeated(whole), strict=True)):
-        if into is None or same is None:
-            shown[place] = row
-        else:
-            shown[into // 2] = _with_repeat(shown[into // 2], row)
+def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without those whose text a higher row of the same document shows, or the mail that they answer."""
+    texts = [f"{row['snippet']} {row['quoted_text'] or ''}" for row in rows]
+    shown: dict[int, dict[str, Any]] = dict(enumerate(rows))
+    for place, row in enumerate(rows):
+        answered = _answered(rows, place)
+        origins = [n for n in shown if n == answered or n < place and rows[n]["doc_id"] == row["doc_id"]]
+        repeated = passages.repeated([*(texts[n] for n in origins), texts[place]])[-1]
+        if repeated is not None:
+            del shown[place]
+            shown[origins[repeated]] = _with_repeat(shown[origins[repeated]], row, _SAME)
     return list(shown.values())
 
 
 def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows; what one answers is left out if another row says it, or a higher one quotes it.
 
-    A row of few words, or of tags alone, says nothing without it, and goes into the other.
+    A reply of few words, or of tags alone, says nothing without it, and goes into the other. A patch has its diff.
     """
     texts = [row["snippet"] for row in rows] + [row["quoted_text"] or "" for row in rows]
     known = passages.repeated(texts)[len(rows) :]
@@ -82,9 +77,9 @@ def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]
         quoted = (
             None if into is None or not row["quoted_text"] or into % len(rows) == place else into % len(rows)
         )
-        tagged = _answered(rows, place) if words != row["snippet"] else None
-        other = quoted if tagged is None else tagged
-        if len(words.strip()) < _FEW_WORDS and other in shown:
+        answered = _answered(rows, place) if quoted is not None or words != row["snippet"] else None
+        other = quoted if answered is None else answered
+        if len(words.strip()) < _FEW_WORDS and other in shown and not (row["subject"] or "").startswith("["):
             del shown[place]
             shown[other] = _with_repeat(shown[other], row, _LITTLE)
         elif quoted is not None:
@@ -99,15 +94,7 @@ def _answered(rows: Sequence[Mapping[str, Any]], place: int) -> int | None:
     return next((n for n in of_thread if subject.endswith(f": {rows[n]['subject']}")), None)
 
 
-def _with_repeat(
-    row: dict[str, Any], repeat: dict[str, Any], reason: str = "says the same"
-) -> dict[str, Any]:
-    """A hit that stands for another that says the same, too; of postings of one patch the last is the hit."""
-    patch = [_PATCH.fullmatch(r["subject"] or "") for r in (row, repeat)]
-    is_newer = (
-        patch[0] and patch[1] and patch[0][1] == patch[1][1]
-        and (repeat["effective_at"] or _NEVER) > (row["effective_at"] or _NEVER)
-    )  # fmt: skip
-    hit, other = (repeat | {"score": row["score"]}, row) if is_newer else (row, repeat)
-    also = {"chunk_id": other["chunk_id"], "doc_id": other["doc_id"], "reason": reason}
-    return hit | {"constituents": [*row["constituents"], *repeat["constituents"], also]}
+def _with_repeat(row: dict[str, Any], repeat: dict[str, Any], reason: str) -> dict[str, Any]:
+    """A hit that stands for another, too."""
+    also = {"chunk_id": repeat["chunk_id"], "doc_id": repeat["doc_id"], "reason": reason}
+    return row | {"constituents": [*row["constituents"], *repeat["constituents"], also]}

@@ -185,7 +185,8 @@ def test_what_is_left_of_a_cut_passage_is_more_than_its_quote():
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
-        (passage("b", "the text of  a"), "same_text"),
+        (passage("b", "the text of  A", doc_id="doc-a", place="doc-a", start=20, end=34), "same_text"),
+        (passage("b", "the text of a"), None),
         (passage("b", "other words", place="doc-a#part", start=3, end=9), "overlaps"),
         (passage("b", "other words", place="doc-a", start=13, end=20), None),
     ],

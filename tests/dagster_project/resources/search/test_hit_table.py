@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -104,22 +103,32 @@ def told(*rows: dict[str, Any]) -> list[tuple[str, str | None, list[str]]]:
 LONG = "the log is sealed before the directory is written so that a torn page is found by its sum"
 
 
-def test_a_text_is_shown_once_and_names_those_that_say_the_same():
-    assert told(row(1, LONG), row(2, "something else altogether is said"), row(3, LONG.upper())) == [
-        ("d1", None, ["d3"]),
+def test_a_text_is_shown_once_and_names_those_that_repeat_it():
+    """It is the same document's, or a quote; every other document with like words has its own place."""
+    again = row(3, LONG.upper(), doc_id="d1")
+    assert told(row(1, LONG), row(2, "something else altogether is said"), again) == [
+        ("d1", None, ["d1"]),
         ("d2", None, []),
     ]
-    assert said_once([row(1, LONG), row(2, LONG)], 10, complete={0})[1]["doc_id"] == "d2"
+    assert said_once([row(1, LONG), again], 10, complete={0})[1]["chunk_id"] == "c3"
+    assert told(row(1, LONG), row(2, LONG)) == [("d1", None, []), ("d2", None, [])]
 
 
-def test_of_two_postings_of_a_patch_the_later_is_shown_in_the_place_of_the_better():
-    first, second = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 2, 1, tzinfo=UTC)
-    old = row(1, LONG, subject="[PATCH] seal", effective_at=first)
-    new = row(2, LONG, subject="[PATCH v2] seal", effective_at=second)
-    (hit,) = said_once([old, new], 10)
-    assert (hit["doc_id"], hit["rank"], hit["score"]) == ("d2", 1, 8.0)
-    assert told(new, old) == [("d2", None, ["d1"])]
-    assert told(old | {"subject": "seal"}, new)[0][0] == "d1"
+@pytest.mark.parametrize("subject", ["[PATCH v2 2/3] sort", "[PATCH v3 1/3] seal"], ids=["series", "posting"])
+@pytest.mark.parametrize("quoted", [None, LONG], ids=["alone", "below its cover letter"])
+@pytest.mark.parametrize("text", [LONG, "Trivial."], ids=["alike", "few words"])
+def test_patches_that_explain_themselves_alike_are_all_shown(subject: str, quoted: str | None, text: str):
+    first = row(1, text, thread_id="t", subject="[PATCH v2 1/3] seal")
+    other = row(2, text, quoted, thread_id="t", subject=subject)
+    cover = row(3, LONG, thread_id="t", subject="[PATCH v2 0/3] logs")
+    assert [hit["doc_id"] for hit in said_once([first, other, cover], 10)] == ["d1", "d2", "d3"]
+
+
+def test_an_unmarked_quote_goes_into_the_mail_that_it_answers_wherever_that_stands():
+    mail, answer = ({"thread_id": "t", "subject": subject} for subject in ("logs", "RE: logs"))
+    assert told(row(1, LONG, **answer), row(2, LONG, **mail)) == [("d2", None, ["d1"])]
+    assert len(told(row(1, LONG, **answer), row(2, LONG, **mail | {"thread_id": "u"}))) == 2
+    assert len(told(row(1, LONG, **answer), row(2, LONG, **answer))) == 2, "two reports of a robot"
 
 
 def test_what_a_hit_answers_is_left_out_where_another_hit_says_it():
