@@ -38,6 +38,10 @@ class SettingsError(WeftError):
     exit_code = 2
 
 
+class LensError(SettingsError):
+    """A lens cannot be applied to a version; the message names nothing but what the lens itself names."""
+
+
 class SchemaError(WeftError):
     """A table does not have the columns its declaration gives it."""
 

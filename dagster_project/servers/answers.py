@@ -248,7 +248,7 @@ def block(settings: Settings, index: SearchIndex, given: str, budget: int, where
     )
     answer = Block(
         outcome=context.outcome,
-        index_version=str(context.manifest["index_version"]),
+        index_version=index.manifest["version"],
         tokens=int(context.manifest["block_tokens"]),
         block=context.block,
     )

@@ -25,6 +25,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.outgoing.faults import fault_text
 from dagster_project.resources.outgoing.limits import Disclosures
 from dagster_project.resources.outgoing.receipts import Receipts, Seen
 from dagster_project.resources.search.filters import Filters
@@ -139,14 +140,14 @@ class _Tools:
             if self.disclosures:
                 self.disclosures.add(shown.passages, self.count, partial(document_bytes, index.ask))
             if self.limits.receipts:
-                seen = Seen(str(index.manifest["version"]), self.lens)
+                seen = Seen(index.version, self.lens)
                 self.receipts.add(tool, asked, seen, shown.passages, index.screen.finds)
             return shown.answer
 
         try:
             return await self.pool.ask(noted, self.limits.max_seconds)
         except WeftError as fault:
-            raise _fault(type(fault).__name__, str(fault)) from fault
+            raise _fault(type(fault).__name__, fault_text(fault, self.lens)) from fault
         except TimeoutError as late:
             message = f"no answer in {self.limits.max_seconds:g} s: ask for less, or raise mcp.max_seconds"
             raise _fault("TimeoutError", message) from late

@@ -28,6 +28,6 @@ class Account:
         sizes = partial(document_bytes, self.index.ask)
         entries = self.disclosures.add(shown, PackagedTokenCounter().counts, sizes)
         if self.settings.mcp.receipts:
-            seen = Seen(str(self.index.manifest["version"]), self.lens)
+            seen = Seen(self.index.version, self.lens)
             Receipts(self.settings.root).add(tool, asked, seen, shown, masked)
         return entries

@@ -60,7 +60,7 @@ class IndexForContext:
         manifest = self.index.manifest
         settings = json.loads(manifest["settings"])
         return {
-            "index_version": manifest["version"],
+            "index_version": self.index.version,
             "model": manifest["model"],
             "chunking": {name: values for name, values in settings.items() if name in _CHUNKING},
             "dimensions": int(manifest["dimensions"]),

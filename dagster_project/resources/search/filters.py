@@ -91,6 +91,25 @@ def where_conditions(where: str) -> tuple[Condition, ...]:
     return query.conditions
 
 
+def excluded_leaves(conditions: Iterable[Condition]) -> set[Leaf]:
+    """The leaves that conditions name to exclude, and not to include.
+
+    >>> sorted(leaf.value for leaf in excluded_leaves(where_conditions("kind:message -(l:a -l:b) -l:c")))
+    ['a', 'c']
+    """
+    sides: tuple[set[Leaf], set[Leaf]] = set(), set()
+    stack = [(condition, 0) for condition in conditions]
+    while stack:
+        condition, side = stack.pop()
+        if isinstance(condition, Leaf):
+            sides[side].add(condition)
+        elif isinstance(condition, Negation):
+            stack.append((condition.part, 1 - side))
+        else:
+            stack += [(part, side) for part in condition.parts]
+    return sides[1] - sides[0]
+
+
 class Understood(NamedTuple):
     """How a query was understood: what ranks, and each condition with the chunks that meet it alone.
 
@@ -147,6 +166,15 @@ class Conditions:
         all of them if nothing is, or if none of them does.
         """
         return self._mask(filters, [*filters.conditions, *conditions], {})
+
+    def shown(self, conditions: Sequence[Condition]) -> np.ndarray:
+        """The numbers of the chunks that a lens of these conditions shows; to exclude a name that nothing has is no fault.
+
+        QueryError if a name that nothing has is included; its text names what else there is.
+        """
+        known = {leaf: self._nothing for leaf in excluded_leaves(conditions) if self.values.lacks(leaf)}
+        mask = self._mask(Filters(), conditions, known)
+        return np.flatnonzero(self._nothing if mask is None else mask)
 
     def _mask(
         self, filters: Filters, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]
@@ -261,7 +289,7 @@ class Conditions:
         _require_bounded(leaves)
         known |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
         for leaf in leaves:
-            if leaf.field not in TEXT_FIELDS:
+            if leaf.field not in TEXT_FIELDS and leaf not in known:
                 known[leaf] = self._masked(self.values.chunks(leaf))
 
     def _mask_of(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 
 from dagster_project.config.settings import Settings, changed_search
 from dagster_project.resources.models.embedders import make_embedder
@@ -20,9 +19,9 @@ from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.lens_file import Lens, LensBuild, lens_file
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.qdrant.service import points_of
-from dagster_project.resources.search.filters import Filters, where_conditions
+from dagster_project.resources.search.filters import Filters, excluded_leaves, where_conditions
 from dagster_project.resources.search.search_index import SearchIndex, open_current
-from transforms.errors import QueryError, SettingsError, WeftError, shortened
+from transforms.errors import LensError, QueryError, SettingsError, WeftError, shortened
 from transforms.retrieval.query_language import TEXT_FIELDS, leaves_of
 from transforms.retrieval.saved_searches import Answers
 from transforms.settings.search import RankingOptions, SearchOptions
@@ -36,7 +35,7 @@ _NICENESS = 10
 def open_index(settings: Settings, for_assistant: bool = False, lens: str | None = None) -> SearchIndex:
     """The published index of these settings, or what a lens shows of it; texts are for people or for an assistant.
 
-    SettingsError if no lens has that name, or if it cannot be applied to this version.
+    SettingsError if no lens has that name, LensError if it cannot be applied to this version.
     """
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
@@ -80,14 +79,20 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
         file = lens_file(settings.root, whole.path, lens)
         if not file.exists():
             whole.points = points_of(whole.path, settings.index)
+            conditions = where_conditions(lens.where)
             try:
-                mask = whole.conditions.mask(Filters(), where_conditions(lens.where))
+                chunks = whole.conditions.shown(conditions)
             except QueryError:
                 # Its message may name what the lens does not show.
-                raise SettingsError(
-                    f"the lens {name!r} cannot be applied to this version: `weft search` with its conditions says why"
+                leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
+                included = leaves - excluded_leaves(conditions)
+                lacking = ", ".join(
+                    sorted(str(leaf) for leaf in included if whole.conditions.values.lacks(leaf))
+                )
+                why = f", which holds no {lacking}" if lacking else ""
+                raise LensError(
+                    f"the lens {name!r} cannot be applied to this version{why}: `weft search` with its conditions says why"
                 ) from None
-            chunks = np.flatnonzero(np.zeros(whole.chunk_count, dtype=bool) if mask is None else mask)
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
             LensBuild(whole.path, chunks, settings.search, settings.terms, whole.vectors).write(file, embed)
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
@@ -96,11 +101,11 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
 
 
 def with_options(settings: Settings, options: RankingOptions) -> Settings:
-    """The settings with what one search changes in [search]; SettingsError if no profile has the name it gives."""
+    """The settings with what one search changes in [search]; QueryError if no profile has the name it gives."""
     try:
         search = settings.profile(options.profile) if options.profile else settings.search
     except ValueError as error:
-        raise SettingsError(str(error)) from error
+        raise QueryError(str(error)) from error
     return settings.model_copy(update={"search": changed_search(search, options.changes())})
 
 

@@ -20,7 +20,7 @@ from dagster_project.resources.arrays.vector_arrays import POINTS
 from dagster_project.resources.lake.lake_texts import show, show_stored
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
-from dagster_project.resources.publish.versions import LAYOUT, require_whole
+from dagster_project.resources.publish.versions import LAYOUT, require_whole, version_of
 from dagster_project.resources.qdrant.points import Points
 from dagster_project.resources.search.filters import Conditions
 from dagster_project.resources.search.index_faults import faults_translated
@@ -45,9 +45,9 @@ class OpenedVersion:
     def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
         self.path, self.embedder, self.term_settings = path, embedder, term_settings
         self.published = path
+        """The published file that this one is, or was narrowed from."""
         self.further: list[duckdb.DuckDBPyConnection] = []
         """Connections that a question opened beside `connection`, to be interrupted with it."""
-        """The published file that this one is, or was narrowed from."""
         with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             try:
@@ -86,6 +86,11 @@ class OpenedVersion:
         """Close the file."""
         self.threads.shutdown()
         self.connection.close()
+
+    @property
+    def version(self) -> str:
+        """The version of the published file; `manifest` names what a lens shows of it by another."""
+        return self.manifest["version"] if self.published == self.path else version_of(self.published)
 
     @property
     def ask(self) -> Ask:

@@ -18,7 +18,7 @@ from dagster_project.servers import answers
 from dagster_project.servers.web.asked import FILTERS, asked
 from dagster_project.servers.web.evidence_card import card
 from dagster_project.servers.web.site import Site
-from transforms.errors import QueryError, SettingsError, UnknownIdError, shortened
+from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.settings.search import SearchOptions, SearchSettings
 
 _THREAD_OF = """
@@ -270,8 +270,6 @@ def _ranking(site: Site, request: Request) -> SearchSettings:
     except ValidationError as error:
         fault = error.errors()[0]
         raise QueryError(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
-    except SettingsError as error:
-        raise QueryError(str(error)) from error
 
 
 def _number(request: Request, name: str, default: int, least: int, most: int) -> int:

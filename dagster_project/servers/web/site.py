@@ -92,7 +92,7 @@ class Site:
     def note(self, tool: str, asked: str, index: SearchIndex, shown: Sequence[Disclosed]) -> None:
         """Leave the receipt of an answer; ReceiptError if that is impossible."""
         if self.settings.mcp.receipts:
-            seen = Seen(str(index.manifest["version"]), self.lens)
+            seen = Seen(index.version, self.lens)
             self.receipts.add(tool, asked, seen, shown, index.screen.finds)
 
     def page(
@@ -103,16 +103,16 @@ class Site:
         shown = {
             "asked": asked(request.query_params),
             "path": request.url.path,
-            "state": state.state(self.settings.root, manifest.get("published_at")),
+            "state": state.state(self.settings.root, manifest.get("published_at"), self.lens),
             "version": manifest.get("version"),
             **values,
         }
         html = self.templates.get_template(name).render(shown)
         return HTMLResponse(html, status, {"Cache-Control": "no-cache"})
 
-    def refusal(self, request: Request, fault: Exception) -> Response:
+    def refusal(self, request: Request, fault: WeftError | TimeoutError) -> Response:
         """What is answered to a request that met a fault."""
-        trouble = state.trouble(fault, self.settings.root)
+        trouble = state.trouble(fault, self.settings.root, self.lens)
         if request.url.path.startswith("/api/"):
             answer = {"outcome": "ERROR", "kind": trouble.code, "error": trouble.message}
             return JSONResponse(answer, trouble.status)

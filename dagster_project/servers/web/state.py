@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dagster_project.resources.outgoing.faults import fault_text
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
@@ -40,17 +41,22 @@ class Trouble:
     message: str
 
 
-def state(root: Path, published_at: str | None) -> State:
-    """The state of the index below `root`, whose version says when it was published."""
+def state(root: Path, published_at: str | None, lens: str | None) -> State:
+    """The state of the index below `root`, whose version says when it was published.
+
+    Under a lens nothing is said of builds and of sources, which may be others than those that it shows.
+    """
     published = datetime.fromisoformat(published_at) if published_at else None
+    if lens is not None:
+        return State(published, False, None)
     seen = SeenPartitions(root / "cache" / "seen.json").times().values()
     waiting = [at for at in seen if published is None or at > published]
     return State(published, is_held(root / BUILD_LOCK), min(waiting, default=None))
 
 
-def trouble(fault: Exception, root: Path) -> Trouble:
-    """What a fault of a search or of reading means to whoever asked."""
-    message = str(fault)
+def trouble(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
+    """What a fault of a search or of reading means to whoever asked, perhaps under a lens."""
+    message = fault_text(fault, lens) if isinstance(fault, WeftError) else ""
     if isinstance(fault, TimeoutError | QueryInterruptedError):
         text = "The answer took too long and was given up. Ask for less: a longer word, a shorter time, one list."
         return Trouble("TIMED_OUT", 504, "No answer in time", text)
@@ -71,9 +77,7 @@ def trouble(fault: Exception, root: Path) -> Trouble:
         return Trouble("NOT_AT_SOURCE", 404, "The source does not give this mail", message)
     if isinstance(fault, DisclosureLimitError):
         return Trouble("WITHHELD", 403, "This is not shown here", message)
-    if isinstance(fault, WeftError):
-        return Trouble("ERROR", 500, "That did not work", message)
-    raise fault
+    return Trouble("ERROR", 500, "That did not work", message)
 
 
 def ago(at: datetime | None) -> str:

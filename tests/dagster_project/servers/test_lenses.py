@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -234,7 +236,9 @@ def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
         ({"public": "quorum"}, "public", "conditions alone"),
         ({"public": "b:quorum"}, "public", "conditions alone"),
         ({"public": "l:public -s:quorum"}, "public", "would show all"),
-        ({"public": "l:publik"}, "public", "cannot be applied"),
+        ({"public": "l:publik"}, "public", "holds no l:publik"),
+        ({"public": "source:publik OR kind:message -source:publik"}, "public", "holds no source:publik"),
+        ({"public": "kind:message -source:publik source:notthere"}, "public", "holds no source:notthere:"),
     ],
 )
 def test_a_lens_that_is_none_opens_nothing(work: Workspace, lenses: dict[str, str], name: str, why: str):
@@ -242,6 +246,37 @@ def test_a_lens_that_is_none_opens_nothing(work: Workspace, lenses: dict[str, st
     changed = work.settings.model_copy(update={"lenses": named})
     with pytest.raises(Exception, match=why):
         open_index(changed, lens=name)
+
+
+def test_to_exclude_what_the_index_does_not_hold_excludes_nothing(work: Workspace):
+    where = "kind:message l:public -source:gone -l:gone -(tag:gone OR type:gone) -source:secret -meta.gone:x"
+    changed = work.settings.model_copy(update={"lenses": {"open": LensSettings(where=where)}})
+    with closing(open_index(changed, lens="open")) as index:
+        shown = index.connection.execute("SELECT message_id FROM messages ORDER BY ALL").fetchall()
+    assert [mail for (mail,) in shown] == ["m1@example.org", "m4@example.org", "m5@example.org"]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_faults_and_state_under_a_lens_name_no_path_and_no_other_source(
+    work: Workspace, tmp_path: Path, is_damaged: bool
+):
+    copy = work.copied(tmp_path / "work")
+    seen = {"secret/new.mbox": ["", "2999-01-01T00:00:00+00:00"]}
+    (copy.settings.root / "cache" / "seen.json").write_text(json.dumps(seen))
+    if is_damaged:
+        for version in copy.index.glob("weft-*.duckdb"):
+            version.write_bytes(b"nothing")
+
+    async def called() -> str:
+        async with Client(mcp_server(copy.settings, "public", has_sql=True)) as client:
+            calls = (("search", {"query": "quorum"}), ("sql", {"statement": "FROM nosuch"}))  # fmt: skip
+            return str([await client.call_tool(*call) for call in calls])
+
+    with TestClient(web_app(copy.settings, lens="public"), "http://127.0.0.1:8320") as client:
+        pages = [client.get(path).text for path in ("/", "/?q=quorum", "/m/m9", "/api/search?q=quorum")]
+    answers = "".join([anyio.run(called), *pages])
+    assert not [name for name in ("secret", str(tmp_path), ".duckdb", "sources changed") if name in answers]
+    assert ("there is no answer now" in answers) is is_damaged
 
 
 def test_a_lens_bounds_what_an_assistant_is_shown_and_is_none_for_pages(work: Workspace):

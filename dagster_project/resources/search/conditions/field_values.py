@@ -140,6 +140,18 @@ class FieldValues:
         bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
         return self._numbers(_STATEMENTS[leaf.field], value=bare)
 
+    def lacks(self, leaf: Leaf) -> bool:
+        """True if a leaf names a list, source, tag, type, keyword or key of frontmatter that the index does not hold."""
+        if leaf.field == "keyword" and not self.has_graph:
+            return False
+        if leaf.field not in _NAMES and not leaf.field.startswith(META):
+            return False
+        try:
+            self.chunks(leaf)
+        except QueryError:
+            return True
+        return False
+
     def named(self, leaf: Leaf) -> tuple[str, list[str]] | None:
         """A field of `POINT_FIELDS` and its values, one of which a chunk must have for this leaf; None for other leaves."""
         if leaf.field == "kind":
