@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -27,63 +29,74 @@ def blocks_of(*bodies: str, **options: object) -> list[list[dict[str, object]]]:
 
 def kinds(body: str, **options: object) -> str:
     """One letter per line: a(uthor), blank as ., h(eader), c(ode), s(ignature), depth for quotes."""
+    return kinds_of([body], **options)[0]
+
+
+def kinds_of(bodies: Sequence[str], **options: object) -> list[str]:
+    """The `kinds` of each body, classified in one call."""
     letters = {"author": "a", "blank": ".", "header": "h", "patch_or_code": "c", "signature": "s"}
-    out = ""
-    for row in blocks_of(body, **options)[0]:
-        letter = letters.get(str(row["kind"])) or str(row["quote_depth"])
-        out += letter * int(str(row["line_count"]))
-    return out
+    return [
+        "".join(
+            (letters.get(str(row["kind"])) or str(row["quote_depth"])) * int(str(row["line_count"]))
+            for row in rows
+        )
+        for rows in blocks_of(*bodies, **options)
+    ]
+
+
+def assert_kinds(cases: Sequence[tuple[str, str]], **options: object) -> None:
+    """Each body of the cases has the kinds beside it."""
+    bodies = [body for body, _ in cases]
+    found = zip(bodies, kinds_of(bodies, **options), strict=True)
+    assert list(found) == list(cases)
 
 
 HUNK = "@@ -1,3 +1,3 @@ int f(void)\n a\n-b\n+c\n d\n"
 DIFF = f"diff --git a/f.c b/f.c\nindex 123456..abcdef 100644\n--- a/f.c\n+++ b/f.c\n{HUNK}"
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("", ""),
-        ("Hello\n", "a"),
-        ("no line end", "a"),
-        ("\n \n\t\n", "..."),
-        ("> one\n", "1"),
-        ("  > one\n", "1"),
-        ("> > two\n>> two\n>> > three\n", "223"),
-        ("> a\n>\n> b\n\nYes.\n", "111.a"),
-        ("> a\n> > b\n> c\n", "121"),
-        ("-> pointer arrows start prose here\n", "a"),
-        ("<p>\n", "a"),
-        ("Well,\n\n>From here on it is prose.\n", "a.a"),
-        ("> x\n>From here\n", "11"),
-        ("TL> first\nTL> second\n\nNo.\n", "11.a"),
-        ("SQL> select 1;\nSQL> select 2;\n", "cc"),
-        ('>>>>> "TL" == Tom Lane <t@x.org> writes:\n\nTL> why?\n\nSo.\n', "h.1.a"),
-        (">>> import os\n>>> os.getcwd()\n'/tmp'\n", "ccc"),
-        (">Number: 5\n>Synopsis: it fails\n", "aa"),
-        (
-            f"> {'word ' * 14}that\nwent on here in the next line of\nthe quote\n> and ends.\n\nNo.\n",
-            "1111.a",
-        ),
-        (f"> > {'word ' * 14}that is\nfolded.\n>\n> yes\n\nNo.\n", "2211.a"),
-        (
-            f"> {'word ' * 14}that\nwent on here\n> and ends. {'word ' * 14}It is the\nlast of it.\n\nNo.\n",
-            "1111.a",
-        ),
-        (">> one\n>>> On Mon, 5 Jan 2015, Ann wrote:\n>>> two\n", "233"),
-        (f"> {'word ' * 14}end.\nyes, that is what I mean too\n> next\n", "1a1"),
-    ],
-)
-def test_quotes(body: str, expected: str) -> None:
-    assert kinds(body) == expected
+def test_quotes() -> None:
+    assert_kinds(
+        [
+            ("", ""),
+            ("Hello\n", "a"),
+            ("no line end", "a"),
+            ("\n \n\t\n", "..."),
+            ("> one\n", "1"),
+            ("  > one\n", "1"),
+            ("> > two\n>> two\n>> > three\n", "223"),
+            ("> a\n>\n> b\n\nYes.\n", "111.a"),
+            ("> a\n> > b\n> c\n", "121"),
+            ("-> pointer arrows start prose here\n", "a"),
+            ("<p>\n", "a"),
+            ("Well,\n\n>From here on it is prose.\n", "a.a"),
+            ("> x\n>From here\n", "11"),
+            ("TL> first\nTL> second\n\nNo.\n", "11.a"),
+            ("SQL> select 1;\nSQL> select 2;\n", "cc"),
+            ('>>>>> "TL" == Tom Lane <t@x.org> writes:\n\nTL> why?\n\nSo.\n', "h.1.a"),
+            (">>> import os\n>>> os.getcwd()\n'/tmp'\n", "ccc"),
+            (">Number: 5\n>Synopsis: it fails\n", "aa"),
+            (
+                f"> {'word ' * 14}that\nwent on here in the next line of\nthe quote\n> and ends.\n\nNo.\n",
+                "1111.a",
+            ),
+            (f"> > {'word ' * 14}that is\nfolded.\n>\n> yes\n\nNo.\n", "2211.a"),
+            (
+                f"> {'word ' * 14}that\nwent on here\n> and ends. {'word ' * 14}It is the\nlast of it.\n\nNo.\n",
+                "1111.a",
+            ),
+            (">> one\n>>> On Mon, 5 Jan 2015, Ann wrote:\n>>> two\n", "233"),
+            (f"> {'word ' * 14}end.\nyes, that is what I mean too\n> next\n", "1a1"),
+        ]
+    )
 
 
 EXAMPLES = [example for language in LANGUAGES for example in language.examples]
 
 
-@pytest.mark.parametrize("header", EXAMPLES)
-def test_reply_headers_of_each_language_stand_before_a_quote(header: str) -> None:
-    assert kinds(f"Hello.\n\n{header}\n> point\n\nAnswer.\n") == "a.h1.a"
-    assert kinds(f"{header}\n\n> point\n") == "h.1"
+def test_reply_headers_of_each_language_stand_before_a_quote() -> None:
+    assert_kinds([(f"Hello.\n\n{header}\n> point\n\nAnswer.\n", "a.h1.a") for header in EXAMPLES])
+    assert_kinds([(f"{header}\n\n> point\n", "h.1") for header in EXAMPLES])
 
 
 def folds(text: str) -> list[str]:
@@ -92,16 +105,14 @@ def folds(text: str) -> list[str]:
     return [f"{text[:i]}\n{text[i + 1 :]}" for i in at]
 
 
-@pytest.mark.parametrize("header", EXAMPLES)
-def test_folded_reply_headers_are_read_whole(header: str) -> None:
-    bodies = [f"Hello.\n\n{folded}\n> point\n\nAnswer.\n" for folded in folds(header)]
+def test_folded_reply_headers_are_read_whole() -> None:
+    bodies = [f"Hello.\n\n{folded}\n> point\n\nAnswer.\n" for header in EXAMPLES for folded in folds(header)]
     for body, rows in zip(bodies, blocks_of(*bodies), strict=True):
         assert [(r["kind"], r["line_count"]) for r in rows[2:4]] == [("header", 2), ("quote", 1)], body
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
+def test_reply_headers_of_many_programs() -> None:
+    headers = [
         "Tom Lane writes:",
         "Bruce Momjian said:",
         "Quoth Ann Example:",
@@ -114,28 +125,24 @@ def test_folded_reply_headers_are_read_whole(header: str) -> None:
         "On Fri, 26 Aug 2011 00:11:15 +0200\nAnn Example <ann@example.org> wrote:",
         "Am 17.12.2014 um 17:16 schrieb Ann\nExample <ann@example.org>:",
         "On Tue, ...",
-    ],
-)
-def test_reply_headers_of_many_programs(header: str) -> None:
-    lines = header.count("\n") + 1
-    assert kinds(f"Hello.\n\n{header}\n> point\n\nAnswer.\n") == "a." + "h" * lines + "1.a"
+    ]
+    cases = [
+        (f"Hello.\n\n{h}\n> point\n\nAnswer.\n", "a." + "h" * (h.count("\n") + 1) + "1.a") for h in headers
+    ]
+    assert_kinds(cases)
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        pytest.param("Fixed.\n\n-- >8 --\nText.\n", "a.ha", id="scissors"),
-        pytest.param("Log:\n---8<--- cut here ---8<---\nText.\n", "aha", id="scissors that say so"),
-        pytest.param("Love <3 and 8< are signs\n", "a", id="blades in a sentence"),
-        pytest.param(
-            "On Mon, 5 Jan 2004 at 10:00, Ada wrote:\n\n| one\n| two\n\nYes.\n", "h.11.a", id="bars"
-        ),
-        pytest.param("On Mon, 5 Jan 2004 at 10:00, Ada wrote:\n: one\n\nYes.\n", "h1.a", id="colons"),
-        pytest.param("I think so.\n\n: one\n", "a.a", id="a colon below no attribution"),
-    ],
-)
-def test_lines_to_cut_along_and_rare_quote_marks(body: str, expected: str) -> None:
-    assert kinds(body) == expected
+def test_lines_to_cut_along_and_rare_quote_marks() -> None:
+    assert_kinds(
+        [
+            ("Fixed.\n\n-- >8 --\nText.\n", "a.ha"),
+            ("Log:\n---8<--- cut here ---8<---\nText.\n", "aha"),
+            ("Love <3 and 8< are signs\n", "a"),
+            ("On Mon, 5 Jan 2004 at 10:00, Ada wrote:\n\n| one\n| two\n\nYes.\n", "h.11.a"),
+            ("On Mon, 5 Jan 2004 at 10:00, Ada wrote:\n: one\n\nYes.\n", "h1.a"),
+            ("I think so.\n\n: one\n", "a.a"),
+        ]
+    )
 
 
 def test_a_sentence_above_a_reply_header_is_no_part_of_it() -> None:
@@ -150,46 +157,48 @@ def names(alternatives: str) -> list[str]:
 
 @pytest.mark.parametrize("language", [x for x in LANGUAGES if x.sender], ids=lambda x: x.name)
 def test_pasted_header_blocks_of_each_language(language: Language) -> None:
+    below: list[tuple[str, str]] = []
+    bannered: list[tuple[str, str]] = []
     for sender in names(language.sender):
         for sent, to in zip(names(language.sent), names(language.to) * 9, strict=False):
             block = f"{sender}: Ann\n{sent}: 6.7.2018 10:00\n{to}: Bob\n{names(language.subject)[0]}: x"
-            assert kinds(f"Yes.\n\n{block}\n\nOld.\n") == "a.hhhh.1"
+            below.append((f"Yes.\n\n{block}\n\nOld.\n", "a.hhhh.1"))
             for banner in names(language.banners):
-                body = f"Yes.\n\n-----{banner}-----\n{block}\n\nOld.\n"
-                assert kinds(body, unmarked_history="never") == "a.hhhhh.a"
+                bannered.append((f"Yes.\n\n-----{banner}-----\n{block}\n\nOld.\n", "a.hhhhh.a"))
+    assert_kinds(below)
+    assert_kinds(bannered, unmarked_history="never")
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("As Tom wrote:\n\nthere is no quote here.\n", "a.a"),
-        ("> On Mon, 1 Jan 2001, Ann wrote:\n> > older\n", "12"),
-        (
-            "Yes.\n\n-----Original Message-----\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\nOld.\n",
-            "a.hhhhh.a",
-        ),
-        ("Yes.\n\nOn Mon, 1 Jan 2001, Ann wrote:\n\nOld text.\n", "a.h.a"),
-        ("On 2000-01-25, Ann mentioned:\n> x\n", "h1"),
-        ("Thus spake Ann Example\n> x\n", "h1"),
-        ("The issue that I mentioned:\n> x\n", "a1"),
-        ("--- Comment #3 from Ann <a@x.org> ---\nIt is fixed.\n", "ha"),
-        ("From: Ann Example <ann@example.org>\n\nCommit message.\n", "h.a"),
-        (
-            "Yes.\n\n----- Original Message -----\n \nFrom: Ann\n \nTo: Bob\n \nSubject: x\n\nOld.\n",
-            "a.h.h.h.h.a",
-        ),
-        (
-            "Yes.\n\nAnn Example <ann@example.org>\nSent by: list@example.org\n04/06/2003 03:18 AM\n"
-            "Please respond to the list\n\n        To:     the list\n        cc:\n        Subject:        x\n"
-            "\nOld.\n",
-            "a.hhhh.hhh.a",
-        ),
-        ("----- Forwarded by Ann on 01/02/2003 04:05 PM -----\nOld.\n", "ha"),
-        ("================\nComment at: lib/x.c:26\nWhy?\n", "aha"),
-    ],
-)
-def test_headers(body: str, expected: str) -> None:
-    assert kinds(body, unmarked_history="never") == expected
+def test_headers() -> None:
+    assert_kinds(
+        [
+            ("As Tom wrote:\n\nthere is no quote here.\n", "a.a"),
+            ("> On Mon, 1 Jan 2001, Ann wrote:\n> > older\n", "12"),
+            (
+                "Yes.\n\n-----Original Message-----\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\nOld.\n",
+                "a.hhhhh.a",
+            ),
+            ("Yes.\n\nOn Mon, 1 Jan 2001, Ann wrote:\n\nOld text.\n", "a.h.a"),
+            ("On 2000-01-25, Ann mentioned:\n> x\n", "h1"),
+            ("Thus spake Ann Example\n> x\n", "h1"),
+            ("The issue that I mentioned:\n> x\n", "a1"),
+            ("--- Comment #3 from Ann <a@x.org> ---\nIt is fixed.\n", "ha"),
+            ("From: Ann Example <ann@example.org>\n\nCommit message.\n", "h.a"),
+            (
+                "Yes.\n\n----- Original Message -----\n \nFrom: Ann\n \nTo: Bob\n \nSubject: x\n\nOld.\n",
+                "a.h.h.h.h.a",
+            ),
+            (
+                "Yes.\n\nAnn Example <ann@example.org>\nSent by: list@example.org\n04/06/2003 03:18 AM\n"
+                "Please respond to the list\n\n        To:     the list\n        cc:\n        Subject:        x\n"
+                "\nOld.\n",
+                "a.hhhh.hhh.a",
+            ),
+            ("----- Forwarded by Ann on 01/02/2003 04:05 PM -----\nOld.\n", "ha"),
+            ("================\nComment at: lib/x.c:26\nWhy?\n", "aha"),
+        ],
+        unmarked_history="never",
+    )
 
 
 OUTLOOK = "From: Ann Example <ann@example.org>\nSent: Monday, 5 January 2015\nTo: Bob\nSubject: Doors\n"
@@ -312,85 +321,81 @@ def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
     assert kinds(body, unmarked_history="never")[-1] == "a"
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("Hi.\n\n-- \nAnn\nExample Ltd\n", "a.sss"),
-        ("Hi.\n\n--\nAnn\n", "a.ss"),
-        ("-- a comment in SQL stays\n", "a"),
-        ("Top.\n\n-- \nAnn\n\nOn Mon, 1 Jan 2001, Bob wrote:\n> old\n", "a.ss.h1"),
-        ("Hi.\n-- \nAnn\n> A motto, quoted,\n> no reply.\n", "assss"),
-        (f"Hi.\n\n{'_' * 47}\nfoo mailing list\nhttp://lists.example.org/listinfo/foo\n", "a.sss"),
-        (f"Hi.\n\n{'-' * 27}(end of broadcast){'-' * 27}\nTIP 4: do not kill -9\n", "a.ss"),
-        (f"Hi.\n{'_' * 30}\nAnn Example\nExample Ltd\n", "asss"),
-        ("My proposal\n===========\nWe do it.\n", "aaa"),
-        (f"What   |Removed |Added\n{'-' * 30}\nStatus |NEW     |DONE\n", "aaa"),
-        ("Hi.\n\nTo unsubscribe mail foo-request@example.org\n", "a.s"),
-        ("We should do that.\n\nAnn Example\nann@example.org\n", "a.ss"),
-        ("Hi.\n\nSent from my iPhone\n", "a.s"),
-        ("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA1\n\nHi.\n", "ss.a"),
-        ("Hi.\n-----BEGIN PGP SIGNATURE-----\n\niQEc\n-----END PGP SIGNATURE-----\nMore.\n", "assssa"),
-        (
-            "We should do that.\n\nAnn Example\nHead of Doors\n\nOn Mon, 1 Jan 2001, Bob wrote:\n> old\n",
-            "a.ss.h1",
-        ),
-        ("We do.\n\nBest regards,\nAnn Example\nHead of Doors\nphone: +49 30 1234\n", "a.asss"),
-        ("We do.\n\nThanks,\nAnn\n", "a.aa"),
-        ("We do.\n\nAnn Example\nwrote that it works now.\n", "a.aa"),
-        (f"{'-' * 40}\nThis is an automatically generated mail.\n{'-' * 40}\n\nShip it!\n", "sss.a"),
-        (
-            "Hi.\n\n__\nThis message is confidential and intended only for\nthe addressee.\n\n"
-            "---\nYou are currently subscribed to x.\n",
-            "a.sss.ss",
-        ),
-        ("Dear all, forward this if it was sent to you in error. We met on Monday.\n\nAnn\n", "a.a"),
-        ("Thanks for the long answer. Ann\n" + "_" * 32 + "\nAnn Example\nDepartment of Doors\n", "asss"),
-        ("Hi.\n\n-- \n" + "line\n" * 20, "a." + "a" * 21),
-        (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "cc"),
-    ],
-)
-def test_signatures(body: str, expected: str) -> None:
-    assert kinds(body) == expected
+def test_signatures() -> None:
+    assert_kinds(
+        [
+            ("Hi.\n\n-- \nAnn\nExample Ltd\n", "a.sss"),
+            ("Hi.\n\n--\nAnn\n", "a.ss"),
+            ("-- a comment in SQL stays\n", "a"),
+            ("Top.\n\n-- \nAnn\n\nOn Mon, 1 Jan 2001, Bob wrote:\n> old\n", "a.ss.h1"),
+            ("Hi.\n-- \nAnn\n> A motto, quoted,\n> no reply.\n", "assss"),
+            (f"Hi.\n\n{'_' * 47}\nfoo mailing list\nhttp://lists.example.org/listinfo/foo\n", "a.sss"),
+            (f"Hi.\n\n{'-' * 27}(end of broadcast){'-' * 27}\nTIP 4: do not kill -9\n", "a.ss"),
+            (f"Hi.\n{'_' * 30}\nAnn Example\nExample Ltd\n", "asss"),
+            ("My proposal\n===========\nWe do it.\n", "aaa"),
+            (f"What   |Removed |Added\n{'-' * 30}\nStatus |NEW     |DONE\n", "aaa"),
+            ("Hi.\n\nTo unsubscribe mail foo-request@example.org\n", "a.s"),
+            ("We should do that.\n\nAnn Example\nann@example.org\n", "a.ss"),
+            ("Hi.\n\nSent from my iPhone\n", "a.s"),
+            ("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA1\n\nHi.\n", "ss.a"),
+            ("Hi.\n-----BEGIN PGP SIGNATURE-----\n\niQEc\n-----END PGP SIGNATURE-----\nMore.\n", "assssa"),
+            (
+                "We should do that.\n\nAnn Example\nHead of Doors\n\nOn Mon, 1 Jan 2001, Bob wrote:\n> old\n",
+                "a.ss.h1",
+            ),
+            ("We do.\n\nBest regards,\nAnn Example\nHead of Doors\nphone: +49 30 1234\n", "a.asss"),
+            ("We do.\n\nThanks,\nAnn\n", "a.aa"),
+            ("We do.\n\nAnn Example\nwrote that it works now.\n", "a.aa"),
+            (f"{'-' * 40}\nThis is an automatically generated mail.\n{'-' * 40}\n\nShip it!\n", "sss.a"),
+            (
+                "Hi.\n\n__\nThis message is confidential and intended only for\nthe addressee.\n\n"
+                "---\nYou are currently subscribed to x.\n",
+                "a.sss.ss",
+            ),
+            ("Dear all, forward this if it was sent to you in error. We met on Monday.\n\nAnn\n", "a.a"),
+            ("Thanks for the long answer. Ann\n" + "_" * 32 + "\nAnn Example\nDepartment of Doors\n", "asss"),
+            ("Hi.\n\n-- \n" + "line\n" * 20, "a." + "a" * 21),
+            (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "cc"),
+        ]
+    )
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (DIFF, "c" * 9),
-        (f"{HUNK}That is wrong.\n", "ccccca"),
-        ("@@ -1,3 +1,3 @@\n a\n\n-b\n+c\nThis is a comment.\n", "ccccca"),
-        (
-            "Fix.\n\nSigned-off-by: Ann <a@x.org>\n---\n f.c | 2 +-\n 1 file changed, 1 insertion(+)\n",
-            "a.accc",
-        ),
-        (
-            "*** old.c\tMon Jan  1\n--- new.c\tTue Jan  2\n***************\n"
-            "*** 1,2 ****\n! a\n  b\n--- 1,2 ----\n! c\n  b\n",
-            "c" * 9,
-        ),
-        ("See:\n\n    int main(void)\n    {\n        return 0;\n    }\n\nDone.\n", "a.cccc.a"),
-        ("I call f();\nand then it works.\n", "aa"),
-        ("Look:\n\ndb=# select 1;\n ?column?\n----------\n        1\n(1 row)\n\nOdd.\n", "a.ccccc.a"),
-        ("Crash:\n\n#0  0x1234 in f () at a.c:3\n#1  0x5678 in main () at a.c:9\n", "a.cc"),
-        ("It fails:\n\ngcc -O2 -c a.c\na.c:3: error: parse error\nmake: *** [a.o] Error 1\n", "a.ccc"),
-        ("Look:\n\nNAME      STATE     READ\ntank      ONLINE       0\n\nOdd.\n", "a.cc.a"),
-        ("Ann Example (2):\n  core: add a door\n  core: close the door\n\nBye.\n", "ccc.a"),
-        ("See:\n\n[1] http://example.org/a\n[2] http://example.org/b\n\nBye.\n", "a.aa.a"),
-        ("Select it in the menu.\n-> Other and see if you can find it there now\n", "aa"),
-        ("the output\n<html><head>\n<meta name='a'>\n</head></html>\nthank you,\n", "accca"),
-        (f"Fix it.\n\n{DIFF}-- \n2.43.0\n\n-- \nAnn\n", "a." + "c" * 11 + ".ss"),
-        (" f.c | 2 +-\n 1 file changed, 1 insertion(+)\n\n-- \n2.43.0\n", "ccccc"),
-        ("See:\n\nDB.add_row (256, point(7, 49))\nDB.load_all('a/b',\n'c')\n\nBye.\n", "a.ccc.a"),
-        ("It is slow.\n\n$ du -s /var\n17 /var\nwhich is much more than I would have thought\n", "a.cca"),
-        (
-            "Build: https://ci.example.org/7/\n\n" + "\tat org.A.f(A.java:3)\n" * 40 + "\nBUILD FAILED\n",
-            "c." + "c" * 40 + ".c",
-        ),
-        ("GIT binary patch\nliteral 3\nKcmZQzV_{\n\nliteral 0\nHcmV?d00001\n\nBye.\n", "cccccc.a"),
-    ],
-)
-def test_patches_and_code(body: str, expected: str) -> None:
-    assert kinds(body) == expected
+def test_patches_and_code() -> None:
+    assert_kinds(
+        [
+            (DIFF, "c" * 9),
+            (f"{HUNK}That is wrong.\n", "ccccca"),
+            ("@@ -1,3 +1,3 @@\n a\n\n-b\n+c\nThis is a comment.\n", "ccccca"),
+            (
+                "Fix.\n\nSigned-off-by: Ann <a@x.org>\n---\n f.c | 2 +-\n 1 file changed, 1 insertion(+)\n",
+                "a.accc",
+            ),
+            (
+                "*** old.c\tMon Jan  1\n--- new.c\tTue Jan  2\n***************\n"
+                "*** 1,2 ****\n! a\n  b\n--- 1,2 ----\n! c\n  b\n",
+                "c" * 9,
+            ),
+            ("See:\n\n    int main(void)\n    {\n        return 0;\n    }\n\nDone.\n", "a.cccc.a"),
+            ("I call f();\nand then it works.\n", "aa"),
+            ("Look:\n\ndb=# select 1;\n ?column?\n----------\n        1\n(1 row)\n\nOdd.\n", "a.ccccc.a"),
+            ("Crash:\n\n#0  0x1234 in f () at a.c:3\n#1  0x5678 in main () at a.c:9\n", "a.cc"),
+            ("It fails:\n\ngcc -O2 -c a.c\na.c:3: error: parse error\nmake: *** [a.o] Error 1\n", "a.ccc"),
+            ("Look:\n\nNAME      STATE     READ\ntank      ONLINE       0\n\nOdd.\n", "a.cc.a"),
+            ("Ann Example (2):\n  core: add a door\n  core: close the door\n\nBye.\n", "ccc.a"),
+            ("See:\n\n[1] http://example.org/a\n[2] http://example.org/b\n\nBye.\n", "a.aa.a"),
+            ("Select it in the menu.\n-> Other and see if you can find it there now\n", "aa"),
+            ("the output\n<html><head>\n<meta name='a'>\n</head></html>\nthank you,\n", "accca"),
+            (f"Fix it.\n\n{DIFF}-- \n2.43.0\n\n-- \nAnn\n", "a." + "c" * 11 + ".ss"),
+            (" f.c | 2 +-\n 1 file changed, 1 insertion(+)\n\n-- \n2.43.0\n", "ccccc"),
+            ("See:\n\nDB.add_row (256, point(7, 49))\nDB.load_all('a/b',\n'c')\n\nBye.\n", "a.ccc.a"),
+            ("It is slow.\n\n$ du -s /var\n17 /var\nwhich is much more than I would have thought\n", "a.cca"),
+            (
+                "Build: https://ci.example.org/7/\n\n" + "\tat org.A.f(A.java:3)\n" * 40 + "\nBUILD FAILED\n",
+                "c." + "c" * 40 + ".c",
+            ),
+            ("GIT binary patch\nliteral 3\nKcmZQzV_{\n\nliteral 0\nHcmV?d00001\n\nBye.\n", "cccccc.a"),
+        ]
+    )
 
 
 def test_code_known_by_its_shape_is_inferred_and_a_diff_is_not() -> None:
