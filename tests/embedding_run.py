@@ -17,6 +17,7 @@ from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.progress import LoggedProgress
 from tests.gemini_loopback import KEY
 from tests.processes import forked
+from tests.timing import HUNG
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
@@ -32,8 +33,8 @@ def embed(
     """Vectors by text, and what they took; `settings` are of the section gemini, or `dimensions`."""
     dimensions = settings.pop("dimensions", 768)
     quick = {
-        "base_url": url, "backoff_seconds": 0.01, "max_backoff_seconds": 0.05, "timeout_seconds": 10,
-        "time_limit_seconds": 60, "request_texts": 10, "concurrency": 4, "attempts": 4, "poll_seconds": 0.02,
+        "base_url": url, "backoff_seconds": 0.01, "max_backoff_seconds": 0.05, "timeout_seconds": HUNG,
+        "time_limit_seconds": HUNG, "request_texts": 10, "concurrency": 4, "attempts": 4, "poll_seconds": 0.02,
     }  # fmt: skip
     embedder = GeminiEmbedder(
         EmbeddingSettings.model_validate({"model": "gemini", "dimensions": dimensions}),

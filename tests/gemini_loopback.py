@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.timing import has_left
 from transforms.settings.model_names import GEMINI_EMBEDDINGS
 from transforms.text.pictures import Picture, picture_text
 
 KEY = "AIzaSyLoopbackKeyThatMustNeverBeSeen012"
 FORBIDDEN = "forbidden words"
-HANG_SECONDS = 8.0
 _PATH = re.compile(
     r"/v1(?:beta)?/(models/[\w.-]+):(batchEmbedContents|generateContent|asyncBatchEmbedContent|batchGenerateContent)"
 )
@@ -381,19 +381,18 @@ def used_up(answer: _Answer) -> None:
 
 
 def hangs(answer: _Answer) -> None:
-    """No answer."""
-    time.sleep(HANG_SECONDS)
+    """No answer until the client leaves."""
+    answer.close_connection = has_left(answer.connection)
 
 
 def trickles(answer: _Answer) -> None:
-    """An answer that never ends, a byte at a time."""
+    """An answer that never ends, a byte at a time, until the client leaves."""
     answer.send_response(200)
     answer.send_header("content-length", "100000")
     answer.end_headers()
-    end = time.monotonic() + HANG_SECONDS
-    while time.monotonic() < end:
+    while not has_left(answer.connection, within=0.05):
         answer.wfile.write(b" ")
-        time.sleep(0.05)
+    answer.close_connection = True
 
 
 def resets(answer: _Answer) -> None:

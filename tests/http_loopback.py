@@ -12,6 +12,8 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.timing import has_left
+
 LAST_MODIFIED = "Sun, 01 Feb 2004 00:00:00 GMT"
 Answer = Callable[["_Handler", bytes], None]
 
@@ -110,12 +112,12 @@ def broken_after(count: int) -> Answer:
     return answer
 
 
-def stalled_after(count: int, event: threading.Event) -> Answer:
-    """So many bytes of the file come, and no more until the event."""
+def stalled_after(count: int) -> Answer:
+    """So many bytes of the file come, and no more until the client leaves."""
 
     def answer(handler: _Handler, body: bytes) -> None:
         broken_after(count)(handler, body)
-        event.wait(60)
+        has_left(handler.connection)
 
     return answer
 
@@ -126,14 +128,10 @@ def login_page(handler: _Handler, body: bytes) -> None:
     handler.answer(200, page, {"Content-Type": "text/html; charset=utf-8"})
 
 
-def silent_for(event: threading.Event) -> Answer:
-    """Nothing comes until the event."""
-
-    def answer(handler: _Handler, body: bytes) -> None:
-        event.wait(30)
-        handler.close_connection = True
-
-    return answer
+def silent(handler: _Handler, body: bytes) -> None:
+    """Nothing comes until the client leaves."""
+    has_left(handler.connection)
+    handler.close_connection = True
 
 
 def basic(user: str, password: str) -> str:
@@ -159,8 +157,8 @@ def served_archives(host: str = "127.0.0.1") -> Iterator[Archives]:
         server.server_close()
 
 
-def raw(*blocks: bytes, pause: float = 0.0, hang: float = 0.0) -> Answer:
-    """Bytes in place of an answer, with a pause after each block; the connection stays open for a while, then ends."""
+def raw(*blocks: bytes, pause: float = 0.0, stays: bool = False) -> Answer:
+    """Bytes in place of an answer, with a pause after each block; then the connection ends, if need be by the client."""
 
     def answer(handler: _Handler, body: bytes) -> None:
         handler.archives.asked.append((handler.path.partition("?")[0], 0, dict(handler.headers)))
@@ -170,13 +168,18 @@ def raw(*blocks: bytes, pause: float = 0.0, hang: float = 0.0) -> Answer:
                 handler.wfile.write(block)
                 handler.wfile.flush()
                 time.sleep(pause)
-            time.sleep(hang)
+            if stays:
+                has_left(handler.connection)
 
     return answer
 
 
-def slowly(handler: _Handler, body: bytes) -> None:
-    """The true answer, some bytes at a time: about a second for 200 kB."""
+def in_blocks(noted: Callable[[], object]) -> Answer:
+    """The true answer, some bytes at a time; `noted` is called before each of them goes."""
+    return lambda handler, body: _sent_in_blocks(handler, body, noted)
+
+
+def _sent_in_blocks(handler: _Handler, body: bytes, noted: Callable[[], object]) -> None:
     etag = f'"{sha256(body).hexdigest()[:16]}"'
     start, code, more = 0, 200, ""
     wanted = handler.headers.get("Range", "")
@@ -185,6 +188,8 @@ def slowly(handler: _Handler, body: bytes) -> None:
         more = f"Content-Range: bytes {start}-{len(body) - 1}/{len(body)}\r\n"
     head = f"HTTP/1.1 {code} OK\r\nETag: {etag}\r\n{more}Connection: close\r\n"
     head += f"Content-Length: {len(body) - start}\r\n\r\n"
-    raw(head.encode(), *(body[n : n + 2000] for n in range(start, len(body), 2000)), pause=0.01)(
-        handler, body
-    )
+    handler.close_connection = True
+    for block in (head.encode(), *(body[n : n + 2000] for n in range(start, len(body), 2000))):
+        noted()
+        handler.wfile.write(block)
+        handler.wfile.flush()

@@ -7,7 +7,6 @@ import pwd
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from pathlib import Path
 
 from imapclient import IMAPClient
 
+from tests.timing import HUNG, until
+
 USER, PASSWORD = "reader", "pa55word"
-_STARTED_WITHIN = 20.0
 
 
 def missing() -> str | None:
@@ -139,16 +139,17 @@ def served_mail(folder: Path) -> Iterator[ImapServer]:
         yield ImapServer(port, tls_port, certificate)
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(HUNG)
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + _STARTED_WITHIN
-    while time.monotonic() < end and process.poll() is None:
+    def greets() -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-                if connection.recv(4) == b"* OK":
-                    return
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                return connection.recv(4) == b"* OK"
         except OSError:
-            time.sleep(0.05)
-    raise AssertionError(f"dovecot did not start: {log.read_text() if log.exists() else 'no log'}")
+            return False
+
+    until(lambda: process.poll() is not None or greets(), "dovecot's greeting")
+    if process.poll() is not None:
+        raise AssertionError(f"dovecot did not start: {log.read_text() if log.exists() else 'no log'}")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
+
+from tests.timing import HUNG, until
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -34,8 +39,12 @@ FORKS.set_forkserver_preload(
         "tokenizers",
     ]
 )
-LONGEST = 300
-"""Seconds after which a command counts as hung."""
+
+
+def listens(port: int) -> bool:
+    """True if somebody listens on a port of the loopback interface."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def forked(work: Callable[..., object], *given: object) -> ForkServerProcess:
@@ -72,11 +81,19 @@ class Ended:
 class Command:
     """`weft` with some arguments, started; what it prints is kept in `folder`."""
 
-    def __init__(self, folder: Path, *arguments: str | Path, home: Path | None = None):
-        """`home` is the `DAGSTER_HOME` of the command; else that is below its storage."""
+    def __init__(self, folder: Path, *arguments: str | Path, home: Path | None = None, dies_at: str = ""):
+        """`home` is the `DAGSTER_HOME` of the command; else that is below its storage.
+
+        The command kills itself, as a power cut would, before it renames anything to a path with the pattern `dies_at`.
+        """
         self._printed = [folder / f"printed-{time.monotonic_ns()}.{name}" for name in ("out", "err")]
-        self._process = forked(_run, [str(a) for a in arguments], self._printed, home)
+        self._process = forked(_run, [str(a) for a in arguments], self._printed, home, dies_at)
         self._process.start()
+
+    def has_died(self) -> bool:
+        """Wait until it ends; True if it was killed."""
+        self._process.join(HUNG)
+        return self.killed_after(0)
 
     def killed_after(self, seconds: float) -> bool:
         """Kill it unless it ends within some seconds; True if it was killed."""
@@ -93,10 +110,10 @@ class Command:
 
     def ended(self) -> Ended:
         """Wait until it ends."""
-        self._process.join(LONGEST)
+        self._process.join(HUNG)
         if self._process.exitcode is None:
             self._process.kill()
-            raise AssertionError(f"the command did not end within {LONGEST} s")
+            raise AssertionError("the command hangs")
         out, err = (p.read_text() if p.exists() else "" for p in self._printed)
         return Ended(self._process.exitcode, out, err)
 
@@ -106,9 +123,15 @@ def weft(folder: Path, *arguments: str | Path) -> Ended:
     return Command(folder, *arguments).ended()
 
 
-def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
+def _run(arguments: list[str], printed: list[Path], home: Path | None, dies_at: str) -> None:
     from dagster_project.cli.command import run
 
+    def die(event: str, given: tuple[object, ...]) -> None:
+        if event == "os.rename" and fnmatch(str(given[1]), dies_at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if dies_at:
+        sys.addaudithook(die)
     for stream, path in zip((sys.stdout, sys.stderr), printed, strict=True):
         stream.flush()
         with path.open("w") as file:
@@ -123,11 +146,11 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None) -> None:
         sys.exit(1)
 
 
-def fetch_that_is_killed(config: Path, source: str, seconds: float) -> bool:
-    """Fetch a source in a process of its own and kill that after some seconds; True unless it had ended by itself."""
+def fetch_that_is_killed(config: Path, source: str, moment: Callable[[], object] = lambda: False) -> bool:
+    """Fetch a source in a process of its own and kill that at a moment; True unless it had ended by itself."""
     process = forked(_fetch, config, source)
     process.start()
-    process.join(seconds)
+    until(lambda: moment() or not process.is_alive(), "the end of a fetch")
     process.kill()
     process.join()
     return process.exitcode == -9

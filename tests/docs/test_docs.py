@@ -31,6 +31,7 @@ from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.names import SEARCH
+from tests.timing import HUNG
 from transforms.errors import WeftError
 
 ROOT = Path(__file__).parents[2]
@@ -140,7 +141,9 @@ def test_the_notebook_runs_on_the_published_file(sample: Sample, monkeypatch: py
     nbformat.validate(notebook)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in cells)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT / "docs")}}).execute()
+    NotebookClient(
+        notebook, timeout=int(HUNG), resources={"metadata": {"path": str(ROOT / "docs")}}
+    ).execute()
     assert all(cell.outputs for cell in cells)
 
 

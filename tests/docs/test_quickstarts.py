@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.docs.quickstart_homes import HOMES
+from tests.timing import HUNG
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.M | re.S)
@@ -31,7 +32,12 @@ def run(commands: str, home: Path, folder: Path) -> tuple[str, Path]:
     """What the commands of a block print, and the folder they end in; AssertionError if one of them fails."""
     script = f"set -e\n{commands}\npwd > ~/.folder\n"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment(home), capture_output=True, text=True, timeout=400
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=HUNG,
     )
     assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr, Path((home / ".folder").read_text().strip())

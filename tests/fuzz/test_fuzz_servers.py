@@ -126,7 +126,7 @@ def _web_answer(chance: random.Random) -> Any:
     if chance.random() < 0.1:
         return raw(*(answer[n : n + 1] for n in range(40)), pause=0.05)
     blocks = [answer] if chance.random() < 0.6 else mangled(chance, answer)
-    return raw(*blocks, hang=chance.choice([0, 0, 0, 0.2]))
+    return raw(*blocks, stays=chance.choice([False, False, False, True]))
 
 
 def imap_line(chance: random.Random) -> bytes:

@@ -1,11 +1,10 @@
-"""Fetches that are killed at random points while a server feeds slowly: the next fetch leaves what a whole one would."""
+"""Fetches that are killed while a server feeds them, at any of its blocks: the next leaves what a whole one would."""
 
 from __future__ import annotations
 
 import os
-import random
 import subprocess
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,36 +14,58 @@ import pytest
 
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace, discussion, mbox
-from tests.fuzz.fuzzing import seeds
-from tests.http_loopback import Archives, served_archives, slowly
+from tests.http_loopback import Archives, in_blocks, served_archives
 from tests.processes import fetch_that_is_killed
 from tests.scripted_imap import Answer, scripted_imap, sound
+from tests.timing import HUNG
 
 Remote = dict[str, Any]
 State = dict[str, object]
 NAME = "dev"
 
 
-def in_pieces(answer: Answer) -> Answer:
+class Feed:
+    """The blocks that a server sends: how many went, and the one before which it waits."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.stop: int | None = None
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def until_block(self, number: int | None) -> None:
+        """Count anew, and stop before a block of that number."""
+        self.sent, self.stop = 0, number
+        self.reached.clear()
+        self.released.clear()
+
+    def noted(self) -> None:
+        """A block is about to go."""
+        self.sent += 1
+        if self.sent == self.stop:
+            self.reached.set()
+            self.released.wait(HUNG)
+
+
+def in_pieces(answer: Answer, feed: Feed) -> Answer:
     """The same answer, some bytes at a time."""
 
-    def slow(tag: bytes, line: bytes) -> Iterator[bytes]:
+    def fed(tag: bytes, line: bytes) -> Iterator[bytes]:
         for block in answer(tag, line):
             for start in range(0, len(block), 500):
+                feed.noted()
                 yield block[start : start + 500]
-                time.sleep(0.005)
 
-    return slow
+    return fed
 
 
 @contextmanager
-def slow_http(folder: Path) -> Iterator[Remote]:
+def fed_http(folder: Path, feed: Feed) -> Iterator[Remote]:
     """Three months of which one is compressed, and a state of the past that they replace."""
     with served_archives() as server:
         for month in range(1, 4):
             path = f"/2004-{month:02}"
             server.files[path] = mbox(discussion(month * 1000, 200, "compactor"))
-            server.plan[path] = [slowly] * 10_000
+            server.plan[path] = [in_blocks(feed.noted)] * 10_000
         yield {
             "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01", "until": "2004-03",
             "requests_per_minute": 10_000,
@@ -52,11 +73,11 @@ def slow_http(folder: Path) -> Iterator[Remote]:
 
 
 @contextmanager
-def slow_imap(folder: Path) -> Iterator[Remote]:
+def fed_imap(folder: Path, feed: Feed) -> Iterator[Remote]:
     """A folder with sixty mails."""
     mails = {n: Mail(n, "word " * 100).text().replace("\n", "\r\n").encode() for n in range(1, 61)}
     script = sound(mails)
-    script["BODIES"] = in_pieces(script["BODIES"])
+    script["BODIES"] = in_pieces(script["BODIES"], feed)
     with scripted_imap(script) as port:
         yield {
             "kind": "imap", "host": "127.0.0.1", "port": port, "tls": "off", "user_variable": "KILLED_USER",
@@ -65,7 +86,7 @@ def slow_imap(folder: Path) -> Iterator[Remote]:
 
 
 @contextmanager
-def slow_git(folder: Path) -> Iterator[Remote]:
+def fed_git(folder: Path, feed: Feed) -> Iterator[Remote]:
     """A repository with forty commits, each object a file of its own."""
     repository = folder / "repository"
     who = {f"GIT_{p}_{k}": "a@b" for p in ("AUTHOR", "COMMITTER") for k in ("NAME", "EMAIL")}
@@ -82,21 +103,23 @@ def slow_git(folder: Path) -> Iterator[Remote]:
         git("commit", "--quiet", "-m", f"mail {number}")
     git("update-server-info")
     with served_archives() as server:
-        _serve(server, repository / ".git")
+        _serve(server, repository / ".git", feed)
         yield {"kind": "git", "url": f"{server.address}/repository", "requests_per_minute": 10_000}
 
 
-def _serve(server: Archives, repository: Path) -> None:
+def _serve(server: Archives, repository: Path, feed: Feed) -> None:
     for path in filter(Path.is_file, repository.rglob("*")):
         name = f"/repository/{path.relative_to(repository)}"
         server.files[name] = path.read_bytes()
-        server.plan[name] = [slowly] * 10_000
+        server.plan[name] = [in_blocks(feed.noted)] * 10_000
 
 
-KINDS: dict[str, tuple[str, Callable[[Path], Any], int]] = {
-    "http": ("mbox", slow_http, 12),
-    "imap": ("maildir", slow_imap, 12),
-    "git": ("public_inbox", slow_git, 12),
+KILLS = 6
+"""Moments at which fetches are killed, spread over the blocks of a whole one."""
+KINDS: dict[str, tuple[str, Callable[[Path, Feed], Any]]] = {
+    "http": ("mbox", fed_http),
+    "imap": ("maildir", fed_imap),
+    "git": ("public_inbox", fed_git),
 }
 
 
@@ -124,26 +147,18 @@ def test_a_fetch_after_killed_ones_equals_a_whole_one(
 ):
     monkeypatch.setenv("KILLED_USER", "ada")
     monkeypatch.setenv("KILLED_PASSWORD", "word")
-    _, serve, count = KINDS[kind]
-    with serve(tmp_path) as remote:
+    feed = Feed()
+    with KINDS[kind][1](tmp_path, feed) as remote:
         whole = workspace(tmp_path / "whole", kind, remote)
-        fetch_that_is_killed(whole.config, NAME, 0)  # starts the server of forks
-        begun = time.monotonic()
-        fetch_that_is_killed(whole.config, NAME, 60)
-        longest = time.monotonic() - begun
-        expected = state(whole.folder, kind)
-        assert expected
-        killed = 0
-        for seed, chance in seeds(count):
-            work = workspace(tmp_path / f"killed-{seed}", kind, remote)
-            killed += _killed(work, chance, longest)
+        assert not fetch_that_is_killed(whole.config, NAME)
+        blocks, expected = feed.sent, state(whole.folder, kind)
+        assert expected and blocks > KILLS
+        for kill in range(KILLS):
+            work = workspace(tmp_path / f"killed-{kill}", kind, remote)
+            for block in (1 + kill * (blocks - 1) // (KILLS - 1), 2)[: 1 + kill % 2]:
+                feed.until_block(block)
+                assert fetch_that_is_killed(work.config, NAME, feed.reached.is_set)
+                feed.released.set()
+            feed.until_block(None)
             SourceRemotes(work.settings).fetch(NAME)
-            assert state(work.folder, kind) == expected, f"{kind}, seed {seed}"
-    assert killed >= count // 3
-
-
-def _killed(work: Workspace, chance: random.Random, longest: float) -> bool:
-    """Kill one or two fetches; True if one of them was under way."""
-    times = [chance.uniform(0.1, 0.9) * longest for _ in range(chance.randint(1, 2))]
-    killed = [fetch_that_is_killed(work.config, NAME, seconds) for seconds in times]
-    return any(killed)
+            assert state(work.folder, kind) == expected, f"{kind}, block {block} of {blocks}"

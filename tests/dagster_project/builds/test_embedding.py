@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from dagster_project.composition import make_embedding_cache, make_publisher
 from tests import gemini_loopback as server
 from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt
 from tests.gemini_loopback import KEY, Loopback
+from tests.timing import until
 from transforms.errors import ModelMismatchError
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
@@ -122,14 +122,13 @@ def test_a_build_and_the_one_after_it_ask_for_a_masked_text_once(workspace: Work
 def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(workspace: Workspace, gemini: Loopback):
     with_gemini(workspace, gemini.url)
     workspace.write("dev.2004-01.mbox", discussion(0, 5, "compactor"))
-    gemini.delay = server.HANG_SECONDS
+    gemini.rule = lambda texts: server.hangs
     command = [Path(sys.executable).parent / "weft", "build", "--config", workspace.config]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as build:
-        while not gemini.requests and build.poll() is None:
-            time.sleep(0.01)
+        until(lambda: gemini.requests or build.poll() is not None, "a request of the build")
         build.kill()
     assert build.returncode == -signal.SIGKILL
-    gemini.delay = 0
+    gemini.rule = lambda texts: None
     costs = answer(weft(workspace, "cost", "--json"))
     assert costs["texts_perhaps_paid"] == costs["texts_to_embed"] == 5
     built = weft(workspace, "build")

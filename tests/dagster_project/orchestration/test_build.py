@@ -15,6 +15,7 @@ from dagster_project.orchestration import asset_graph
 from dagster_project.resources.arrays.arrays import FIRST, folder_of
 from dagster_project.resources.publish.full_build import IndexBuild
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
+from tests.timing import HUNG
 
 MAIL = ("messages", "attachments", "quarantine")
 CHUNKS = ("message_chunks", "message_exclusions", "slow_queue", "message_terms")
@@ -179,7 +180,7 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
             ended.append("interrupted")
 
     def fails(build: IndexBuild) -> None:
-        assert writing.wait(20)
+        assert writing.wait(HUNG)
         raise OSError("no more")
 
     with monkeypatch.context() as patched:

@@ -30,6 +30,7 @@ from dagster_project.resources.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion, embedded
 from tests.processes import forked
 from tests.runs import begun_run, run_of_dagster
+from tests.timing import HUNG
 from transforms.operations import publish_checks
 
 PARTITIONED = [
@@ -172,7 +173,7 @@ def test_two_processes_materialize_two_partitions_at_once(built: Workspace, buil
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(HUNG)
     assert [process.exitcode for process in processes] == [0, 0]
     assert built.plan().is_empty
     assert differences(built.index, built_once.index) == {}

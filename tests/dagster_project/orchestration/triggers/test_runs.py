@@ -22,6 +22,7 @@ from tests.archives import Mail, Workspace
 from tests.dagster_project.orchestration.test_alerts import KEEP, kept
 from tests.processes import forked
 from tests.runs import begun_run, run_of_dagster
+from tests.timing import HUNG, until
 
 READ = ("attachments", "messages", "quarantine")
 USERS = "users/users.2004-01"
@@ -58,8 +59,7 @@ def killed(root: Path, run_id: str) -> None:
     """Begin a run in a process of its own, and kill it."""
     process = forked(_live, root, run_id)
     process.start()
-    while not runs_of(root).get(run_id):
-        process.join(0.005)
+    until(lambda: runs_of(root).get(run_id), "a run that lives")
     process.kill()
     process.join()
 
@@ -168,10 +168,10 @@ def test_who_shares_the_lake_works_at_once_and_who_wants_it_alone_waits_before_t
             order.append("both")
         for name, thread in threads.items():
             thread.start()
-            assert waits[name].wait(30)
+            assert waits[name].wait(HUNG)
         order.append("end")
     for thread in threads.values():
-        thread.join(30)
+        thread.join(HUNG)
     assert order == ["both", "end", "publish", "later"]
 
 
@@ -185,7 +185,7 @@ def test_a_build_waits_for_a_run_that_has_the_lake_and_says_for_whom(
     def other() -> None:
         with living_run(mailed.settings.root, run.run_id), lake_lock(mailed.settings.root, exclusive=True):
             has.set()
-            go.wait(60)
+            go.wait(HUNG)
 
     def tell(stage: str, partition: str | None, rows: int) -> None:
         told.append((stage, partition))
@@ -194,7 +194,7 @@ def test_a_build_waits_for_a_run_that_has_the_lake_and_says_for_whom(
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert has.wait(30)
+    assert has.wait(HUNG)
     assert build(mailed.settings, instance, tell=tell).published
     thread.join()
     waited = f"run {run.run_id[:8]} of corpus_measures"

@@ -14,6 +14,7 @@ import pytest
 from dagster_project.resources.system import store_locks
 from dagster_project.resources.system.store_locks import store_lock
 from tests.s3_loopback import s3_service
+from tests.timing import HUNG, until
 from transforms.errors import BusyError
 
 BUCKET = "weft-locks"
@@ -68,11 +69,11 @@ def test_many_share_a_lock_and_who_wants_it_alone_has_it_in_turn(store: Any):
                 store_lock(LAKE, "lake", exclusive=False, on_wait=lambda: pytest.fail("both share"))
             )
         writer = want(exclusive=True, name="writer")
-        assert alone.wait(30)
+        assert alone.wait(HUNG)
         later = want(exclusive=False, name="reader after it")
         assert order == []
-    writer.join(30)
-    later.join(30)
+    writer.join(HUNG)
+    later.join(HUNG)
     assert order == ["writer", "reader after it"]
     assert claims(store) == []
 
@@ -81,7 +82,7 @@ def test_of_many_who_come_at_once_one_at_a_time_holds_it(store: Any):
     inside, most, begun = [], [], threading.Barrier(6)
 
     def hold(name: int) -> None:
-        begun.wait(30)
+        begun.wait(HUNG)
         with store_lock(LAKE, "lake"):
             inside.append(name)
             most.append(len(inside))
@@ -91,7 +92,7 @@ def test_of_many_who_come_at_once_one_at_a_time_holds_it(store: Any):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(HUNG)
     assert most == [1] * 6
 
 
@@ -118,12 +119,15 @@ def test_a_claim_counts_as_long_as_its_process_lives(store: Any, claim: dict[str
 
 
 def test_a_claim_is_renewed_while_its_process_lives(store: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store_locks, "LEASE", 0.4)
+    monkeypatch.setattr(store_locks, "_RENEWALS", 1000)  # so often in two minutes
     with store_lock(LAKE, "build", waits=False):
         (key,) = claims(store)
-        until = json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"]
-        threading.Event().wait(1.0)
-        assert json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"] > until + 0.4
+
+        def ends() -> float:
+            return float(json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"])
+
+        first = ends()
+        until(lambda: ends() > first, "a claim that is renewed")
         with pytest.raises(BusyError):
             store_lock(LAKE, "build", waits=False).__enter__()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import time
 from collections import deque
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from dagster_project.resources.models.gemini.language import GeminiLanguageModel
 from tests import gemini_loopback as server
 from tests.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import FORBIDDEN, Loopback, vector
+from tests.timing import until
 from transforms.errors import ServiceError
 from transforms.settings.models import GeminiSettings
 
@@ -102,9 +102,8 @@ def test_when_the_time_is_over_jobs_go_on_and_the_next_run_collects_them(gemini:
 def is_killed(gemini: Loopback, folder: Path, last: int, seen: int, after: float) -> bool:
     """Run over numbered texts and kill the run `after` seconds since the server saw so much; False if it was done before."""
     process = started(folder, gemini.url, 0, last, batch_texts=1)
-    while gemini.seen < seen and process.is_alive():
-        time.sleep(0.001)
-    time.sleep(after)
+    until(lambda: gemini.seen >= seen or not process.is_alive(), "requests of the run", pause=0.001)
+    process.join(after)
     process.kill()
     process.join()
     return process.exitcode == -signal.SIGKILL
@@ -122,23 +121,21 @@ def test_a_run_that_is_killed_after_it_submitted_pays_for_nothing_again(gemini: 
 
 
 @pytest.mark.exhaustive
-def test_no_text_is_paid_twice_in_a_hundred_kills(gemini: Loopback, tmp_path: Path):
-    drawn = random.Random(25)
-    killed = round_ = 0
-    while killed < 100:
-        gemini.paid.clear()
-        gemini.jobs.clear()
-        last, folder = drawn.randrange(60, 200), tmp_path / str(round_)
-        round_ += 1
-        for _ in range(10):
-            gemini.looks = drawn.choice([0, 5, 50])
-            if not is_killed(gemini, folder, last, gemini.seen + drawn.randrange(12), drawn.uniform(0, 0.03)):
-                break
-            killed += 1
-        found, _ = embed(texts_between(0, last), folder, gemini.url, batch_texts=1)
-        assert are_right(found, texts_between(0, last))
-        assert set(gemini.paid.values()) == {1}, round_
-    print(f"{killed} kills in {round_} rounds")
+@pytest.mark.parametrize("looks", [0, 5, 50])
+def test_no_text_is_paid_twice_though_runs_are_killed_at_each_of_their_requests(
+    gemini: Loopback, tmp_path: Path, looks: int
+):
+    drawn, last, killed = random.Random(looks), 120, 0
+    gemini.looks = looks
+    for seen in range(12):
+        moment = drawn.uniform(0, 0.03)
+        if not is_killed(gemini, tmp_path, last, gemini.seen + seen, moment):
+            break
+        killed += 1
+    assert killed > 1
+    found, _ = embed(texts_between(0, last), tmp_path, gemini.url, batch_texts=1)
+    assert are_right(found, texts_between(0, last))
+    assert set(gemini.paid.values()) == {1}
 
 
 class Score(BaseModel):

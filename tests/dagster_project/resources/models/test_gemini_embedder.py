@@ -7,9 +7,10 @@ import logging
 import random
 import re
 import signal
-import time
+import threading
 from collections import deque
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from tests import gemini_loopback as server
 from tests.cases import some
 from tests.embedding_run import embed, started, texts_between, totals
 from tests.gemini_loopback import KEY, Loopback, vector
+from tests.timing import HUNG, until
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
@@ -93,7 +95,7 @@ def test_a_passing_fault_is_waited_out(gemini: Loopback, tmp_path: Path, name: s
 @pytest.mark.parametrize("name", HANGING)
 def test_a_request_without_an_end_is_given_up_and_asked_again(gemini: Loopback, tmp_path: Path, name: str):
     gemini.plan = deque([HANGING[name], None])
-    found, report = embed(TEXTS[:20], tmp_path, gemini.url, timeout_seconds=1)
+    found, report = embed(TEXTS[:20], tmp_path, gemini.url, timeout_seconds=0.5, attempts=20)
     assert are_right(found, TEXTS[:20])
     assert report.calls >= 3
 
@@ -117,10 +119,9 @@ def test_a_lasting_fault_ends_the_run_and_keeps_what_was_paid(gemini: Loopback, 
     fault, kind, said = LASTING[name]
     answered = 2
     gemini.rule = lambda texts: fault if len(gemini.requests) > answered else None
-    start = time.monotonic()
     with pytest.raises(kind, match=re.escape(said)) as raised:
         embed(TEXTS, tmp_path, gemini.url)
-    assert time.monotonic() - start < 10
+    assert len(gemini.requests) <= answered + 4 * 4, "as many attempts as are allowed of as many requests"
     assert KEY not in "".join(map(str, _chain(raised.value)))
     gemini.rule = lambda texts: None
     found, report = embed(TEXTS, tmp_path, gemini.url)
@@ -137,10 +138,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def test_nothing_hangs_past_the_time_limit(gemini: Loopback, tmp_path: Path):
     gemini.rule = lambda texts: server.asks_to_wait(0.2)
-    start = time.monotonic()
     with pytest.raises(ServiceError, match="time limit of 1 s"):
         embed(TEXTS, tmp_path, gemini.url, time_limit_seconds=1)
-    assert time.monotonic() - start < 3
 
 
 FORBIDDEN = f"A text with {server.FORBIDDEN} in it."
@@ -239,10 +238,11 @@ def test_a_question_masked_in_another_way_has_another_vector(gemini: Loopback, t
 
 
 def test_a_pause_that_the_service_asks_for_is_kept_by_all_requests(gemini: Loopback, tmp_path: Path):
-    gemini.plan = deque([None, server.asks_to_wait(0.6)])
+    pause = 0.6
+    gemini.plan = deque([None, server.asks_to_wait(pause)])
     embed(TEXTS, tmp_path, gemini.url, concurrency=2)
     moments = [at for at, _ in gemini.times]
-    assert max(b - a for a, b in zip(moments, moments[1:], strict=False)) >= 0.55
+    assert max(b - a for a, b in zip(moments, moments[1:], strict=False)) >= 0.9 * pause
 
 
 def test_the_quota_is_kept_in_every_window_and_used():
@@ -271,6 +271,8 @@ def test_the_quota_is_kept_in_every_window_and_used():
 
 
 def test_no_more_requests_than_allowed_are_under_way_at_once(gemini: Loopback, tmp_path: Path):
+    three = threading.Barrier(3)
+    gemini.rule = lambda texts: three.wait(HUNG) and None
     gemini.delay = 0.05
     embed(texts_between(0, 120), tmp_path, gemini.url, concurrency=3)
     assert gemini.most_at_once == 3
@@ -324,19 +326,20 @@ def test_queries_are_asked_for_as_queries_also_inside_an_event_loop(gemini: Loop
         assert np.allclose(found, [v / np.linalg.norm(v) for v in wanted], atol=1e-6)
 
 
+def kill_at(gemini: Loopback, count: int, run: BaseProcess) -> None:
+    """Kill a run when the service has so many requests."""
+    until(lambda: len(gemini.requests) >= count or not run.is_alive(), f"{count} requests")
+    run.kill()
+    run.join()
+    assert run.exitcode == -signal.SIGKILL
+
+
 def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loopback, tmp_path: Path):
     gemini.delay = 0.05
     chance = random.Random(7)
     kills = 2
     for _ in range(kills):
-        before = len(gemini.requests)
-        run = started(tmp_path, gemini.url, 0, 400)
-        wanted = before + chance.randint(2, 8)
-        while len(gemini.requests) < wanted and run.is_alive():
-            time.sleep(0.002)
-        run.kill()
-        run.join()
-        assert run.exitcode == -signal.SIGKILL
+        kill_at(gemini, len(gemini.requests) + chance.randint(2, 8), started(tmp_path, gemini.url, 0, 400))
     found, _ = embed(texts_between(0, 400), tmp_path, gemini.url)
     assert are_right(found, texts_between(0, 400))
     # Four requests of ten texts are under way at once; one more may be answered and not yet stored.
@@ -346,14 +349,9 @@ def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loop
 
 def unanswered(gemini: Loopback, cache: Path) -> int:
     """Kill a run while the server is silent; how many texts it has been asked for."""
-    gemini.delay = server.HANG_SECONDS
+    gemini.rule = lambda texts: server.hangs
     run = started(cache, gemini.url, 0, 400)
-    while len(gemini.requests) < 4 and run.is_alive():
-        time.sleep(0.002)
-    run.kill()
-    run.join()
-    assert run.exitcode == -signal.SIGKILL
-    gemini.delay = 0
+    kill_at(gemini, 4, run)
     return sum(gemini.asked.values())
 
 
@@ -374,10 +372,9 @@ def test_the_run_after_a_kill_knows_what_is_perhaps_paid_twice(gemini: Loopback,
 def test_texts_of_another_run_that_is_alive_are_not_paid_twice(gemini: Loopback, tmp_path: Path):
     gemini.delay = 0.2
     run = started(tmp_path, gemini.url, 0, 100)
-    while not gemini.requests and run.is_alive():
-        time.sleep(0.002)
+    until(lambda: gemini.requests or not run.is_alive(), "a request of the run")
     _, report = embed(texts_between(0, 100), tmp_path, gemini.url)
-    run.join(60)
+    run.join(HUNG)
     assert (run.exitcode, set(gemini.paid.values()), report.unfinished) == (0, {1}, set())
 
 
@@ -397,7 +394,9 @@ def test_only_a_request_that_the_service_may_count_is_perhaps_paid_twice(
     fault, texts = FAULTS[name]
     gemini.rule = lambda texts: fault
     with pytest.raises(ServiceError):
-        embed(TEXTS[:10], tmp_path, gemini.url, time_limit_seconds=2)
+        embed(
+            TEXTS[:10], tmp_path, gemini.url, **({"time_limit_seconds": 1} if fault is server.hangs else {})
+        )
     gemini.rule = lambda texts: None
     _, report = embed(TEXTS[:10], tmp_path, gemini.url)
     assert len(report.unfinished) == texts
@@ -407,7 +406,7 @@ def test_two_processes_never_pay_for_the_same_text(gemini: Loopback, tmp_path: P
     gemini.delay = 0.05
     runs = [started(tmp_path, gemini.url, *part) for part in ((0, 200), (100, 300))]
     for run in runs:
-        run.join(60)
+        run.join(HUNG)
     assert [run.exitcode for run in runs] == [0, 0]
     assert set(gemini.paid.values()) == {1}
     found, report = embed(texts_between(0, 300), tmp_path, gemini.url)

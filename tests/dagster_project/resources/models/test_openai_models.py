@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.language_models import language_model
+from tests.timing import HUNG
 from transforms.errors import BudgetError, RefusedTextError, ServiceError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 
@@ -27,7 +28,7 @@ LIMITS = GeminiSettings.model_validate(
         "max_backoff_seconds": 0.02,
         "attempts": 3,
         "request_texts": 4,
-        "timeout_seconds": 5,
+        "timeout_seconds": HUNG,
     }
 )
 SETTINGS = EmbeddingSettings(model="openai", name="nomic-embed-text", dimensions=8)

@@ -20,6 +20,7 @@ from dagster_project.resources.search.search_index import open_current
 from tests import gemini_loopback as server
 from tests.archives import Workspace
 from tests.gemini_loopback import KEY, Loopback
+from tests.timing import HUNG
 from transforms.errors import SettingsError
 from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import RerankSettings
@@ -120,7 +121,7 @@ def test_features_decide_where_the_model_fails_and_each_hit_says_so(
 ):
     fail, said = FAILING[name]
     fail(gemini)
-    found = hits(built, by_gemini(gemini, seconds=0.5))
+    found = hits(built, by_gemini(gemini, seconds=0.5 if name == "a hang" else HUNG))
     expected = hits(built, Reranker(RerankSettings(method="features", top=4)))
     assert [[h["chunk_no"] for h in q] for q in found] == [[h["chunk_no"] for h in q] for q in expected]
     (label,) = {h["reranker"] for q in found for h in q}

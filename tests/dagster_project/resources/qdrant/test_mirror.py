@@ -20,6 +20,7 @@ from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import START, Mail, Workspace, discussion
+from tests.timing import HUNG
 from transforms.errors import IndexUnavailableError
 from transforms.settings.search import SearchSettings
 
@@ -190,7 +191,7 @@ def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
     def read() -> list[list[str]]:
         with ranked_by(client, older) as index:
             seen = [chunks(searched(index))]
-            begun.wait(120)
+            begun.wait(HUNG)
             while not over.is_set():
                 seen.append(chunks(searched(index)))
         return seen
@@ -206,7 +207,7 @@ def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
     with ThreadPoolExecutor(32) as readers:
         reading = [readers.submit(read) for _ in range(32)]
         try:
-            begun.wait(120)
+            begun.wait(HUNG)
             mirror.publish(current(built), first)
             with ranked_by(client, built) as index:
                 assert chunks(searched(index)) == chunks(of_file(built))

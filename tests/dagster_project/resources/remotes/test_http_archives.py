@@ -6,8 +6,6 @@ import gzip
 import json
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,10 +24,11 @@ from tests.http_loopback import (
     broken_after,
     login_page,
     served_archives,
-    silent_for,
+    silent,
     stalled_after,
     status,
 )
+from tests.timing import until
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 
@@ -212,8 +211,7 @@ SourceRemotes(load_settings(sys.argv[1])).fetch("dev")
 def test_a_fetch_that_is_killed_goes_on_where_it_was(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
-    end = threading.Event()
-    server.plan[MARCH] = [stalled_after(5000, end)]
+    server.plan[MARCH] = [stalled_after(5000)]
     fetch(since="2004-01", until="2004-02")
     server.take_asked()
     remote = {"kind": "http", "url": f"{server.address}/{{list}}.{{year}}{{month:02}}", "since": "2004-01"}
@@ -222,12 +220,9 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(
     )
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(work.config)])
     partial = tmp_path / "state/sources/.fetch/dev/dev.2004-03.part"
-    waited = time.monotonic() + 60
-    while not (partial.is_file() and partial.stat().st_size) and time.monotonic() < waited:
-        time.sleep(0.05)
+    until(lambda: partial.is_file() and partial.stat().st_size, "the first bytes of a file")
     process.kill()
     process.wait()
-    end.set()
     have = partial.stat().st_size
     assert fetch().bytes == len(MAILS[MARCH]) - have
     assert server.take_asked()[-1] == (MARCH, 206)
@@ -372,21 +367,17 @@ def test_a_larger_file_than_allowed_is_refused(
 
 
 def test_a_server_that_says_nothing_is_left(server: Archives, fetch: Callable[..., Fetched]):
-    end = threading.Event()
-    server.plan[MARCH] = [silent_for(end)]
+    server.plan[MARCH] = [silent]
     with pytest.raises(FetchInterruptedError, match="nothing came within 0.2 s"):
         fetch(timeout_seconds=0.2)
-    end.set()
 
 
 def test_a_fetch_ends_with_its_time_limit_and_keeps_what_came(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
-    end = threading.Event()
-    server.plan[JANUARY] = [silent_for(end)]
+    server.plan[JANUARY] = [silent]
     with pytest.raises(FetchError, match="the time limit of 3 s is over") as fault:
         fetch(time_limit_seconds=3)
-    end.set()
     assert not isinstance(fault.value, FetchInterruptedError)
     assert sorted(files(tmp_path)) == ["dev.2004-02.mbox", "dev.2004-03.mbox"]
 

@@ -23,6 +23,7 @@ from tests.archives import Workspace
 from tests.http_loopback import Archives, raw, served_archives, status
 from tests.lying_servers import MAIL, PASSWORD, SECRET, USER, Fetch
 from tests.scripted_imap import Answer, says
+from tests.timing import HUNG
 from transforms.errors import FetchError
 
 
@@ -265,9 +266,9 @@ def test_a_webhook_follows_no_redirect_and_a_receiver_that_lies_fails_nothing(se
 
         threading.Thread(target=serve, daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        assert post(url, b"{}", 2) == "answered 302"
-        assert post(url, b"{}", 2) == "cannot be reached: RemoteProtocolError"
-        assert (post(url, b"{}", 2) or "").startswith("cannot be reached: ")
+        assert post(url, b"{}", HUNG) == "answered 302"
+        assert post(url, b"{}", HUNG) == "cannot be reached: RemoteProtocolError"
+        assert (post(url, b"{}", HUNG) or "").startswith("cannot be reached: ")
         assert other.asked == []
 
 
@@ -284,12 +285,10 @@ def test_a_webhook_that_drips_is_left_in_time(server: Archives):
                         connection.sendall(bytes([sign]))
                     except OSError:
                         return
-                    time.sleep(0.1)
+                    time.sleep(0.02)
 
         threading.Thread(target=drip, daemon=True).start()
-        begun = time.monotonic()
         assert (
-            post(f"http://127.0.0.1:{listener.getsockname()[1]}/", b"{}", 0.7)
+            post(f"http://127.0.0.1:{listener.getsockname()[1]}/", b"{}", 0.3)
             == "cannot be reached: TimeoutError"
         )
-        assert time.monotonic() - begun < 3

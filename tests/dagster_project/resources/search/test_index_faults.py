@@ -15,6 +15,7 @@ from dagster_project.resources.search.lookup import asking
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.sql import query_current
 from tests.archives import Workspace
+from tests.timing import PAUSE
 from transforms.errors import (
     IndexUnavailableError,
     MemoryLimitError,
@@ -76,10 +77,17 @@ def test_a_limit_of_memory_is_no_fault_of_the_file(
 
 
 def test_an_interrupted_query_says_so(built_once: Workspace, connection: duckdb.DuckDBPyConnection):
-    timer = threading.Timer(0.5, connection.interrupt)
-    timer.start()
+    over = threading.Event()
+
+    def interrupt() -> None:
+        while not over.wait(PAUSE):  # it may come before the query
+            connection.interrupt()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     assert type(fault(connection, published(built_once), SLOW)) is QueryInterruptedError
-    timer.join()
+    over.set()
+    thread.join()
 
 
 def flipped(file: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +20,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 from dagster_project.cli.main import main
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace, discussion
+from tests.processes import listens
+from tests.timing import HUNG, PAUSE, until
 
 TABLE = "segment;bytes\none;4096\n"
 ATTACHED = [
@@ -40,7 +41,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     made = Workspace(tmp_path_factory.mktemp("library") / "work").configure(
         {"name": "dev", "kind": "mbox", "path": "mail/*"},
         {"name": "docs", "kind": "tree", "path": "docs"},
-        mcp={"max_results": 2, "max_characters": 60},
+        mcp={"max_results": 2, "max_characters": 60, "max_seconds": HUNG},
     )
     made.write(
         "dev.2004-01.mbox", [*discussion(0, 4, "compactor"), Mail(50, BODY, "Segments", headers=ATTACHED)]
@@ -212,13 +213,7 @@ def served(library: Workspace, request: pytest.FixtureRequest) -> Iterator[Serve
     made = Served(library.config, port)
     server = subprocess.Popen([sys.executable, *made.command, "--http", str(port)], stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 120
-        while True:
-            with closing(socket.socket()) as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert server.poll() is None and time.monotonic() < until
-            time.sleep(0.1)
+        until(lambda: server.poll() is not None or listens(port), "a server that listens")
         yield made
     finally:
         server.terminate()
@@ -260,9 +255,9 @@ def test_an_assistant_sees_a_new_version_in_its_session(library: Workspace, tmp_
         async with Client(mcp_server(work.settings)) as client:
             before = await client.call_tool("get", {"id": "m70@example.org"})
             await anyio.to_thread.run_sync(publish)
-            with anyio.fail_after(60):
+            with anyio.fail_after(HUNG):
                 while (after := await client.call_tool("get", {"id": "m70@example.org"})).is_error:
-                    await anyio.sleep(0.2)  # until the new version is open
+                    await anyio.sleep(PAUSE)  # until the new version is open
             return before, after
 
     def publish() -> None:

@@ -11,7 +11,6 @@ import os
 import shutil
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from PIL import Image
 from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace, mbox
 from tests.dagster_project.servers.web.test_texts import HOSTILE
+from tests.timing import HUNG, until
 
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
@@ -102,10 +102,7 @@ def served(work: Workspace) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(web_app(work.settings), port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()
-    end = time.monotonic() + 60
-    while not server.started:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: server.started or not thread.is_alive(), "a server that has started")
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join()
@@ -120,7 +117,7 @@ def opened(
         viewport=size, java_script_enabled=script, color_scheme="dark" if dark else "light", base_url=base
     )
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(HUNG * 1000)
     asked, said, dialogs = [], [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text))

@@ -35,6 +35,7 @@ from dagster_project.servers.web.corpus import month_plot
 from dagster_project.servers.web.facets import histogram
 from dagster_project.servers.web.site import Site
 from tests.archives import Workspace
+from tests.timing import HUNG
 from transforms.evaluation.quality import MAIN
 from transforms.evaluation.report import FORMAT
 from transforms.settings.models import SafetySettings
@@ -522,20 +523,25 @@ def test_another_model_and_a_running_build_are_said(built: Workspace):
 def test_a_slow_question_is_given_up_and_holds_no_other(
     built_once: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    plain, let_go = SearchIndex.ranked, threading.Event()
+    plain, asked, let_go = SearchIndex.ranked, threading.Event(), threading.Event()
 
     def slow(self: SearchIndex, queries: list, *arguments: object, **named: object) -> object:
         if "molasses" in str(queries[0]):
-            let_go.wait(30)
+            asked.set()
+            let_go.wait(HUNG)
         return plain(self, queries, *arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(SearchIndex, "ranked", slow)
-    with client(built_once, seconds=1.0) as web, ThreadPoolExecutor(1) as threads:
-        web.get("/?q=compactor")
+    with client(built_once, seconds=HUNG) as web, ThreadPoolExecutor(1) as threads:
         late = threads.submit(web.get, "/?q=molasses")
+        assert asked.wait(HUNG)
         assert web.get("/?q=compactor").status_code == 200
         assert not late.done()
-        page = late.result()
+        let_go.set()
+        assert late.result().status_code == 200
+    let_go.clear()
+    with client(built_once, seconds=0.2) as web:
+        page = web.get("/?q=molasses")
         let_go.set()
         assert page.status_code == 504 and 'data-state="TIMED_OUT"' in page.text
 

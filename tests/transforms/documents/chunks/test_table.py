@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.documents import read
 from tests.examples import examples
+from tests.timing import seconds
 from tests.transforms.documents.document_tables import chunks_of, exclusions_of, tables
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.nodes import document_nodes
@@ -178,18 +178,13 @@ def test_every_text_ends_in_chunks_of_bounded_size(chunker: str, name: str):
 def test_ten_times_the_text_is_about_ten_times_the_work(chunker: str, as_one: bool):
     part = "## Part {n}\n\nText of part {n}, with words.\n\n- item {n}\n\n```\ncode {n}\n```\n\n%%{n}%% naïve.\n\n"
 
-    def seconds(count: int) -> float:
+    def seconds_of(count: int) -> float:
         parts = [part.format(n=n) for n in range(count)]
         texts = {"d": "".join(parts)} if as_one else {f"d{n}": text for n, text in enumerate(parts)}
         made = tables(**texts)
-        taken = []
-        for _ in range(3):
-            start = time.process_time()
-            document_chunks(*made, DocumentChunkSettings(chunker=chunker))
-            taken.append(time.process_time() - start)
-        return min(taken)
+        return seconds(lambda: document_chunks(*made, DocumentChunkSettings(chunker=chunker)))
 
-    assert seconds(1000) / max(seconds(100), 1e-3) < 25
+    assert seconds_of(1000) / max(seconds_of(100), 1e-3) < 25
 
 
 def test_a_list_of_keywords_has_no_chunks():
