@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("transforms", "assets", "dagster_project")
@@ -167,3 +173,47 @@ def test_modules_import_at_their_top():
 def test_one_file_uses_what_dagster_does_not_export():
     private = {name_of(file) for file in modules() if "from dagster._" in file.read_text()}
     assert private == {"dagster_project/resources/system/dagster_internals.py"}
+
+
+def imported() -> dict[str, str]:
+    """The packages that modules import at any place, each with one of the modules."""
+    found = {}
+    for file in modules():
+        for node in ast.walk(parsed(file)):
+            if isinstance(node, ast.ImportFrom):
+                found[(node.module or "").partition(".")[0]] = name_of(file)
+            elif isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0]: name_of(file) for alias in node.names}
+    return {
+        name: file for name, file in found.items() if name not in {*sys.stdlib_module_names, *PACKAGES, ""}
+    }
+
+
+def declared() -> set[str]:
+    """The distributions that Weft asks for with all extras of its users, and those that they ask for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    ours = [named for extra in extras if extra not in ("dev", "bench", "docs") for named in extras[extra]]
+    waiting, found = [*project["dependencies"], *ours], set[str]()
+    while waiting:
+        asked = Requirement(waiting.pop())
+        if (name := canonicalize_name(asked.name)) in found or (
+            asked.marker and "extra" in str(asked.marker)
+        ):
+            continue
+        found.add(name)
+        try:
+            waiting += requires(name) or []
+        except PackageNotFoundError:
+            continue  # of an extra that is not installed here
+    return found
+
+
+def test_every_package_that_is_imported_is_declared():
+    names, known = packages_distributions(), declared()
+    missing = {
+        package: file
+        for package, file in imported().items()
+        if package in names and not known & {canonicalize_name(name) for name in names[package]}
+    }
+    assert missing == {}

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,18 +19,18 @@ from mcp import Client, StdioServerParameters
 
 from tests.archives import Mail, mbox
 from tests.dagster_ui import Server, free_port, waited
+from tests.timing import HUNG
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("assets", "transforms", "dagster_project", "docs")
 NOT_BUILT = (".venv", ".git", "state", "build", "*.egg-info", "*_cache", "__pycache__", "tests")
-UV = shutil.which("uv")
 
 pytestmark = pytest.mark.exhaustive
 
 
 def run(*command: str | Path, cwd: Path) -> str:
     """What a command prints on both streams; AssertionError unless it ends well."""
-    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=HUNG)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -42,20 +43,20 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def weft(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of a wheel that was built of a copy of the repository, so that nothing is left in it."""
+    """The program of a wheel that was built of a copy of the repository, so that nothing is left in it.
+
+    Other packages are those of the environment of the tests; `tests/test_house.py` looks whether Weft asks for them.
+    """
     folder = tmp_path_factory.mktemp("installed")
     copy = shutil.copytree(ROOT, folder / "copy", ignore=shutil.ignore_patterns(*NOT_BUILT))
     python = folder / "venv" / "bin" / "python"
-    if UV:
-        run(UV, "build", "--wheel", "-q", "-o", folder, copy, cwd=folder)
-        run(UV, "venv", "-q", "-p", sys.executable, folder / "venv", cwd=folder)
-        install: list[str | Path] = [UV, "pip", "install", "-q", "-p", python]
-    else:
-        run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-        install = [python, "-m", "pip", "install", "-q"]
-        run(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, copy, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    run(*pip, "wheel", "-q", "--no-deps", "-w", folder, copy, cwd=folder)
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
     (wheel,) = folder.glob("weft-*.whl")
-    run(*install, "-c", ROOT / "constraints.txt", f"{wheel}[mcp]", cwd=folder)
+    run(*pip, "--python", python, "install", "-q", "--no-deps", "--no-index", wheel, cwd=folder)
+    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     shutil.rmtree(copy)
     return python.with_name("weft")
 
@@ -88,7 +89,7 @@ def running(weft: Path, folder: Path, *arguments: str) -> Iterator[None]:
             raise AssertionError((folder / "server.log").read_text()[-4000:]) from error
         finally:
             process.terminate()
-            assert process.wait(60) in (143, -15, 0)
+            assert process.wait(HUNG) in (143, -15, 0)
 
 
 def test_search_and_help_need_nothing_of_the_repository(weft: Path, folder: Path):
@@ -103,11 +104,11 @@ def test_pages_their_styles_and_the_api_are_served(weft: Path, folder: Path):
     address = f"http://127.0.0.1:{(port := free_port())}"
 
     def text(path: str) -> str:
-        with urllib.request.urlopen(address + path, timeout=60) as answer:
+        with urllib.request.urlopen(address + path, timeout=HUNG) as answer:
             return str(answer.read().decode())
 
     with running(weft, folder, "serve", "--port", str(port)):
-        assert "sorted runs" in waited(lambda: text("/?q=compactor"), 120)
+        assert "sorted runs" in waited(lambda: text("/?q=compactor"), HUNG, "no page of a search")
         assert "--" in text("/static/weft.css") and "use strict" in text("/static/weft.js")
         assert "m1@example.org" in text("/api/search?q=compactor")
         assert json.loads(text("/openapi.json"))["openapi"].startswith("3.1")
@@ -116,7 +117,7 @@ def test_pages_their_styles_and_the_api_are_served(weft: Path, folder: Path):
 def test_dagster_loads_weft_and_not_the_folder(weft: Path, folder: Path):
     server = Server(free_port(), folder / "server.log", 0)
     with running(weft, folder, "ui", "--port", str(server.port)):
-        assert waited(server.is_loaded, 240, "Dagster did not load Weft")
+        assert waited(server.is_loaded, HUNG, "Dagster did not load Weft")
 
 
 def test_assistants_are_answered(weft: Path, folder: Path):
