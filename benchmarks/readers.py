@@ -89,10 +89,10 @@ def by_search(config: Path) -> Callable[[str], str]:
     followed = FollowedIndex(settings.root / "index", lambda: open_index(settings))
 
     def ask(query: str) -> str:
-        index = followed.index()
-        if not index.search([query]).hits.num_rows:
-            raise LookupError(f"no hits for {query!r}")
-        return index.manifest["version"]
+        with followed.index() as index:
+            if not index.search([query]).hits.num_rows:
+                raise LookupError(f"no hits for {query!r}")
+            return index.manifest["version"]
 
     return ask
 

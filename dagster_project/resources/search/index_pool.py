@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import duckdb
 
 from dagster_project.resources.search.index_faults import faults_translated
-from dagster_project.resources.search.opened_index import FollowedIndex
+from dagster_project.resources.search.opened_index import LOOKED_EVERY, FollowedIndex
 from dagster_project.resources.search.search_index import SearchIndex
 
 _MOST = 8
@@ -25,12 +24,11 @@ _Answer = TypeVar("_Answer")
 
 
 class IndexPool:
-    """Up to `_MOST` followed indexes, opened when they are needed, each for one thread at a time."""
+    """Up to `_MOST` threads, each with the current version open for itself while it answers."""
 
-    def __init__(self, folder: Path, opened: Callable[[], SearchIndex]):
-        self._followed = partial(FollowedIndex, folder, opened)
+    def __init__(self, folder: Path, opened: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
+        self._followed = FollowedIndex(folder, opened, looked_every)
         self._threads = ThreadPoolExecutor(_MOST, thread_name_prefix="weft-question")
-        self._free: list[FollowedIndex] = []
 
     async def ask(self, work: Callable[[SearchIndex], _Answer], seconds: float) -> _Answer:
         """What `work` answers; TimeoutError if it takes longer, which also ends what it asks of the database."""
@@ -45,16 +43,11 @@ class IndexPool:
     def close(self) -> None:
         """Wait for running questions, and close all indexes."""
         self._threads.shutdown(cancel_futures=True)
-        while self._free:
-            self._free.pop().close()
+        self._followed.close()
 
     def _answered(self, question: _Question[_Answer]) -> _Answer:
-        # The one that was used last has most of what it needs in memory.
-        followed = self._free.pop() if self._free else self._followed()
-        try:
-            return question.answer(followed.index())
-        finally:
-            self._free.append(followed)
+        with self._followed.index() as index:
+            return question.answer(index)
 
 
 class _Question(Generic[_Answer]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from transforms.retrieval.query_language import TEXT_FIELDS, leaves_of
 from transforms.retrieval.saved_searches import Answers
 from transforms.settings.search import RankingOptions, SearchOptions
 
-_LOOKED_EVERY = 1.0
+LOOKED_EVERY = 1.0
 """Seconds between two looks at which version is current; up to as many pass before a new one is opened, so that many
 programs do not open it at once."""
 _NICENESS = 10
@@ -125,59 +125,109 @@ class PublishedSearcher:
 
 
 class FollowedIndex:
-    """The current version of a folder, held open; `opened` opens it.
+    """The current version of a folder, held open once for each question at a time; `opened` opens it.
 
-    Another that is published is opened and tried with a question beside it, by a thread of low priority; then it takes the
-    place of the older, so that nobody waits for it. One thread at a time may ask.
+    A thread of low priority looks every `looked_every` seconds which version is current, opens a new one as often as the
+    older is open, and tries each with a question; then they take its place, so that nobody waits for them. After an
+    answer from a new version nobody is answered from an older one, and nobody from a file that `weft forget` deleted.
     """
 
-    def __init__(self, folder: Path, opened: Callable[[], SearchIndex]):
-        self._link, self._opened = folder / CURRENT, opened
-        self._answering: SearchIndex | None = None
-        self._next: SearchIndex | None = None
+    def __init__(self, folder: Path, opened: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
+        self._link, self._opened, self._looked_every = folder / CURRENT, opened, looked_every
+        self._lock = threading.Lock()
+        self._answering: Path | None = None
         self._refused: Path | None = None
+        self._free: list[SearchIndex] = []
+        self._open_count = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
-    def index(self) -> SearchIndex:
-        """The version that answers now; IndexUnavailableError or ModelMismatchError if it cannot be opened."""
-        if self._answering is None:
-            self._answering = self._opened()
-            self._thread.start()
-        elif self._refused is not None and self._refused == self._link.resolve():
-            self._replace(self._opened())
-        elif (opened := self._next) is not None:
-            self._next = None
-            self._replace(opened)
-        assert self._answering is not None
-        return self._answering
+    @contextmanager
+    def index(self) -> Iterator[SearchIndex]:
+        """The version that answers now, for one question.
+
+        IndexUnavailableError or ModelMismatchError if the current one cannot be opened.
+        """
+        index = self._taken() or self._opened_now()
+        try:
+            yield index
+        finally:
+            self._give_back(index)
 
     def close(self) -> None:
-        """Close all versions."""
+        """Close all versions; one that still answers is closed after its answer."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
-        for index in (self._answering, self._next):
-            if index is not None:
-                index.close()
-        self._answering = self._next = None
+        with self._lock:
+            older, self._free, self._answering = self._free, [], None
+        _close(older)
 
-    def _replace(self, opened: SearchIndex) -> None:
-        if self._answering is not None:
-            self._answering.close()
-        self._answering, self._refused = opened, None
+    def _taken(self) -> SearchIndex | None:
+        """The index that was used last, which has most of what it needs in memory; None if none may answer."""
+        with self._lock:
+            is_refused = self._refused is not None and self._refused == self._link.resolve()
+            if is_refused or self._answering is None or not self._answering.exists():
+                return None
+            return self._free.pop() if self._free else None
+
+    def _give_back(self, index: SearchIndex) -> None:
+        with self._lock:
+            if index.published == self._answering:
+                self._free.append(index)
+                return
+        index.close()
+
+    def _opened_now(self) -> SearchIndex:
+        """The current version, opened while a question waits."""
+        while True:
+            current = self._link.resolve()
+            try:
+                index = self._opened()
+            except (WeftError, OSError, duckdb.Error):
+                if current == self._link.resolve():
+                    raise
+                continue  # its file is gone, as another is current
+            if self._answer_from(index.published, ()):
+                return index
+            index.close()
+
+    def _answer_from(self, version: Path, opened: Sequence[SearchIndex]) -> bool:
+        """Let a version answer, with these that are free; False if another is current by now."""
+        with self._lock:
+            if version != self._link.resolve() or any(index.published != version for index in opened):
+                return False
+            older: list[SearchIndex] = []
+            if version != self._answering:
+                older, self._free, self._open_count = self._free, [], 0
+            self._answering, self._refused = version, None
+            self._free += opened
+            self._open_count += len(opened) or 1
+            if not self._thread.ident:
+                self._thread.start()
+        _close(older)
+        return True
 
     def _follow(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        while not self._over.wait(_LOOKED_EVERY):
-            current, index = self._link.resolve(), self._answering
-            if self._next is not None or index is None or current in (index.published, self._refused):
+        while not self._over.wait(self._looked_every):
+            current = self._link.resolve()
+            if current in (self._answering, self._refused):
                 continue
-            self._over.wait(random.uniform(0, _LOOKED_EVERY))
+            self._over.wait(random.uniform(0, self._looked_every))
+            opened: list[SearchIndex] = []
             try:
-                opened = self._opened()
-                opened.search(["?"])
+                for _ in range(self._open_count):
+                    opened.append(self._opened())
+                    opened[-1].search(["?"])
             except (WeftError, OSError, duckdb.Error):
-                self._refused = current  # the next search raises the reason
+                self._refused = current  # the next question raises the reason
+                _close(opened)
             else:
-                self._next = opened
+                if self._over.is_set() or not self._answer_from(current, opened):
+                    _close(opened)
+
+
+def _close(indexes: Iterable[SearchIndex]) -> None:
+    for index in indexes:
+        index.close()

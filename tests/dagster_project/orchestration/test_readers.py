@@ -49,9 +49,9 @@ def following_search(followed: FollowedIndex) -> Callable[[Workspace], str]:
     """A search that keeps the index open and follows what is current, as `weft mcp` does."""
 
     def ask(work: Workspace) -> str:
-        index = followed.index()
-        assert index.search(["compactor"]).hits.num_rows
-        return index.manifest["version"]
+        with followed.index() as index:
+            assert index.search(["compactor"]).hits.num_rows
+            return index.manifest["version"]
 
     return ask
 
@@ -119,17 +119,23 @@ def point_to(work: Workspace, name: str) -> None:
 def test_what_is_followed_changes_when_the_other_is_open_and_a_fault_is_told(
     built: Workspace, followed: FollowedIndex
 ):
-    first = followed.index()
+    def answering() -> str:
+        with followed.index() as index:
+            assert index.search(["compactor"]).hits.num_rows
+            return index.path.name
+
+    first = answering()
     (built.index / "weft-0.duckdb").write_bytes(b"no database")
     point_to(built, "weft-0.duckdb")
-    assert followed.index() is first, "nobody waits for what is not open yet"
+    assert answering() == first, "nobody waits for what is not open yet"
     with pytest.raises(WeftError, match="weft-0.duckdb"):
-        while followed.index() is first:
+        while answering() == first:
             time.sleep(0.05)
-    point_to(built, first.path.name)
-    shutil.copy(first.path, built.index / "weft-1.duckdb")
-    shutil.copytree(first.path.with_suffix(".arrays"), built.index / "weft-1.arrays")
+    point_to(built, first)
+    assert answering() == first
+    shutil.copy(built.index / first, built.index / "weft-1.duckdb")
+    shutil.copytree((built.index / first).with_suffix(".arrays"), built.index / "weft-1.arrays")
     point_to(built, "weft-1.duckdb")
-    while (now := followed.index()) is first:
+    while answering() == first:
         time.sleep(0.05)
-    assert now.path.name == "weft-1.duckdb" and now.search(["compactor"]).hits.num_rows
+    assert answering() == "weft-1.duckdb"

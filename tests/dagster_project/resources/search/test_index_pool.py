@@ -1,19 +1,22 @@
-"""One slow question holds no other, and is over when its time is."""
+"""One slow question holds no other, and is over when its time is; no question is answered from the past."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
+from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.index_pool import _MOST, IndexPool
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
@@ -84,6 +87,92 @@ def test_a_question_that_waited_too_long_is_never_asked(pool: IndexPool):
 
     asyncio.run(run())
     assert not asked
+
+
+class Opener:
+    """Opens the current version, and says which versions it has opened."""
+
+    def __init__(self, work: Workspace):
+        self.work, self._opened, self._changed = work, list[str](), threading.Condition()
+
+    def __call__(self) -> SearchIndex:
+        index = open_index(self.work.settings)
+        with self._changed:
+            self._opened.append(index.path.name)
+            self._changed.notify_all()
+        return index
+
+    def has_opened(self, name: str) -> bool:
+        """Wait until it has opened a version, for as long as a test may last."""
+        with self._changed:
+            return self._changed.wait_for(lambda: name in self._opened, 60)
+
+
+def publish(work: Workspace, number: int) -> str:
+    """Publish the current version under another name, as a publish ends; return the name."""
+    current = (work.index / CURRENT).resolve()
+    name = f"weft-{number}.duckdb"
+    shutil.copy(current, work.index / name)
+    shutil.copytree(current.with_suffix(".arrays"), (work.index / name).with_suffix(".arrays"))
+    (work.index / "next").symlink_to(name)
+    (work.index / "next").replace(work.index / CURRENT)
+    return name
+
+
+def version(index: SearchIndex) -> str:
+    return index.path.name
+
+
+def test_after_a_quiet_night_the_newest_version_answers(built: Workspace):
+    opened = Opener(built)
+
+    async def run(pool: IndexPool) -> None:
+        first = await pool.ask(version, 60)
+        evening, night = publish(built, 1), ""
+        assert opened.has_opened(evening)
+        night = publish(built, 2)
+        assert opened.has_opened(night), "nobody asked meanwhile"
+        while (now := await pool.ask(version, 60)) != night:
+            assert now in (first, evening)
+
+    with closing(IndexPool(built.index, opened, looked_every=0.01)) as pool:
+        asyncio.run(run(pool))
+
+
+def test_a_version_that_was_erased_answers_nothing(built: Workspace):
+    async def run(pool: IndexPool) -> None:
+        before = Path(await pool.ask(lambda index: str(index.path), 60))
+        now = publish(built, 1)
+        before.unlink()
+        assert await pool.ask(version, 60) == now
+
+    with closing(IndexPool(built.index, Opener(built), looked_every=60)) as pool:
+        asyncio.run(run(pool))
+
+
+def test_nobody_is_shown_an_older_version_after_a_newer_one(built: Workspace):
+    """Two questions at a time: after one of them is answered from a new version, all later ones are."""
+
+    async def both(pool: IndexPool) -> list[str]:
+        together = threading.Barrier(2)
+
+        def work(index: SearchIndex) -> str:
+            together.wait(60)
+            return version(index)
+
+        return list(await asyncio.gather(pool.ask(work, 60), pool.ask(work, 60)))
+
+    async def run(pool: IndexPool) -> None:
+        await both(pool)
+        for number in range(1, 4):
+            new = publish(built, number)
+            while new not in await both(pool):
+                pass
+            for _ in range(20):
+                assert await both(pool) == [new, new]
+
+    with closing(IndexPool(built.index, Opener(built), looked_every=0.2)) as pool:
+        asyncio.run(run(pool))
 
 
 @pytest.fixture
