@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,13 +21,21 @@ from dagster_project.resources.outgoing.receipts import Receipts
 @click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
 @explained
 def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
-    """List what assistants were shown, and verify that no receipt was changed or taken out.
+    """List what assistants were shown, and verify that no receipt was changed, put in or taken out between others.
 
     A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if the chain of
-    hashes is broken.
+    hashes is broken. Receipts that were cut off at the end leave no trace: compare the count and the last hash with those
+    that you noted elsewhere.
     """
-    kept = list(Receipts(load_settings(config).root).read())
-    for receipt in kept[-last:] if last else kept:
+    count, hashed = 0, ""
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal count, hashed
+        for receipt in Receipts(load_settings(config).root).read():
+            count, hashed = count + 1, receipt["hash"]
+            yield receipt
+
+    for receipt in deque(counted(), last) if last else counted():
         if as_json:
             click.echo(json.dumps(receipt, ensure_ascii=False))
             continue
@@ -33,8 +44,4 @@ def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
         shown = f"{len(receipt['passages'])} passages, {size:,} bytes"
         click.echo(f"{receipt['at'][:19]}Z  {receipt['tool']:<12}  {shown}; masked: {masked or 'nothing'}")
     if not as_json:
-        click.echo(
-            f"{len(kept)} receipts, unchanged; the last has the hash {kept[-1]['hash']}"
-            if kept
-            else "no receipts"
-        )
+        click.echo(f"{count} receipts, unchanged; the last has the hash {hashed}" if count else "no receipts")

@@ -1,7 +1,8 @@
-"""Receipts of what was disclosed: one line of JSON for each answer, each with the hash of the one before it.
+"""Receipts of what was disclosed: one line of JSON for up to `_MOST_PASSAGES` passages, chained by hashes.
 
-A line that was changed, or taken out between others, breaks the chain. What was cut off at its end does not: who must
-know of that keeps the last hash elsewhere.
+Each line has its number and the hash of the line before it. So the chain shows a line that was changed by a byte, taken out
+between others or put in. It does not show lines that were cut off at the end, nor a chain that somebody wrote over from a
+line on to the end: to know of these, keep the number and the hash of the last receipt elsewhere, and compare.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from transforms.hashing import bytes_sha256
 
 FOLDER, FILE = "receipts", "receipts.jsonl"
 FIRST = "0" * 64
-"""What stands in the first receipt for the hash of the one before."""
-_LAST_BYTES = 1 << 20
+"""What the first receipt has for the hash of the one before."""
+_MOST_PASSAGES = 500
+_MOST_PLACE = 1_000
+"""Characters of a place as JSON; a longer one is named by its hash, so that no line has more than a megabyte."""
+_READ_BACK = 1 << 20
+"""Bytes that are read from the end for the last receipt, doubled until it is there."""
 
 
 class Disclosed(NamedTuple):
@@ -47,7 +52,8 @@ class Receipts:
     def add(self, tool: str, asked: str, seen: Seen, shown: Sequence[Disclosed], masked: Counter[str]) -> str:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
 
-        Neither what was asked nor what was shown is in it, but their SHA-256.
+        Neither what was asked nor what was shown is in it, but their SHA-256. An answer with many passages has a receipt
+        for each part of them.
         """
         content = {
             "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
@@ -55,29 +61,29 @@ class Receipts:
             "asked_sha256": bytes_sha256(asked.encode("utf-8", "replace")),
             "index_version": seen.version,
             "lens": seen.lens,
-            "passages": [
-                {
-                    "place": passage.place,
-                    "bytes": len(passage.text.encode()),
-                    "sha256": bytes_sha256(passage.text.encode()),
-                }
-                for passage in shown
-            ],
             "masked": dict(sorted(masked.items())),
         }
+        passages = [_passage(passage) for passage in shown]
+        parts = [passages[n : n + _MOST_PASSAGES] for n in range(0, len(passages), _MOST_PASSAGES)] or [[]]
+        lines = []
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self.path.open("a+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-                before = _last(file, self.path)
-                hashed = _hashed({**content, "before": before})
-                file.write(_line({**content, "before": before, "hash": hashed}))
+                count, before = _end(file)
+                for part, of_part in enumerate(parts, 1):
+                    numbered = {"number": count + part, "before": before, "passages": of_part}
+                    receipt = content | numbered | ({"part": part, "parts": len(parts)} if parts[1:] else {})
+                    before = _hashed(receipt)
+                    lines.append(_line({**receipt, "hash": before}))
+                    content["masked"] = {}
+                file.write(b"".join(lines))
         except OSError as error:
             raise ReceiptError(
                 f"no receipt can be written to {self.path} ({error.strerror}), so nothing is answered: make the folder "
                 "writable, or set `receipts = false` in [mcp]"
             ) from error
-        return hashed
+        return before
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The receipts, oldest first; ReceiptError names the first line at which the chain is broken."""
@@ -86,35 +92,57 @@ class Receipts:
             return
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                try:
-                    receipt = json.loads(line)
-                    hashed = receipt.pop("hash")
-                    is_whole = receipt["before"] == before and _hashed(receipt) == hashed
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    is_whole = False
-                if not is_whole:
+                receipt = _read(line)
+                # Receipts of earlier versions have no number.
+                if receipt is None or receipt["before"] != before or receipt.get("number", number) != number:
                     raise ReceiptError(
                         f"line {number} of {self.path} is not as it was written, or a line before it is gone"
                     )
-                before = hashed
-                yield {**receipt, "hash": hashed}
+                before = receipt["hash"]
+                yield receipt
 
 
-def _last(file: BinaryIO, path: Path) -> str:
-    """The hash of the last receipt. A line that a kill cut off goes: its answer was never given."""
-    size = file.seek(0, 2)
-    file.seek(max(0, size - _LAST_BYTES))
-    end = file.read()
-    whole = end[: end.rfind(b"\n") + 1]
+def _passage(passage: Disclosed) -> dict[str, Any]:
+    text, place = passage.text.encode(), passage.place
+    if len(json.dumps(place)) > _MOST_PLACE:
+        place = f"sha256:{bytes_sha256(place.encode('utf-8', 'replace'))}"
+    return {"place": place, "bytes": len(text), "sha256": bytes_sha256(text)}
+
+
+def _end(file: BinaryIO) -> tuple[int, str]:
+    """How many lines there are, and what the next receipt names as the one before.
+
+    That is the hash of the last receipt; of a line that is not a receipt the hash of its bytes, which `read` then names. A
+    line that a kill cut off is removed: its answer was never given.
+    """
+    size, read_back, whole = file.seek(0, 2), _READ_BACK, b""
+    while True:
+        file.seek(max(0, size - read_back))
+        end = file.read()
+        whole = end[: end.rfind(b"\n") + 1]
+        if whole[:-1].find(b"\n") >= 0 or len(end) == size:
+            break
+        read_back *= 2
     file.truncate(size - len(end) + len(whole))
-    if not whole and len(end) == size:
-        return FIRST
+    if not whole:
+        return 0, FIRST
+    last = whole[:-1].rpartition(b"\n")[2] + b"\n"
+    receipt = _read(last)
+    if receipt is not None and isinstance(receipt.get("number"), int):
+        return receipt["number"], receipt["hash"]
+    file.seek(0)
+    return sum(1 for _ in file), receipt["hash"] if receipt else bytes_sha256(last)
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    """The receipt in a line; None unless its bytes are those that were written."""
     try:
-        return str(json.loads(whole[:-1].rpartition(b"\n")[2])["hash"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ReceiptError(
-            f"the last line of {path} is no receipt: look at it, and move the file away to begin another"
-        ) from error
+        receipt = json.loads(line)
+        hashed = receipt.pop("hash")
+        is_whole = _hashed(receipt) == hashed and _line({**receipt, "hash": hashed}) == line
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return {**receipt, "hash": hashed} if is_whole and "before" in receipt else None
 
 
 def _hashed(content: Mapping[str, Any]) -> str:
