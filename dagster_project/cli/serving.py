@@ -8,13 +8,14 @@ import socket
 from pathlib import Path
 
 import click
-import uvicorn
+from starlette.types import ASGIApp
 
 from dagster_project.cli.options import CONFIG, LENS, explained
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.search.opened_index import require_lens
 from dagster_project.resources.system.extras import not_installed
 from dagster_project.servers.graph import graph_app
+from dagster_project.servers.listening import listening, log_aside, make_server
 from dagster_project.servers.web.app import web_app
 from dagster_project.servers.web.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from transforms.errors import SettingsError
@@ -31,8 +32,9 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
     Programs may read it, and pages of the origins in `graph.origins`.
     """
     settings = load_settings(config)
-    app = graph_app(settings.graph_folder, settings.graph, f"{host}:{port}")
-    uvicorn.run(app, host=host, port=port, access_log=False, server_header=False, use_colors=False)
+    listener = listening(host, port)
+    app = graph_app(settings.graph_folder, settings.graph, f"{host}:{listener.getsockname()[1]}")
+    _run(app, listener, host)
 
 
 @click.command()
@@ -54,12 +56,15 @@ def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) 
     except ModuleNotFoundError as error:
         raise not_installed(error, "mcp") from error
     require_lens(settings, lens)
+    log_aside()
     server = mcp_server(settings, lens, has_sql=has_sql)
     if port is None:
         server.run("stdio")
         return
-    app = mcp_app(server, port, _token(is_needed=bool(settings.mcp.origins)), settings.mcp.origins)
-    uvicorn.run(app, host="127.0.0.1", port=port, server_header=False, use_colors=False)
+    token = _token(is_needed=bool(settings.mcp.origins))
+    listener = listening("127.0.0.1", port)
+    app = mcp_app(server, listener.getsockname()[1], token, settings.mcp.origins)
+    _run(app, listener, "127.0.0.1")
 
 
 @click.command()
@@ -82,24 +87,18 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], len
     settings = load_settings(config)
     require_lens(settings, lens)
     token = _token(is_needed=bool(names) or not _is_loopback(host))
-    with _listening(host, port) as listener:
-        port = listener.getsockname()[1]
-        hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
-        app = web_app(settings, hosts, token, lens=lens)
-        click.echo(f"http://{f'[{host}]' if ':' in host else host}:{port}/ until Ctrl-C", err=True)
-        server = uvicorn.Config(app, access_log=False, server_header=False, log_level="warning")
-        uvicorn.Server(server).run(sockets=[listener])
+    listener = listening(host, port)
+    port = listener.getsockname()[1]
+    hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
+    _run(web_app(settings, hosts, token, lens=lens), listener, f"[{host}]" if ":" in host else host)
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket at an address; SettingsError if it is in use, or not of this machine."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise SettingsError(
-            f"{host}:{port}: {error.strerror or error}; end what listens there, or take another with --host and --port"
-        ) from error
+def _run(app: ASGIApp, listener: socket.socket, address: str) -> None:
+    """Serve until interrupted."""
+    log_aside()
+    with listener:
+        click.echo(f"http://{address}:{listener.getsockname()[1]}/ until Ctrl-C", err=True)
+        make_server(app).run(sockets=[listener])
 
 
 def _is_loopback(host: str) -> bool:

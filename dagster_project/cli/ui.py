@@ -15,6 +15,7 @@ from dagster_project.composition import make_sources
 from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
 from dagster_project.orchestration.instance import instance_home, open_instance, workspace
 from dagster_project.orchestration.partitions import add_partitions
+from dagster_project.servers.listening import listening
 
 
 @click.command()
@@ -24,6 +25,8 @@ from dagster_project.orchestration.partitions import add_partitions
 def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
     settings = load_settings(config)
+    # Dagster would start its daemon, a second one beside that of the server which has the port, and stay.
+    listening("127.0.0.1", port).close()
     with open_instance(settings) as instance:
         add_partitions(instance, make_sources(settings).discover())
     # Packages of the current folder must not hide those of Weft that have the same names.

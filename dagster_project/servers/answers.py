@@ -16,7 +16,7 @@ from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import reading, resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.similar import similar
-from dagster_project.resources.search.sql import query_file
+from dagster_project.resources.search.sql import bounded_rows
 from transforms.errors import QueryError
 from transforms.settings.search import SearchSettings
 
@@ -110,12 +110,13 @@ class Mail(BaseModel):
 
 
 class Thread(BaseModel):
-    """A discussion; `is_cut` if it has more mails than are listed."""
+    """A discussion; `is_cut` if it has more mails than are listed, those from the place `next` on."""
 
     thread_id: str
     subject: str | None = Field(description=_OTHERS)
     mails: list[Mail]
     is_cut: bool
+    next: int | None
 
 
 class Source(BaseModel):
@@ -255,12 +256,18 @@ def block(settings: Settings, index: SearchIndex, given: str, budget: int, where
     return Shown(answer, context.disclosed())
 
 
-def thread(index: SearchIndex, name: str, limit: int) -> Shown[Thread]:
-    """The mails of the thread that `name` means, or that the mail of that name is in; QueryError if it means neither."""
+def thread(index: SearchIndex, name: str, limit: int, start: int = 0) -> Shown[Thread]:
+    """Mails of the thread that `name` means, or that the mail of that name is in, from the place `start` on.
+
+    QueryError if it means neither, or if the thread has no mail there.
+    """
     kind, id_ = resolved_name(index.ask, name)
     if kind not in ("thread", "message"):
         raise QueryError(f"{name!r} is a {kind}, which is in no thread: name a thread or a mail")
-    rows = index.connection.execute(_THREAD, {"id": id_, "limit": limit + 1}).to_arrow_table().to_pylist()
+    values = {"id": id_, "limit": limit + 1, "start": start}
+    rows = index.connection.execute(_THREAD, values).to_arrow_table().to_pylist()
+    if not rows:
+        raise QueryError(f"{name!r} has no mail at the place {start}")
     mails = [
         Mail(
             author=index.screen.optional(row["from_name"] or row["from_addr"]),
@@ -275,6 +282,7 @@ def thread(index: SearchIndex, name: str, limit: int) -> Shown[Thread]:
         subject=index.screen.optional(rows[0]["thread_subject"]),
         mails=mails,
         is_cut=len(rows) > limit,
+        next=start + limit if len(rows) > limit else None,
     )
     return Shown(answer, [Disclosed(mail.message_id, mail.subject or "", mail.message_id) for mail in mails])
 
@@ -284,7 +292,7 @@ SELECT n.thread_id, n.message_id, n.parent_id, n.depth, t.subject AS thread_subj
   m.from_name, m.from_addr, m.effective_at, m.subject
 FROM thread_tree n JOIN threads t USING (thread_id) LEFT JOIN messages m USING (message_id)
 WHERE n.thread_id = $id OR n.thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id = $id)
-ORDER BY n.position LIMIT $limit
+ORDER BY n.position LIMIT $limit OFFSET $start
 """
 
 
@@ -305,12 +313,12 @@ FROM chunks c LEFT JOIN ({DATED}) USING (doc_id) GROUP BY source ORDER BY source
 
 
 def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:
-    """The rows of one SQL statement on what the index shows, with every text masked, up to so many rows and characters."""
-    found = query_file(index.path, statement, most=most + 1, on_open=index.further.append)
+    """The rows of one SELECT on what the index shows, with every text masked, up to so many rows and characters."""
+    found = bounded_rows(index.path, statement, most + 1, most_characters, on_open=index.further.append)
     shown: list[list[str | int | float | bool | None]] = []
     left = most_characters
-    for row in found.slice(0, most).to_pylist():
-        cells = [_cell(value, index) for value in row.values()]
+    for row in zip(*(column.to_pylist() for column in found.slice(0, most).columns), strict=True):
+        cells = [_cell(value, index) for value in row]
         left -= sum(len(cell) for cell in cells if isinstance(cell, str))
         if left < 0:
             break

@@ -29,12 +29,12 @@ from dagster_project.resources.outgoing.faults import fault_text
 from dagster_project.resources.outgoing.limits import Disclosures
 from dagster_project.resources.outgoing.receipts import Receipts, Seen
 from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.index_pool import IndexPool
+from dagster_project.resources.search.index_pool import AllBusyError, IndexPool
 from dagster_project.resources.search.lookup import document_bytes
 from dagster_project.resources.search.opened_index import open_index, with_options
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
-from dagster_project.servers.web.guards import TokenRequired
+from dagster_project.servers.web.guards import SafeHeaders, TokenRequired, WholeBody
 from transforms.errors import QueryError, WeftError
 from transforms.retrieval.query_language import MAX_CHARACTERS
 from transforms.settings.search import SearchOptions
@@ -148,6 +148,8 @@ class _Tools:
             return await self.pool.ask(noted, self.limits.max_seconds)
         except WeftError as fault:
             raise _fault(type(fault).__name__, fault_text(fault, self.lens)) from fault
+        except AllBusyError as busy:
+            raise _fault("AllBusyError", f"{busy}: ask again in a few seconds") from busy
         except TimeoutError as late:
             message = f"no answer in {self.limits.max_seconds:g} s: ask for less, or raise mcp.max_seconds"
             raise _fault("TimeoutError", message) from late
@@ -217,10 +219,13 @@ class _Tools:
         self,
         id: Annotated[str, Field(min_length=1, max_length=1_000, description="a thread, or a mail in it")],
         limit: _Limit = 50,
+        start: Annotated[
+            int, Field(ge=0, description="mails to pass over; the next page begins at `next`")
+        ] = 0,
     ) -> answers.Thread:
         """The mails of a discussion in their order, without texts: who wrote when, in answer to what."""
         most = min(limit, self.limits.max_results)
-        return await self.answered("thread", id, lambda index: answers.thread(index, id, most))
+        return await self.answered("thread", id, lambda index: answers.thread(index, id, most, start))
 
     @tool
     async def list_sources(self) -> answers.Sources:
@@ -266,8 +271,10 @@ def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Seque
     Pages of `origins` may ask, too.
     """
     app = server.streamable_http_app(transport_security=_own_pages(port, origins))
+    app.add_middleware(WholeBody)
     if token is not None:
         app.add_middleware(TokenRequired, token=token)
+    app.add_middleware(SafeHeaders)
     if origins:
         app.add_middleware(
             CORSMiddleware,

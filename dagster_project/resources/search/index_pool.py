@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import duckdb
 
@@ -20,7 +21,13 @@ _MOST = 8
 """Questions at once, each with the file open for itself; arrays and pages are shared, so that each takes little memory."""
 _INTERRUPTED_EVERY = 0.05
 """Seconds between two interruptions of a question that was abandoned, which may query the database many times."""
+_PATIENCE, _LOOKED_EVERY = 1.0, 0.05
+"""Seconds that a question waits for one of those that were given up to end, and how often it looks."""
 _Answer = TypeVar("_Answer")
+
+
+class AllBusyError(TimeoutError):
+    """Every thread works on a question that was given up."""
 
 
 class IndexPool:
@@ -29,15 +36,26 @@ class IndexPool:
     def __init__(self, folder: Path, opened: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
         self._followed = FollowedIndex(folder, opened, looked_every)
         self._threads = ThreadPoolExecutor(_MOST, thread_name_prefix="weft-question")
+        self._given_up: set[Future[Any]] = set()
 
     async def ask(self, work: Callable[[SearchIndex], _Answer], seconds: float) -> _Answer:
-        """What `work` answers; TimeoutError if it takes longer, which also ends what it asks of the database."""
+        """What `work` answers; TimeoutError if it takes longer, which also ends what it asks of the database.
+
+        AllBusyError if every thread still works on a question that took too long: nothing ends what Python or NumPy do.
+        """
+        patience = time.monotonic() + min(_PATIENCE, seconds)
+        while len(self._given_up) >= _MOST:
+            if time.monotonic() > patience:
+                raise AllBusyError(f"all {_MOST} threads work on questions that took too long")
+            await asyncio.sleep(_LOOKED_EVERY)
         question = _Question(work)
         answer = self._threads.submit(self._answered, question)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
         finally:
             if not answer.done():
+                self._given_up.add(answer)
+                answer.add_done_callback(self._given_up.discard)
                 threading.Thread(target=question.interrupt, daemon=True).start()
 
     def close(self) -> None:

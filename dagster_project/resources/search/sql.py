@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -34,6 +35,13 @@ SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine,
 FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank
 """
 
+_MOST_MEMORY = "1GB"
+"""What a statement of an assistant may take, so that no cell that it puts together takes all of the machine's memory."""
+_AS_THEY_ARE = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
+}  # fmt: skip
+_SHORT = "left({name}::VARCHAR, {most})"
+
 
 def query_current(
     folder: Path,
@@ -54,10 +62,45 @@ def query_file(
     statement: str,
     values: Mapping[str, object] | None = None,
     embedder: Callable[[], Embedder] | None = None,
-    most: int | None = None,
+) -> pa.Table:
+    """As `query_current`, on one published file."""
+    with _opened(file, statement, embedder) as connection, faults_translated(file, own=False):
+        _kind_of(connection, statement)
+        return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
+
+
+def bounded_rows(
+    file: Path,
+    statement: str,
+    most: int,
+    most_characters: int,
     on_open: Callable[[duckdb.DuckDBPyConnection], None] = lambda connection: None,
 ) -> pa.Table:
-    """As `query_current`, on one published file, `most` rows at most; `on_open` gets the connection before it is asked."""
+    """`most` rows of one SELECT on a published file, which takes a bounded memory; QueryError for another statement.
+
+    All but numbers and truth values are text, of `most_characters` + 1 characters at most. `on_open` gets the connection
+    before it is asked.
+    """
+    with _opened(file, statement, None, _MOST_MEMORY) as connection, faults_translated(file, own=False):
+        if _kind_of(connection, statement) != duckdb.StatementType.SELECT:
+            raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked here")
+        on_open(connection)
+        inner = storable(statement).rstrip().rstrip(";")
+        asked = connection.sql(inner)
+        names = [f"c{number}" for number in range(len(asked.columns))]
+        cells = [
+            name if str(kind) in _AS_THEY_ARE else _SHORT.format(name=name, most=most_characters + 1)
+            for name, kind in zip(names, asked.types, strict=True)
+        ]
+        cut = f"SELECT {', '.join(cells)} FROM ({inner}\n) AS asked({', '.join(names)}) LIMIT {most}"
+        return connection.execute(cut).to_arrow_table().rename_columns(asked.columns)
+
+
+@contextmanager
+def _opened(
+    file: Path, statement: str, embedder: Callable[[], Embedder] | None, memory: str | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection to a published file with what a statement needs, and no access beside it."""
     # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
     with duckdb.connect() as connection:
         with faults_translated(file):
@@ -71,12 +114,10 @@ def query_file(
                 vector_index.use(connection)
             if embedder and "search_semantic" in statement.lower():
                 _add_semantic(connection, embedder(), file.stem)
+            if memory:
+                connection.execute(f"SET memory_limit = '{memory}'")
             _close_off(connection)
-        with faults_translated(file, own=False):
-            _kind_of(connection, statement)
-            on_open(connection)
-            result = connection.execute(storable(statement), storable_values(values or {}))
-            return result.to_arrow_table() if most is None else _first(result.to_arrow_reader(most), most)
+        yield connection
 
 
 def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
@@ -113,17 +154,6 @@ def _kind_of(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.St
     if len(statements) > 1:
         raise QueryError(f"these are {len(statements)} SQL statements: give one, and call again for the next")
     return statements[0].type
-
-
-def _first(reader: pa.RecordBatchReader, most: int) -> pa.Table:
-    """The first rows that a reader gives; the rest is not computed."""
-    batches, count = [], 0
-    for batch in reader:
-        batches.append(batch)
-        count += batch.num_rows
-        if count >= most:
-            break
-    return pa.Table.from_batches(batches, reader.schema).slice(0, most)
 
 
 def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:

@@ -30,8 +30,10 @@ SELECT thread_id, subject, message_count, participant_count, first_at, last_at F
 _MESSAGES = """
 SELECT t.message_id, t.parent_id, t.position, t.depth, t.is_ghost, m.subject, m.from_name, m.from_addr,
   m.effective_at AS at, lake_text(m.body) AS text
-FROM thread_tree t LEFT JOIN stored_messages m USING (message_id) WHERE t.thread_id = $id ORDER BY t.position
+FROM (FROM thread_tree WHERE thread_id = $id ORDER BY position LIMIT $limit OFFSET $start) t
+LEFT JOIN stored_messages m USING (message_id) ORDER BY t.position
 """
+_MOST_MAILS = 500
 
 
 class ThreadMessage(BaseModel):
@@ -50,7 +52,7 @@ class ThreadMessage(BaseModel):
 
 
 class Thread(BaseModel):
-    """A thread with its mails."""
+    """A thread with its mails; if there are more, the next page begins at `next`."""
 
     thread_id: str
     subject: str | None
@@ -59,8 +61,10 @@ class Thread(BaseModel):
     first_at: datetime | None
     last_at: datetime | None
     evidence: list[str] = Field(
-        description="citations of one to three passages for `q`, in the order of the thread"
+        description="citations of one to three passages for `q`, in the order of the thread; on the first page"
     )
+    start: int
+    next: int | None
     messages: list[ThreadMessage]
 
 
@@ -117,27 +121,32 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
-    """A thread, by its id or by a Message-ID in it."""
+    """A page of a thread, by its id or by a Message-ID in it."""
+    start = _number(request, "start", 0, 0, 1 << 31)
+    limit = _number(request, "limit", _MOST_MAILS, 1, _MOST_MAILS)
     ask, id_ = index.ask, _required(request, "id").strip().strip("<>")
-    found = ask(_THREAD_OF, {"id": id_}).column(0).to_pylist()
-    if not found:
+    threads = ask(_THREAD_OF, {"id": id_}).column(0).to_pylist()
+    if not threads:
         resolved_name(ask, id_)  # says what is near
         raise UnknownIdError(f"{shortened(id_)!r} is neither a thread nor a mail")
-    (row,) = ask(_THREAD, {"id": found[0]}).to_pylist()
+    (row,) = ask(_THREAD, {"id": threads[0]}).to_pylist()
     mails = [
         {
             **mail,
             **{n: index.screen.optional(mail[n]) for n in ("subject", "from_name", "from_addr", "text")},
         }
-        for mail in ask(_MESSAGES, {"id": found[0]}).to_pylist()
+        for mail in ask(_MESSAGES, {"id": threads[0], "start": start, "limit": limit + 1}).to_pylist()
     ]
+    is_cut = len(mails) > limit
+    mails = mails[:limit]
     shown = [Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]]
     site.note("/api/thread", id_, index, shown)
     question = asked(request.query_params)
     there = next((mail["message_id"] for mail in mails if not mail["is_ghost"]), id_)
-    evidence = [row["citation"] for row in card(index, question.query, there, plain=question.plain)]
+    found = card(index, question.query, there, plain=question.plain) if start == 0 else []
+    page = {"start": start, "next": start + limit if is_cut else None, "messages": mails}
     subject = index.screen.optional(row["subject"])
-    return _json(Thread(**row | {"subject": subject}, evidence=evidence, messages=mails))
+    return _json(Thread(**row | page | {"subject": subject}, evidence=[row["citation"] for row in found]))
 
 
 def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
@@ -199,8 +208,7 @@ def description() -> dict[str, Any]:
                 | {"requestBody": {"required": True, "content": _content("ContextRequest")}},
             },
             "/api/thread": _get(
-                "thread", "A thread with its mails, by its id or a Message-ID", "Thread",
-                [one, _parameter("q", "string", "query whose evidence is asked for")],
+                "thread", "A thread with its mails, by its id or a Message-ID", "Thread", [one, *_thread_parameters()],
             ),
             "/api/sources": _get("sources", "What the index holds of every source", "Sources", []),
         },
@@ -229,6 +237,14 @@ def _parameter(name: str, type_: str, words: str, *, required: bool = False) -> 
         "description": words,
         "schema": {"type": type_},
     }
+
+
+def _thread_parameters() -> list[dict[str, Any]]:
+    return [
+        _parameter("q", "string", "query whose evidence is asked for"),
+        _parameter("start", "integer", "mails to pass over"),
+        _parameter("limit", "integer", f"mails, {_MOST_MAILS} at most"),
+    ]
 
 
 def _ranking_parameters() -> list[dict[str, Any]]:

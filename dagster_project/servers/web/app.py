@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from dagster_project.config.settings import Settings
 from dagster_project.servers.own_pages import OwnPages
 from dagster_project.servers.web import api, feed, views
-from dagster_project.servers.web.guards import SafeHeaders, TokenRequired
+from dagster_project.servers.web.guards import BODY_SECONDS, SafeHeaders, TokenRequired, WholeBody
 from dagster_project.servers.web.site import FOLDER, SECONDS, Site
 from transforms.errors import UnknownIdError, WeftError
 
@@ -61,11 +61,13 @@ def web_app(
     token: str | None = None,
     seconds: float = SECONDS,
     lens: str | None = None,
+    body_seconds: float = BODY_SECONDS,
 ) -> Starlette:
     """The application for these settings.
 
     It answers under the names of the loopback interface, the address that a request comes in at, and `hosts`; with a
-    `token` to those who know it alone. A question that takes longer than `seconds` is given up. Under a `lens` the pages
+    `token` to those who know it alone. A question that takes longer than `seconds` is given up, a
+    request whose body takes longer than `body_seconds` is refused. Under a `lens` the pages
     show what it shows.
     """
     site = Site(settings, seconds, lens)
@@ -89,6 +91,7 @@ def web_app(
     guards = [Middleware(OwnPages, hosts=hosts), Middleware(SafeHeaders)]
     if token is not None:
         guards.append(Middleware(TokenRequired, token=token))
+    guards.append(Middleware(WholeBody, seconds=body_seconds))
     routes = [
         Route(path, site.endpoint(view), methods=["GET", "POST"] if path in _POSTED else ["GET"])
         for path, view in _VIEWS.items()

@@ -1,19 +1,31 @@
-"""What stands before every page: the token, where one is set, and headers that let a browser run nothing of a text."""
+"""What a request passes before a page: the token, headers for the browser, and the wait for the whole body."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
+import ipaddress
+import time
+from typing import TypeVar
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_VARIABLE = "WEFT_SERVE_TOKEN"
 """Environment variable with the token that opens the pages."""
 LEAST_TOKEN = 16
 """Characters that a token has at least, so that nobody finds it by trying."""
+BODY_SECONDS = 30.0
+"""Seconds within which the body of a request is there."""
+_MOST_BODY = 4_000_000
+_FREE_GUESSES, _GUESS_SECONDS = 10, 1.0
+"""Wrong tokens that an address may send at once; afterwards one in so many seconds is compared."""
+_MOST_ADDRESSES = 10_000
+_STATIC = "/static/"
+_Value = TypeVar("_Value")
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -28,7 +40,7 @@ _HEADERS = {
 
 
 class SafeHeaders:
-    """ASGI middleware: no script, style, frame or form but the server's own, and no address told to others."""
+    """ASGI middleware: no script, style, frame or form but the server's own, no address for others, no stored copy."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -36,27 +48,101 @@ class SafeHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                if not scope["path"].startswith(_STATIC):
+                    headers["Cache-Control"] = "no-store"
             await send(message)
 
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+class WholeBody:
+    """ASGI middleware that hands on requests with their whole body: 408 to one that takes too long, 413 to a long one.
+
+    A request whose sender is gone before that is dropped.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float = BODY_SECONDS):
+        self.app, self.seconds = app, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
+            await self.app(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(self.seconds):
+                body = await _body(receive)
+        except TimeoutError:
+            await _refused(408, f"the request was not there in {self.seconds:g} s")(scope, receive, send)
+            return
+        if body is None:
+            return
+        if len(body) > _MOST_BODY:
+            await _refused(413, f"the request is longer than {_MOST_BODY:,} bytes")(scope, receive, send)
+            return
+        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return first.pop() if first else await receive()
+
+        await self.app(scope, again, send)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The body of a request, cut off where it is too long; None if its sender is gone."""
+    body = bytearray()
+    while len(body) <= _MOST_BODY:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            break
+    return bytes(body)
+
+
+def _refused(status: int, error: str) -> JSONResponse:
+    answer = {"outcome": "ERROR", "kind": "QUERY", "error": error}
+    return JSONResponse(answer, status, {"Connection": "close"})
 
 
 class TokenRequired:
     """ASGI middleware that answers 401 to whom the token is unknown.
 
     It is taken as the password of any user (RFC 7617), which browsers and feed readers ask for, or as a bearer (RFC 6750).
+    Who sends many wrong ones gets 429, and for a moment nothing from that address is compared, unless the right token came
+    from there before.
     """
 
     def __init__(self, app: ASGIApp, token: str):
         self.app, self.token = app, token.encode()
+        self._paid: dict[str, float] = {}
+        self._known: dict[str, None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._knows(Headers(scope=scope).get("authorization", "")):
+        authorization = Headers(scope=scope).get("authorization", "") if scope["type"] == "http" else ""
+        address = _address(scope)
+        if authorization and (wait := self._wait(address)) > 0:
+            headers = {"Retry-After": str(int(wait) + 1)}
+            refused = PlainTextResponse("too many wrong tokens came from this address", 429, headers)
+            await refused(scope, receive, send)
+        elif scope["type"] != "http" or self._knows(authorization):
+            if authorization:
+                _add(self._known, address, None)
             await self.app(scope, receive, send)
-            return
-        headers = {"WWW-Authenticate": 'Basic realm="Weft", charset="UTF-8"'}
-        await PlainTextResponse("this server asks for its token", 401, headers)(scope, receive, send)
+        else:
+            if authorization:
+                now = time.monotonic()
+                _add(self._paid, address, max(self._paid.get(address, now), now) + _GUESS_SECONDS)
+            headers = {"WWW-Authenticate": 'Basic realm="Weft", charset="UTF-8"'}
+            await PlainTextResponse("this server asks for its token", 401, headers)(scope, receive, send)
+
+    def _wait(self, address: str) -> float:
+        """Seconds until a token from an address is compared."""
+        if address in self._known:
+            return 0.0
+        return self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
 
     def _knows(self, authorization: str) -> bool:
         scheme, _, value = authorization.partition(" ")
@@ -70,3 +156,21 @@ class TokenRequired:
         else:
             return False
         return hmac.compare_digest(given, self.token)
+
+
+def _address(scope: Scope) -> str:
+    """Where a request comes from; of an IPv6 address its network, as one machine has many of them."""
+    host = str((scope.get("client") or ("",))[0])
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(ipaddress.ip_network((address, 64 if address.version == 6 else 32), strict=False))
+
+
+def _add(values: dict[str, _Value], address: str, value: _Value) -> None:
+    """Set the value of an address as the newest of `_MOST_ADDRESSES`."""
+    values.pop(address, None)
+    values[address] = value
+    if len(values) > _MOST_ADDRESSES:
+        del values[next(iter(values))]

@@ -23,7 +23,6 @@ from transforms.errors import QueryError, SettingsError, WeftError
 FOLDER = Path(__file__).parent
 SECONDS = 20.0
 """Seconds until a question is given up."""
-_MOST_BODY = 4_000_000
 View = Callable[["Site", Request, SearchIndex], Response]
 """Makes the answer to a request from the index, in a thread of the pool."""
 
@@ -66,7 +65,7 @@ class Site:
         async def endpoint(request: Request) -> Response:
             try:
                 if request.method == "POST":
-                    request.state.body = await _bounded_body(request)
+                    request.state.body = await request.body()
                 return await self.pool.ask(lambda index: self._viewed(view, request, index), self.seconds)
             except (WeftError, TimeoutError) as fault:
                 return self.refusal(request, fault)
@@ -108,25 +107,20 @@ class Site:
             **values,
         }
         html = self.templates.get_template(name).render(shown)
-        return HTMLResponse(html, status, {"Cache-Control": "no-cache"})
+        return HTMLResponse(html, status)
 
     def refusal(self, request: Request, fault: WeftError | TimeoutError) -> Response:
         """What is answered to a request that met a fault."""
         trouble = state.trouble(fault, self.settings.root, self.lens)
+        response: Response
         if request.url.path.startswith("/api/"):
             answer = {"outcome": "ERROR", "kind": trouble.code, "error": trouble.message}
-            return JSONResponse(answer, trouble.status)
-        return self.page("trouble.html", request, None, trouble.status, trouble=trouble)
-
-
-async def _bounded_body(request: Request) -> bytes:
-    """The body of a request; QueryError if it is too long."""
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MOST_BODY:
-            raise QueryError(f"the request is longer than {_MOST_BODY:,} bytes")
-    return body
+            response = JSONResponse(answer, trouble.status)
+        else:
+            response = self.page("trouble.html", request, None, trouble.status, trouble=trouble)
+        if trouble.code == "BUSY":
+            response.headers["Retry-After"] = str(state.RETRY_SECONDS)
+        return response
 
 
 def named(request: Request) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dagster_project.resources.outgoing.faults import fault_text
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.search.index_pool import AllBusyError
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 from transforms.errors import (
@@ -20,6 +21,9 @@ from transforms.errors import (
     UnknownIdError,
     WeftError,
 )
+
+RETRY_SECONDS = 5
+"""Seconds after which to ask a busy server again."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,9 @@ def state(root: Path, published_at: str | None, lens: str | None) -> State:
 def trouble(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
     """What a fault of a search or of reading means to whoever asked, perhaps under a lens."""
     message = fault_text(fault, lens) if isinstance(fault, WeftError) else ""
+    if isinstance(fault, AllBusyError):
+        text = f"Questions that took too long are still at work. Ask again in {RETRY_SECONDS} seconds."
+        return Trouble("BUSY", 503, "The server is busy", text)
     if isinstance(fault, TimeoutError | QueryInterruptedError):
         text = "The answer took too long and was given up. Ask for less: a longer word, a shorter time, one list."
         return Trouble("TIMED_OUT", 504, "No answer in time", text)

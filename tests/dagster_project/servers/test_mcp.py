@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
 from dagster_project.resources.outgoing.receipts import Receipts
+from dagster_project.resources.search.sql import bounded_rows
 from dagster_project.servers.mcp import mcp_server
 from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace
@@ -231,10 +232,11 @@ def test_what_is_masked_leaves_places_as_they_are(office: Workspace):
 
 
 def test_the_thread_and_the_sources_are_listed(office: Workspace):
-    thread, cut, sources, document = called(
+    thread, cut, rest, sources, document = called(
         office,
         ("thread", {"id": "m1@example.org"}),
         ("thread", {"id": "m1@example.org", "limit": 1}),
+        ("thread", {"id": "m1@example.org", "start": 1}),
         ("list_sources", {}),
         ("thread", {"id": "notes:compactor.md"}),
     )
@@ -244,6 +246,8 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
         ("m2@example.org", "m1@example.org", 1),
     ]
     assert cut.structured_content["is_cut"] and not thread.structured_content["is_cut"]
+    assert cut.structured_content["next"] == 1
+    assert rest.structured_content["mails"] == mails[1:] and rest.structured_content["next"] is None
     by_name = {source["name"]: source for source in sources.structured_content["sources"]}
     assert by_name["dev"]["lists"] == ["dev"] and by_name["dev"]["documents"] == 2
     assert by_name["notes"]["kinds"] == ["document"]
@@ -305,6 +309,28 @@ def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(offic
             return [tool.name for tool in (await client.list_tools()).tools]
 
     assert "sql" not in anyio.run(tools)
+
+
+def test_no_cell_is_read_before_it_is_measured(office: Workspace):
+    file = (office.index / "CURRENT").resolve()
+    rows = bounded_rows(
+        file, "SELECT 1 AS a, repeat('x', 9_000) AS a, [repeat('y', 9_000)] AS l -- end", 5, 99
+    )
+    assert rows.column_names == ["a", "a", "l"]
+    assert [len(str(column.to_pylist()[0])) for column in rows.columns] == [1, 100, 100]
+    rows = bounded_rows(file, "SELECT i FROM range(9_000) t(i) ORDER BY i DESC;", 3, 99)
+    assert rows.column("i").to_pylist() == [8_999, 8_998, 8_997]
+    together, long, described, explained = called(
+        office,
+        ("sql", {"statement": "SELECT string_agg(repeat('x', 100_000), '') FROM range(100_000)"}),
+        ("sql", {"statement": "SELECT 1 AS n, repeat('x', 200_000) AS t"}),
+        ("sql", {"statement": "DESCRIBE messages"}),
+        ("sql", {"statement": "EXPLAIN FROM messages"}),
+    )
+    assert together.is_error and "emory" in together.content[0].text
+    assert long.structured_content == {"columns": ["n", "t"], "rows": [], "is_cut": True}
+    assert ["message_id", "VARCHAR"] in [row[:2] for row in described.structured_content["rows"]]
+    assert explained.is_error and "only SELECT" in explained.content[0].text
 
 
 @pytest.mark.exhaustive

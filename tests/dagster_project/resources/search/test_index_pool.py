@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.search.index_pool import _MOST, IndexPool
+from dagster_project.resources.search.index_pool import _MOST, AllBusyError, IndexPool
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.archives import Workspace, discussion
@@ -87,6 +87,23 @@ def test_a_question_that_waited_too_long_is_never_asked(pool: IndexPool):
 
     asyncio.run(run())
     assert not asked
+
+
+def test_questions_that_nothing_ends_stop_no_others_for_ever(pool: IndexPool):
+    let_go = threading.Event()
+
+    async def run() -> None:
+        await pool.ask(quick, 60)
+        busy = [asyncio.create_task(pool.ask(lambda index: let_go.wait(60), 0.1)) for _ in range(_MOST)]
+        for task in busy:
+            with pytest.raises(TimeoutError):
+                await task
+        with pytest.raises(AllBusyError, match="took too long"):
+            await pool.ask(quick, 3_600)
+        let_go.set()
+        assert await pool.ask(quick, 60)
+
+    asyncio.run(run())
 
 
 class Opener:

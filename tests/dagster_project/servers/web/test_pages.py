@@ -246,6 +246,18 @@ def test_a_thread_that_a_search_leads_to_shows_the_passages_for_it(web: TestClie
         assert 'class="card"' not in web.get(address.partition("?")[0], params={"q": question}).text, question
 
 
+def test_a_long_thread_has_pages(web: TestClient):
+    def page(**parameters: int) -> tuple[list[str], int | None]:
+        answer = web.get("/api/thread", params={"id": "m0@example.org", **parameters}).json()
+        return [mail["message_id"] for mail in answer["messages"]], answer["next"]
+
+    every, end = page()
+    assert len(every) == 6 and end is None
+    assert page(limit=4) == (every[:4], 4) and page(start=4, limit=4) == (every[4:], None)
+    assert page(limit=6) == (every, None) and page(start=6) == ([], None)
+    assert web.get("/api/thread?id=m0@example.org&start=x").status_code == 400
+
+
 def test_a_citation_opens_its_page(web: TestClient):
     citation = web.get("/api/search", params={"q": "compactor"}).json()["hits"][0]["citation"]
     answer = web.get("/open", params={"id": citation}, follow_redirects=False)
@@ -407,7 +419,7 @@ def test_nothing_is_written(web: TestClient, method: str):
 
 
 def test_a_long_request_is_refused(web: TestClient):
-    assert web.post("/api/context", content=b"x" * 4_000_001).status_code == 400
+    assert web.post("/api/context", content=b"x" * 4_000_001).status_code == 413
 
 
 def test_pages_let_a_browser_run_nothing_but_their_own_files(web: TestClient):
@@ -542,8 +554,13 @@ def test_a_slow_question_is_given_up_and_holds_no_other(
     let_go.clear()
     with client(built_once, seconds=0.2) as web:
         page = web.get("/?q=molasses")
-        let_go.set()
         assert page.status_code == 504 and 'data-state="TIMED_OUT"' in page.text
+        while (busy := web.get("/api/search?q=molasses")).status_code == 504:
+            pass
+        assert (busy.status_code, busy.json()["kind"]) == (503, "BUSY") and busy.headers["retry-after"] == "5"
+        let_go.set()
+        while web.get("/?q=compactor").status_code != 200:
+            pass
 
 
 def test_ids_with_odd_letters_have_addresses():
