@@ -81,7 +81,8 @@ def watch_(config: Path | None) -> None:
 def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour.
 
-    One publish follows at the end. Without a daemon, `weft build` does the same in this terminal.
+    One publish follows at the end. Without a daemon, `weft build` does the same in this terminal. If a source cannot be
+    read, the others are asked for, and the command ends with exit code 4.
     """
     settings = load_settings(config)
     with open_instance(settings) as instance:
@@ -94,6 +95,7 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> No
         )
     else:
         click.echo("Nothing is stale.")
+    _exit_with_faults("\n".join(asked.broken.values()), SourceError)
 
 
 @click.command()
@@ -127,7 +129,8 @@ def _exit_with_faults(faults: str, kind: type[WeftError]) -> None:
 def plan(config: Path | None, as_json: bool) -> None:
     """Say what a build would rebuild and why, and what that would take; build nothing and call no model.
 
-    The figures are estimates from earlier runs; `weft cost` counts the texts to embed exactly.
+    The figures are estimates from earlier runs; `weft cost` counts the texts to embed exactly. If a source cannot be
+    read, the plan is that of the others and ends with exit code 4.
     """
     settings = load_settings(config)
     with open_history(settings) as instance:
@@ -136,6 +139,7 @@ def plan(config: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(result.as_json(), ensure_ascii=False))
     else:
         print_outlook(result)
+    _exit_with_faults("\n".join(result.broken.values()), SourceError)
 
 
 @click.command()

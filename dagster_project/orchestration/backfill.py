@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,10 +23,11 @@ _DAEMON, _ALIVE_SECONDS = "BACKFILL", 120
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """What was asked for: the backfill's id, None where nothing is stale, and its partitions."""
+    """What was asked for: the backfill's id, None if nothing is stale, its partitions, and sources that cannot be read."""
 
     backfill: str | None
     partitions: tuple[str, ...]
+    broken: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
         """What `weft backfill --json` prints."""
@@ -51,11 +52,12 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
     plan = planned(settings, instance, partitions_of(instance, under_way(instance)))
     source_of = {partition.key: partition.source for partition in plan.partitions}
     stale = {p: t for p, t in plan.stale.items() if not names or source_of[p] in names}
+    broken = {source: fault for source, fault in plan.broken.items() if not names or source in names}
     if not stale:
-        return BackfillRequest(None, ())
+        return BackfillRequest(None, (), broken)
     ranges: dict[dg.AssetKey, list[tuple[str, str]]] = {}
     for work in partition_runs(instance, stale):
         for key in work.keys:
             ranges.setdefault(key, []).append((str(work.first), str(work.last)))
     asked = request_backfill(instance, asset_definitions(settings), ranges, LATER)
-    return BackfillRequest(asked, tuple(sorted(stale)))
+    return BackfillRequest(asked, tuple(sorted(stale)), broken)

@@ -39,9 +39,9 @@ class Piece:
 class Outlook:
     """What a build would do now. Figures are estimates; None where no earlier run says.
 
-    With `anew` the index is made from the lake alone, because the published one is of another layout, tokenizer or
-    model. `texts` have no vector, or may have another one after the build: at most so many are embedded. `waiting_bytes`
-    is of very long texts.
+    `broken` are sources that cannot be read, with the reason. With `anew` the index is made from the lake alone, because the
+    published one is of another layout, tokenizer or model. `texts` have no vector, or may have another one after the build:
+    at most so many are embedded. `waiting_bytes` is of very long texts.
     """
 
     partitions: int
@@ -52,6 +52,7 @@ class Outlook:
     slow: tuple[str, ...]
     waiting_bytes: int
     damaged: Mapping[str, str]
+    broken: Mapping[str, str]
     anew: bool
     texts: int
     tokens: int
@@ -95,6 +96,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         slow=tuple(sorted(plan.slow)),
         waiting_bytes=waiting_bytes(lake, plan.slow),
         damaged=plan.damaged,
+        broken=plan.broken,
         anew=plan.anew,
         texts=texts,
         tokens=tokens,

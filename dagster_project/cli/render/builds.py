@@ -260,7 +260,8 @@ def print_outlook(outlook: Outlook) -> None:
     """The partitions that a build would rebuild, the reasons, and an estimate of its cost."""
     console = terminal()
     if outlook.as_json()["outcome"] == "NOTHING":
-        console.print(f"Nothing to do: the index shows the {outlook.partitions} partitions of the sources.")
+        of = "the sources that can be read" if outlook.broken else "the sources"
+        console.print(f"Nothing to do: the index shows the {outlook.partitions} partitions of {of}.")
         return
     console.print(
         f"{len(outlook.pieces)} of {outlook.partitions} partitions to make, {len(outlook.removed)} to remove"

@@ -35,6 +35,20 @@ def test_nothing_is_to_do_after_a_build(built: Workspace):
     assert result.output == "Nothing to do: the index shows the 3 partitions of the sources.\n"
 
 
+def test_a_source_that_is_missing_is_said_with_the_exit_code_of_a_build(built: Workspace):
+    (built.folder / "mail" / "dev").rename(built.folder / "elsewhere")
+    ends = {}
+    for command in ("plan", "build"):
+        for option in ([], ["--json"]):
+            result = CliRunner().invoke(main, [command, *option, "--config", str(built.config)])
+            ends[command, *option] = (result.exit_code, result.stderr.rpartition("error: ")[2])
+            if command == "plan":
+                broken = json.loads(result.stdout)["broken"] if option else {}
+                assert list(broken) == ["dev"] if option else "Nothing to do" in result.stdout
+                assert option or "sources that can be read" in result.stdout
+    assert len(set(ends.values())) == 1 and ends["plan",][0] == 4 and "dev" in ends["plan",][1]
+
+
 def _more_mail(work: Workspace) -> None:
     path = work.folder / "mail" / "dev" / "dev.2004-02.mbox"
     path.write_bytes(path.read_bytes() * 2)
