@@ -6,25 +6,22 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 import uvicorn
 from click.testing import CliRunner
-from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 
 from dagster_project.cli.main import main
-from dagster_project.servers.listening import listening, log_aside, make_server
+from dagster_project.servers.listening import listening, make_server
 from dagster_project.servers.web.app import web_app
 from tests.archives import Workspace
-from tests.processes import forked
 
 TOKEN = "a-token-of-some-length"
 KNOWN = f"Authorization: Bearer {TOKEN}\r\n"
@@ -147,42 +144,42 @@ def test_a_port_in_use_ends_every_server(served: Served, built_once: Workspace):
         assert result.exit_code == 2 and f"127.0.0.1:{served.port}: Address already in use" in result.output
 
 
-def _serve_unread(log: str, place: str) -> None:
-    """Serve one page and write the log to a pipe; in a process of its own."""
-    os.dup2(os.open(log, os.O_WRONLY), 2)
-    log_aside()
-    listener = listening("127.0.0.1", 0)
-    Path(place).write_text(str(listener.getsockname()[1]))
-    page = Route("/", lambda request: PlainTextResponse("here"))
-    make_server(Starlette(routes=[page])).run(sockets=[listener])
+_UNREAD = """
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from dagster_project.servers.listening import listening, log_aside, make_server
+
+log_aside()
+listener = listening("127.0.0.1", 0)
+print(listener.getsockname()[1], flush=True)
+make_server(Starlette(routes=[Route("/", lambda request: PlainTextResponse("here"))])).run(sockets=[listener])
+"""
+"""A server of one page."""
 
 
-def test_a_log_that_nobody_reads_stops_no_answer(tmp_path: Path):
-    log, place = tmp_path / "log", tmp_path / "port"
-    os.mkfifo(log)
-    reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
-    writer = os.open(log, os.O_WRONLY | os.O_NONBLOCK)
+def test_a_log_that_nobody_reads_stops_no_answer():
+    reader, writer = os.pipe()
+    again = os.open(f"/proc/self/fd/{writer}", os.O_WRONLY | os.O_NONBLOCK)
     with suppress(BlockingIOError):
         while True:
-            os.write(writer, b"x" * 4_096)
-    process = forked(_serve_unread, str(log), str(place))
-    process.start()
-    try:
-        end = time.monotonic() + PATIENT
-        while not (place.exists() and place.read_text()) and time.monotonic() < end:
-            time.sleep(0.01)
-        port = int(place.read_text())
-        for _ in range(150):  # more lines than may wait
-            with socket.create_connection(("127.0.0.1", port), PATIENT) as connection:
-                connection.sendall(b"no request\r\n\r\n")
-                assert connection.recv(12) == b"HTTP/1.1 400"
-        connection = HTTPConnection("127.0.0.1", port, timeout=PATIENT)
-        connection.request("GET", "/")
-        assert connection.getresponse().read() == b"here"
-        connection.close()
-    finally:
-        process.terminate()
-        process.join(PATIENT)
-        os.close(reader)
-        os.close(writer)
-    assert process.exitcode == -signal.SIGTERM, "it ends, too"
+            os.write(again, b"x" * 4_096)
+    with subprocess.Popen(
+        [sys.executable, "-c", _UNREAD], stdout=subprocess.PIPE, stderr=writer, text=True
+    ) as server:
+        assert server.stdout is not None
+        try:
+            port = int(server.stdout.readline())
+            for _ in range(150):  # more lines than may wait
+                with socket.create_connection(("127.0.0.1", port), PATIENT) as connection:
+                    connection.sendall(b"no request\r\n\r\n")
+                    assert connection.recv(12) == b"HTTP/1.1 400"
+            connection = HTTPConnection("127.0.0.1", port, timeout=PATIENT)
+            connection.request("GET", "/")
+            assert connection.getresponse().read() == b"here"
+            connection.close()
+        finally:
+            server.terminate()
+            for end in (reader, writer, again):
+                os.close(end)
+        assert server.wait(PATIENT) == -signal.SIGTERM, "it ends, too"
