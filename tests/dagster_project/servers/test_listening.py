@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection
@@ -22,13 +21,12 @@ from dagster_project.cli.main import main
 from dagster_project.servers.listening import listening, make_server
 from dagster_project.servers.web.app import web_app
 from tests.archives import Workspace
+from tests.timing import HUNG, until
 
 TOKEN = "a-token-of-some-length"
 KNOWN = f"Authorization: Bearer {TOKEN}\r\n"
 SECONDS = 0.3
 """Time-outs of the server under test."""
-PATIENT = 60
-"""Seconds after which a test fails that waits for what does not come."""
 
 
 class Served:
@@ -41,7 +39,7 @@ class Served:
 
     def sent(self, text: str) -> socket.socket:
         """A connection that has sent a text."""
-        connection = socket.create_connection(("127.0.0.1", self.port), PATIENT)
+        connection = socket.create_connection(("127.0.0.1", self.port), HUNG)
         connection.sendall(text.replace("HOST", f"Host: 127.0.0.1:{self.port}\r\n").encode())
         return connection
 
@@ -49,7 +47,7 @@ class Served:
         self, token: str, address: str = "127.0.0.1", path: str = "/help"
     ) -> tuple[int, dict[str, str]]:
         """Status and headers of the answer to a token from an address of this machine."""
-        connection = HTTPConnection("127.0.0.1", self.port, PATIENT, (address, 0))
+        connection = HTTPConnection("127.0.0.1", self.port, HUNG, (address, 0))
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         answer.read()
@@ -58,9 +56,8 @@ class Served:
 
     def is_idle(self) -> None:
         """Wait until the server has no connection and no request."""
-        state, end = self.server.server_state, time.monotonic() + PATIENT
-        while (state.connections or state.tasks) and time.monotonic() < end:
-            time.sleep(0.01)
+        state = self.server.server_state
+        until(lambda: not state.connections and not state.tasks, "requests end")
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +126,7 @@ def test_guesses_of_the_token_are_braked_and_the_owner_is_not_locked_out(served:
     braked = [headers for status, headers in guessed if status == 429]
     assert braked and all(int(headers["retry-after"]) > 0 for headers in braked)
     assert served.status(TOKEN, "127.0.0.2")[0] == 200, "of another address nobody is braked"
-    end = time.monotonic() + PATIENT
-    while (status := served.status(TOKEN, "127.0.0.3")[0]) == 429 and time.monotonic() < end:
-        pass
-    assert status == 200, "the brake ends by itself"
+    until(lambda: served.status(TOKEN, "127.0.0.3")[0] == 200, "the brake ends by itself")
     assert {served.status("guess", "127.0.0.2")[0] for _ in range(30)} == {401}
     assert served.status(TOKEN, "127.0.0.2")[0] == 200, "who is known is let in, whoever guesses beside"
 
@@ -171,10 +165,10 @@ def test_a_log_that_nobody_reads_stops_no_answer():
         try:
             port = int(server.stdout.readline())
             for _ in range(150):  # more lines than may wait
-                with socket.create_connection(("127.0.0.1", port), PATIENT) as connection:
+                with socket.create_connection(("127.0.0.1", port), HUNG) as connection:
                     connection.sendall(b"no request\r\n\r\n")
                     assert connection.recv(12) == b"HTTP/1.1 400"
-            connection = HTTPConnection("127.0.0.1", port, timeout=PATIENT)
+            connection = HTTPConnection("127.0.0.1", port, timeout=HUNG)
             connection.request("GET", "/")
             assert connection.getresponse().read() == b"here"
             connection.close()
@@ -182,4 +176,4 @@ def test_a_log_that_nobody_reads_stops_no_answer():
             server.terminate()
             for end in (reader, writer, again):
                 os.close(end)
-        assert server.wait(PATIENT) == -signal.SIGTERM, "it ends, too"
+        assert server.wait(HUNG) == -signal.SIGTERM, "it ends, too"

@@ -93,15 +93,15 @@ def test_questions_that_nothing_ends_stop_no_others_for_ever(pool: IndexPool):
     let_go = threading.Event()
 
     async def run() -> None:
-        await pool.ask(quick, 60)
-        busy = [asyncio.create_task(pool.ask(lambda index: let_go.wait(60), 0.1)) for _ in range(_MOST)]
+        await pool.ask(quick, HUNG)
+        busy = [asyncio.create_task(pool.ask(lambda index: let_go.wait(HUNG), 0.1)) for _ in range(_MOST)]
         for task in busy:
             with pytest.raises(TimeoutError):
                 await task
         with pytest.raises(AllBusyError, match="took too long"):
-            await pool.ask(quick, 3_600)
+            await pool.ask(quick, HUNG)
         let_go.set()
-        assert await pool.ask(quick, 60)
+        assert await pool.ask(quick, HUNG)
 
     asyncio.run(run())
 
@@ -122,7 +122,7 @@ class Opener:
     def has_opened(self, name: str) -> bool:
         """Wait until it has opened a version, for as long as a test may last."""
         with self._changed:
-            return self._changed.wait_for(lambda: name in self._opened, 60)
+            return self._changed.wait_for(lambda: name in self._opened, HUNG)
 
 
 def publish(work: Workspace, number: int) -> str:
@@ -144,12 +144,12 @@ def test_after_a_quiet_night_the_newest_version_answers(built: Workspace):
     opened = Opener(built)
 
     async def run(pool: IndexPool) -> None:
-        first = await pool.ask(version, 60)
+        first = await pool.ask(version, HUNG)
         evening, night = publish(built, 1), ""
         assert opened.has_opened(evening)
         night = publish(built, 2)
         assert opened.has_opened(night), "nobody asked meanwhile"
-        while (now := await pool.ask(version, 60)) != night:
+        while (now := await pool.ask(version, HUNG)) != night:
             assert now in (first, evening)
 
     with closing(IndexPool(built.index, opened, looked_every=0.01)) as pool:
@@ -158,12 +158,12 @@ def test_after_a_quiet_night_the_newest_version_answers(built: Workspace):
 
 def test_a_version_that_was_erased_answers_nothing(built: Workspace):
     async def run(pool: IndexPool) -> None:
-        before = Path(await pool.ask(lambda index: str(index.path), 60))
+        before = Path(await pool.ask(lambda index: str(index.path), HUNG))
         now = publish(built, 1)
         before.unlink()
-        assert await pool.ask(version, 60) == now
+        assert await pool.ask(version, HUNG) == now
 
-    with closing(IndexPool(built.index, Opener(built), looked_every=60)) as pool:
+    with closing(IndexPool(built.index, Opener(built), looked_every=HUNG)) as pool:
         asyncio.run(run(pool))
 
 
@@ -174,10 +174,10 @@ def test_nobody_is_shown_an_older_version_after_a_newer_one(built: Workspace):
         together = threading.Barrier(2)
 
         def work(index: SearchIndex) -> str:
-            together.wait(60)
+            together.wait(HUNG)
             return version(index)
 
-        return list(await asyncio.gather(pool.ask(work, 60), pool.ask(work, 60)))
+        return list(await asyncio.gather(pool.ask(work, HUNG), pool.ask(work, HUNG)))
 
     async def run(pool: IndexPool) -> None:
         await both(pool)
