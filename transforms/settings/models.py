@@ -202,7 +202,8 @@ class SafetySettings(StageSettings):
     """
 
     secrets: Literal["mask", "hold", "send"] = Field(
-        "mask", description="keys, tokens, passwords: mask them, hold the text back, or send it"
+        "mask",
+        description="keys, tokens, passwords, numbers of cards and accounts: mask them, hold the text back, or send it",
     )
     emails: Literal["mask", "hold", "send"] = Field("mask", description="e-mail addresses")
     phones: Literal["mask", "hold", "send"] = Field("mask", description="telephone numbers")

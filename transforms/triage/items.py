@@ -18,7 +18,8 @@ import pyarrow as pa
 from transforms.documents.issues import COMMENT
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import TermSettings
-from transforms.text.redaction import SECRETS, masked_in_place
+from transforms.text.finds.finder import KINDS
+from transforms.text.redaction import masked_in_place
 from transforms.text.segments import PARAGRAPH, SENTENCE
 from transforms.text.terms import counted_terms
 
@@ -68,7 +69,7 @@ _ORDER = re.compile(
     re.I | re.M,
 )
 """What speaks to a program that reads, and to nobody else."""
-_UNSAFE = re.compile(rf"{_ORDER.pattern}|\[(?:{'|'.join((*SECRETS, 'email', 'phone'))})\]", re.I | re.M)
+_UNSAFE = re.compile(rf"{_ORDER.pattern}|\[(?:{'|'.join(KINDS)})\]", re.I | re.M)
 _MARKUP = re.compile(r"^(?:[\s>#*+-]|\d+[.)] )+|\*\*|__", re.M)
 _LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")

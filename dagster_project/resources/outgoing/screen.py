@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from transforms.context.block import Passage
 from transforms.settings.models import SafetySettings
-from transforms.text.redaction import SECRETS, masked_in_place
+from transforms.text.finds.finder import KINDS
+from transforms.text.redaction import masked_in_place
 
 _NAMES = {
     "id",
@@ -42,7 +43,7 @@ _SHOWN_OF_HITS = (
 )
 Ask = Callable[[str, Mapping[str, object]], pa.Table]
 """Gives the rows of a statement with named parameters on one published file."""
-_MARK = re.compile(rf"\[({'|'.join([*SECRETS, 'email', 'phone'])})\]")
+_MARK = re.compile(rf"\[({'|'.join(KINDS)})\]")
 
 
 @dataclass

@@ -1,0 +1,116 @@
+"""The usual shapes of secrets and personal data are masked, ordinary sentences are not, and labels say the same."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.transforms.text.secret_shapes import SHAPES
+from transforms.settings.models import SafetySettings
+from transforms.text.redaction import masked_in_place, screened, sensitivity
+
+MASK = SafetySettings()
+SENTENCES = (Path(__file__).parent / "ordinary_sentences.txt").read_text(encoding="utf-8").splitlines()
+_PIECE = 6
+"""Bytes of a secret that would stand out as a part of it."""
+
+
+def _plain(shape: str) -> str:
+    return shape.replace("«", "").replace("»", "")
+
+
+def _stays(shape: str, masked: str) -> bool:
+    """True if a part of what `shape` marks is in the masked text."""
+    secrets = re.findall("«([^»]*)»", shape)
+    return any(s[n : n + _PIECE] in masked for s in secrets for n in range(max(1, len(s) - _PIECE + 1)))
+
+
+def _screened(texts: list[str]) -> list[str]:
+    return screened(texts, MASK).texts
+
+
+def _in_place(texts: list[str]) -> list[str]:
+    return masked_in_place(texts, MASK)[0]
+
+
+@pytest.mark.parametrize("masked", [_screened, _in_place])
+def test_secrets_of_the_usual_shapes_are_masked(masked: Callable[[list[str]], list[str]]):
+    missed = [
+        shape
+        for shape, text in zip(SHAPES, masked([*map(_plain, SHAPES)]), strict=True)
+        if _stays(shape, text)
+    ]
+    assert len(SHAPES) >= 150
+    assert len(missed) <= len(SHAPES) * 0.03, missed
+
+
+def test_ordinary_sentences_are_not_masked():
+    altered = [
+        (text, masked) for text, masked in zip(SENTENCES, _screened(SENTENCES), strict=True) if text != masked
+    ]
+    assert len(SENTENCES) >= 200
+    assert len(altered) <= len(SENTENCES) * 0.01, altered
+
+
+def test_labels_say_what_masks_find():
+    texts = [*map(_plain, SHAPES), *SENTENCES]
+    is_masked = [text != masked for text, masked in zip(texts, _screened(texts), strict=True)]
+    assert [label != "public" for label in sensitivity(pl.Series(texts))] == is_masked
+
+
+def test_a_mask_in_place_takes_as_many_bytes():
+    texts = [*map(_plain, SHAPES)]
+    assert [len(t.encode()) for t in _in_place(texts)] == [len(t.encode()) for t in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "psql postgres://app:hunter2@db.example.org/x",
+            "psql postgres://app:[url_password]@db.example.org/x",
+        ),
+        ("password: hunter2, host: db", "password: [password], host: db"),
+        ("x\u200bAK" + "IA" + "IOSFODNN7EXAMPLE.", "x\u200b[cloud_key]."),
+        ("Call +44 20 7946 0958 or ask ann (at) example.org.", "Call [phone] or ask [email]."),
+        ("Pay GB82 WEST 1234 5698 7654 32 TODAY 2024", "Pay [iban] TODAY 2024"),
+        ("card 4111 1111 1111 1112", "card 4111 1111 1111 1112"),
+        ("IBAN XX12 3456 7890 1234 5678", "IBAN XX12 3456 7890 1234 5678"),
+    ],
+)
+def test_a_mask_ends_where_the_secret_does(text: str, expected: str):
+    assert _screened([text]) == [expected]
+
+
+REPEATED = (
+    "ghp_",
+    "xoxb-",
+    "-eyJ.",
+    "password: ",
+    "://a:",
+    "curl ",
+    "Cookie: a=b; ",
+    "+1 ",
+    "4111 ",
+    "Z2hwXw",
+    "%5F",
+    "(at)",
+    "'",
+)
+KEY_LINES = ("-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n", "MIIE" * 16 + "\n")
+
+
+@pytest.mark.exhaustive
+def test_a_text_of_eight_times_the_length_takes_about_eight_times_as_long():
+    def seconds(size: int, piece: str) -> float:
+        begin = time.process_time()
+        _in_place([piece * (size // len(piece))])
+        return time.process_time() - begin
+
+    slow = {piece: (seconds(25_000, piece), seconds(200_000, piece)) for piece in (*REPEATED, *KEY_LINES)}
+    assert {piece: took for piece, took in slow.items() if took[1] > 0.2 and took[1] > 24 * took[0]} == {}

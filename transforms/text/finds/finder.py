@@ -1,0 +1,246 @@
+"""All finds of texts: words that stand in or before one are looked for at once, then each kind looks there."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache, partial
+from typing import NamedTuple
+
+import polars as pl
+
+from transforms.text.finds import keys, named, personal
+from transforms.text.finds.forms import Find, coded_prefixes, coded_token_at, forms, token_at
+
+SECRETS = (
+    "private_key",
+    "url_password",
+    "cloud_key",
+    "access_token",
+    "jwt",
+    "authorization",
+    "password",
+    "card",
+    "iban",
+)
+"""Kinds of secrets, the first ones before the later where two find the same bytes."""
+KINDS = (*SECRETS, "email", "phone")
+
+_Looks = Callable[[bytes, int], Iterable[Find]]
+_BEGIN = 3
+"""Bytes by which a word is looked up; all words but `@` have as many."""
+_AT_SIGN = ord("@")
+_ESCAPES = ("%5f", "%2d", "%2e", "%40", "&#", "&lowbar;", "&commat;", "\\_", "=5f", "\\u00",
+            "\u200b", "\u200c", "\u200d", "\u2060",
+            "\ufeff", "\u00ad", "\uff20", "\uff0e")  # fmt: skip
+_ESCAPE = re.compile(
+    rb"%([2-7][0-9A-Fa-f])|&#0{0,3}([0-9]{2,3});|(?:&#[xX]0{0,2}|\\u00)([2-7][0-9A-Fa-f]);?|(&lowbar;|\\_|=5[Ff])|(&commat;|\xef\xbc\xa0)|"
+    rb"(\xef\xbc\x8e)|\xe2\x80[\x8b-\x8d]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad"
+)
+_FORMLESS = (
+    ("access_token", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}"),
+    ("access_token", r"(?:SK|AC)[0-9a-f]{32}"),
+    ("access_token", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
+    ("access_token", r"[0-9a-f]{32}-us[0-9]{1,2}"),
+    ("access_token", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
+    ("cloud_key", r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}"),
+)
+"""Tokens without a prefix."""
+_ANY_FORMLESS = "|".join(pattern for _, pattern in _FORMLESS)
+_FORMLESS_PATTERNS = [
+    (kind, re.compile(rf"(?<![A-Za-z0-9])(?:{p})(?![A-Za-z0-9])".encode())) for kind, p in _FORMLESS
+]
+
+
+class Found(NamedTuple):
+    """The finds of one text, in order and disjoint; places are bytes."""
+
+    row: int
+    finds: list[Find]
+
+
+def found(texts: pl.Series, kinds: Collection[str]) -> Iterator[Found]:
+    """The finds of those `kinds` in each text that has any; `texts` are valid Unicode, and null has none."""
+    if not kinds or texts.is_empty():
+        return
+    wants = {kind: kind in kinds for kind in KINDS}
+    words, looks = _words(frozenset(kinds))
+    columns = pl.DataFrame(
+        {
+            "text": texts,
+            "places": texts.str.find_many(words, ascii_case_insensitive=True, overlapping=True),
+            "escaped": texts.str.contains_any(list(_ESCAPES), ascii_case_insensitive=True),
+            "formless": texts.str.contains(_ANY_FORMLESS)
+            if wants["access_token"]
+            else pl.repeat(False, len(texts), eager=True),
+            "phone": texts.str.contains(personal.NUMBER_SHAPES[0]) & wants["phone"],
+            "payment": texts.str.contains(personal.NUMBER_SHAPES[1]) & wants["card"],
+        }
+    ).with_row_index("row")
+    is_suspect = (pl.col("places").list.len() > 0) | pl.any_horizontal(
+        "escaped", "formless", "phone", "payment"
+    )
+    for row, text, places, escaped, formless, phone, payment in columns.filter(is_suspect).iter_rows():
+        data = text.encode()
+        shapes = _Shapes(formless, phone, payment)
+        finds = list(_finds(data, places, looks, shapes))
+        if escaped:
+            view = _View(data)
+            own = _finds(view.data, _places(view.data, words), looks, shapes)
+            finds += [Find(view.place(start), view.end(end), kind) for start, end, kind in own]
+        finds = _disjoint([find for find in finds if find.kind in kinds])
+        if finds:
+            yield Found(row, finds)
+
+
+class _Shapes(NamedTuple):
+    """Which finds without a word before them a text may hold."""
+
+    formless: bool
+    phone: bool
+    payment: bool
+
+
+def _finds(
+    data: bytes, places: Collection[int], looks: Mapping[bytes, list[tuple[bytes, _Looks]]], shapes: _Shapes
+) -> Iterator[Find]:
+    """The finds of a text, in any order, where words are looked for at `places`."""
+    last = Find(0, 0, "")
+    for at in sorted(set(places)):
+        if data[at] == _AT_SIGN:
+            address = personal.email_at(data, at)
+            in_place = [address] if address else []
+        elif (
+            last.start < at < last.end
+        ):  # a word in a secret: a second look at each would take the square of the length
+            continue
+        else:
+            in_place = list(_at(data, at, looks))
+            last = max((last, *in_place), key=lambda find: find.end)
+        yield from in_place
+    if shapes.formless:
+        yield from _formless(data)
+    if shapes.phone:
+        yield from personal.phones(data)
+    if shapes.payment:
+        yield from personal.payments(data)
+
+
+class _View:
+    """A text without escapes and characters that nobody sees, and the places of its bytes in the text."""
+
+    def __init__(self, data: bytes):
+        parts, self._own, self._texts = [], [0], [0]
+        length = last = 0
+        for match in _ESCAPE.finditer(data):
+            code, decimal, hexadecimal, low, at, dot = match.groups()
+            value = int(code or hexadecimal, 16) if code or hexadecimal else int(decimal) if decimal else 0
+            plain = (
+                bytes([value]) if 32 < value < 127 else b"_" if low else b"@" if at else b"." if dot else b""
+            )
+            if not plain and (code or decimal or hexadecimal):
+                continue
+            parts += [data[last : match.start()], plain]
+            length += match.start() - last + len(plain)
+            last = match.end()
+            self._own += [length - len(plain), length]
+            self._texts += [match.start(), last]
+        self.data = b"".join(parts) + data[last:]
+
+    def place(self, at: int) -> int:
+        """Where the byte `at` of the view begins in the text."""
+        n = bisect_right(self._own, at) - 1
+        return self._texts[n] + at - self._own[n]
+
+    def end(self, at: int) -> int:
+        """Where the byte before `at` ends in the text."""
+        n = bisect_right(self._own, at - 1) - 1
+        is_escape = n % 2 == 1
+        return self._texts[n + 1] if is_escape else self._texts[n] + at - self._own[n]
+
+
+def _places(data: bytes, words: list[str]) -> list[int]:
+    text = pl.Series([data.decode(errors="replace")])
+    return list(text.str.find_many(words, ascii_case_insensitive=True, overlapping=True)[0])
+
+
+@cache
+def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[bytes, _Looks]]]]:
+    """The words to look for, and by the first three bytes of each, in lower case, what looks at its place."""
+    looks: list[tuple[str, _Looks]] = []
+    if kinds.intersection(SECRETS):
+        looks += [(prefix, _once(partial(token_at, form=form))) for prefix, form in forms().items()]
+        looks += [
+            (core, _once(partial(coded_token_at, core=core.encode(), meanings=meant)))
+            for core, meant in coded_prefixes().items()
+        ]
+        looks += named.NAMES.items()
+        looks += [(word, _once(keys.block_at)) for word in ("-----begin", "---- begin")]
+        looks += [(word, _once(keys.block_before)) for word in ("-----end", "---- end")]
+        looks += [("private-lines:", _once(keys.putty_at))]
+    if "email" in kinds:
+        looks += [
+            (word, _once(personal.written_email_at))
+            for word in ("(at)", "[at]", "{at}", "<at>", "(a)", "(@)", "[@]", " dot ")
+        ]
+    if "phone" in kinds:
+        looks += [
+            (w, personal.phones_at)
+            for w in (
+                "tel",
+                "phone",
+                "mob",
+                "cell",
+                "fax",
+                "handy",
+                "whatsapp",
+                "call me",
+                "reach me",
+                "ring me",
+            )
+        ]
+    by_begin: dict[bytes, list[tuple[bytes, _Looks]]] = {}
+    for word, look in looks:
+        lower = word.lower().encode()
+        by_begin.setdefault(lower[:_BEGIN], []).append((lower, look))
+    return sorted({word for word, _ in looks} | ({"@"} if "email" in kinds else set())), by_begin
+
+
+def _once(look: Callable[[bytes, int], Find | None]) -> _Looks:
+    def looked(data: bytes, at: int) -> Iterable[Find]:
+        find = look(data, at)
+        return (find,) if find else ()
+
+    return looked
+
+
+def _at(data: bytes, at: int, looks: Mapping[bytes, list[tuple[bytes, _Looks]]]) -> Iterator[Find]:
+    for word, look in looks.get(data[at : at + _BEGIN].lower(), ()):
+        if len(word) <= _BEGIN or data[at : at + len(word)].lower() == word:
+            yield from look(data, at)
+
+
+def _formless(data: bytes) -> Iterator[Find]:
+    for kind, pattern in _FORMLESS_PATTERNS:
+        for match in pattern.finditer(data):
+            yield Find(match.start(), match.end(), kind)
+
+
+def _disjoint(finds: list[Find]) -> list[Find]:
+    """Finds in the order of their places: a secret takes in those it overlaps, else the one of the first kind stays."""
+    if len(finds) < 2:
+        return finds
+    rank = {kind: n for n, kind in enumerate(KINDS)}
+    kept: list[Find] = []
+    for find in sorted(finds, key=lambda f: (f.start, rank[f.kind], -f.end)):
+        if not kept or kept[-1].end <= find.start:
+            kept.append(find)
+            continue
+        last = kept[-1]
+        first = min(last, find, key=lambda f: rank[f.kind])
+        if last.kind in SECRETS and find.kind in SECRETS:
+            kept[-1] = Find(last.start, max(last.end, find.end), first.kind)
+        elif first is find:
+            kept[-1] = find
+    return kept

@@ -1,0 +1,125 @@
+"""Tokens that are known by their form: at a prefix, across broken lines, and in base64."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from functools import cache
+from math import ceil
+from typing import NamedTuple
+
+from transforms.text.finds.table import FORMS
+
+_MOST = 4096
+"""Bytes of a token with the breaks in it."""
+_LINE = 256
+"""Bytes of a line that a mail program may have broken."""
+_CODED = 512
+"""Bytes before a prefix in base64 where the coded text may begin."""
+_RUN = re.compile(rb"[A-Za-z0-9_+/.~=%-]*")
+_BREAK = re.compile(rb"[ \t]*(?:\r\n|\n|\r)[>|: \t]*")
+_SOFT_LINE = 60
+"""Bytes of a line from which a `=` at its end is a soft break of quoted-printable and no padding of base64."""
+_RANDOM = re.compile(rb"(?=[A-Za-z_+/=.-]*[0-9])(?=[0-9_+/=.-]*[A-Za-z])|[A-Za-z]*[a-z][A-Z]+[a-z]+[A-Z]")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+_BASE64_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+
+
+class Find(NamedTuple):
+    """What kind of secret or personal data stands at the bytes from `start` to `end` of a text."""
+
+    start: int
+    end: int
+    kind: str
+
+
+class Form(NamedTuple):
+    """The kind of tokens with a prefix, and the pattern of the whole token."""
+
+    kind: str
+    pattern: re.Pattern[bytes]
+
+
+@cache
+def forms() -> dict[str, Form]:
+    """The form of the tokens with each prefix."""
+    return {
+        prefix: Form(kind, re.compile(re.escape(prefix.encode()) + rest.encode()))
+        for kind, rows in FORMS.items()
+        for prefixes, rest in rows.items()
+        for prefix in prefixes.split()
+    }
+
+
+@cache
+def coded_prefixes() -> dict[str, list[tuple[int, Form]]]:
+    """What base64 of any text around a prefix of four or more bytes holds of it, at the three places modulo three."""
+    cores: dict[str, list[tuple[int, Form]]] = {}
+    for prefix, form in forms().items():
+        data = prefix.encode()
+        for before in range(3) if len(data) > 3 else ():
+            coded = b64encode(bytes(before) + data).decode()
+            core = coded[ceil(before * 4 / 3) : (before + len(data)) * 4 // 3]
+            if len(core) > 3:
+                cores.setdefault(core, []).append((before, form))
+    return cores
+
+
+def begins_word(data: bytes, at: int) -> bool:
+    """True if no letter or digit stands before `at`, those of an escape (`%5F`, `\\n`) left aside."""
+    if at == 0 or not data[at - 1 : at].isalnum():
+        return True
+    return data[at - 3 : at - 2] == b"%" or data[at - 2 : at - 1] == b"\\"
+
+
+def token_at(data: bytes, at: int, form: Form) -> Find | None:
+    """The token whose prefix stands at `at`, to its end on a later line if a mail program broke it."""
+    if not begins_word(data, at):
+        return None
+    run = _RUN.match(data, at, at + _LINE)
+    if run is None or data[run.end() : run.end() + 1] not in (b" ", b"\t", b"\r", b"\n"):
+        match = form.pattern.match(data, at)
+        return Find(at, match.end(), form.kind) if match else None
+    joined, pieces = _joined(data, at)
+    match = form.pattern.match(joined)
+    if not match:
+        return None
+    begin, place = next(piece for piece in reversed(pieces) if piece[0] < match.end())
+    return Find(at, place + match.end() - begin, form.kind)
+
+
+def _joined(data: bytes, at: int) -> tuple[bytes, list[tuple[int, int]]]:
+    """The token at `at` without breaks, and where each piece of it begins there and in `data`."""
+    parts: list[bytes] = []
+    pieces: list[tuple[int, int]] = []
+    length, place = 0, at
+    while place - at < _MOST:
+        run = _RUN.match(data, place, place + _LINE)
+        part = run[0] if run else b""
+        end = place + len(part)
+        is_broken = _BREAK.match(data, end)
+        line = end - data.rfind(b"\n", max(0, place - _LINE), place)
+        is_soft = bool(is_broken) and part.endswith(b"=") and line >= _SOFT_LINE
+        parts.append(part[:-1] if is_soft else part)
+        pieces.append((length, place))
+        length += len(parts[-1])
+        if not is_broken or not (is_soft or _RANDOM.match(data, is_broken.end())):
+            break
+        place = is_broken.end()
+    return b"".join(parts), pieces
+
+
+def coded_token_at(data: bytes, at: int, core: bytes, meanings: list[tuple[int, Form]]) -> Find | None:
+    """The base64 around `at`, if it says a token whose coded prefix stands there."""
+    if data[at : at + len(core)] != core:
+        return None
+    for before, form in meanings:
+        run = _BASE64.match(data, at, at + _CODED)
+        coded = b"A" * ceil(before * 4 / 3) + (run[0] if run else b"").rstrip(b"=").translate(_STANDARD)
+        coded = coded[: len(coded) - (len(coded) % 4 == 1)]  # a single letter at the end says nothing
+        if form.pattern.match(b64decode(coded + b"=" * (-len(coded) % 4)), before):
+            ahead = data[max(0, at - _CODED) : at]
+            whole = _BASE64.match(data, at - len(ahead) + len(ahead.rstrip(_BASE64_BYTES)))
+            return Find(*whole.span(), form.kind) if whole else None
+    return None

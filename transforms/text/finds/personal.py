@@ -1,0 +1,185 @@
+"""E-mail addresses, telephone numbers, and numbers of cards and accounts, which have a checksum."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from transforms.text.finds.forms import Find
+from transforms.text.finds.table import FILES, IBANS
+
+_LOCAL_BYTES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
+_LOCAL = re.compile(r"[^\W_][\w.%+-]*\Z")
+_DOMAIN = re.compile(
+    rb"@((?:[A-Za-z0-9\x80-\xff](?:[A-Za-z0-9\x80-\xff-]{0,62})\.){1,8}([A-Za-z\x80-\xff]{2,24}))(?![A-Za-z0-9-])"
+)
+_HOST = re.compile(r"[\w.-]+")
+_LONGEST_LOCAL = 128
+_PROGRAMS = frozenset((b"git", b"hg", b"svn", b"cvs", b"anoncvs", b"anonymous", b"pserver"))
+"""Accounts that everybody uses."""
+_PATH = re.compile(rb"://[^\s<>\"']*/[^\s<>\"'@]*\Z")
+_AT = rb"[ \t]*(?:\(at\)|\[at\]|\{at\}|<at>|\(a\)|\(@\)|\[@\])[ \t]*"
+_DOT = rb"(?:\.|[ \t]*(?:\(dot\)|\[dot\]|\{dot\}|<dot>|\(\.\))[ \t]*|[ \t]+dot[ \t]+)"
+_WRITTEN = re.compile(_AT + rb"[A-Za-z0-9-]{1,63}(?:" + _DOT + rb"[A-Za-z0-9-]{1,63}){1,5}", re.IGNORECASE)
+_SPELT = re.compile(
+    rb"[A-Za-z0-9][\w.+-]{0,63}(?:[ \t]+dot[ \t]+[A-Za-z0-9]{1,30}){0,3}"
+    rb"[ \t]+at[ \t]+[A-Za-z0-9-]{2,63}(?:[ \t]+dot[ \t]+[A-Za-z0-9-]{2,30}){0,3}"
+    rb"[ \t]+dot[ \t]+(?:com|org|net|edu|gov|info|dev|io|co|uk|de|fr|nl|ch|eu|us|ca|au|jp|cn|ru|br|pl|se|es|cz|"
+    rb"dk|fi|ie|nz|kr|tw|hu|pt|ua|mx)\b",
+    re.IGNORECASE,
+)
+
+_COUNTRY = (
+    rb"(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|2[1-689][0-9]|3[578][0-9]|42[0-9]|50[0-9]|"
+    rb"59[0-9]|6[789][0-9]|"
+    rb"80[0-9]|85[0-9]|88[0-9]|96[0-9]|97[0-9]|99[0-9])"
+)
+_PHONE = re.compile(
+    rb"(?<![\w.+/=-])(?:"
+    rb"(?P<plus>(?:\+|00(?=[1-9][0-9]{0,2}[ -]))"
+    + _COUNTRY
+    + rb"(?:[ ./-]?\(0?\d{0,5}\))?(?:[ ./-]?[0-9]){6,13}(?![0-9]))|"
+    rb"\((?P<area>[2-9][0-9]{2})\)[ -]?[2-9][0-9]{2}[-. ][0-9]{4}(?![0-9])|"
+    rb"[2-9][0-9]{2}(?P<mark>[-.])[2-9][0-9]{2}(?P=mark)[0-9]{4}(?![\w./-]*[0-9])|"
+    rb"1-[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4}(?![0-9])|"
+    rb"\(0[1-9][0-9]{1,4}\)[ -]?[0-9][0-9 -]{4,9}[0-9](?![0-9])|"
+    rb"0[1-9][0-9]{1,2} [0-9]{4} [0-9]{4}(?![\w.]| [0-9])"
+    rb")"
+)
+_NAMED_PHONE = re.compile(
+    rb"(?:tel(?:ephone|efon)?|phone|mobile?|mob|cell|fax|handy|whatsapp|call me (?:on|at)|reach me (?:on|at)|"
+    rb"ring me (?:on|at))"
+    rb"(?:[ \t]*(?:no|number|nr)\b)?\.?(?:[ \t]*[:=][ \t]*|"
+    rb"[ \t]+(?:is[ \t]+)?)([+(]?[0-9](?:[ ()./-]{0,2}[0-9]){6,14})(?![\w.-]*[0-9])",
+    re.IGNORECASE,
+)
+_VERSION = re.compile(
+    rb"(?i)(?:version|release|driver|build|pages?|pp?\.?|rev|revision|kernel|lines?|\bv|serial|isbn|issn|#|rfc|"
+    rb"firmware)[ \t:]*\Z"
+)
+_DIFF = re.compile(rb"(?m)^(?:@@ |-[^-\n]|--- )")
+
+_CARD = re.compile(
+    rb"(?<![\w.+/=-])(?:[3-6][0-9]{3}(?P<gap>[ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{4}|"
+    rb"3[47][0-9]{2}(?P<cut>[ -])[0-9]{6}(?P=cut)[0-9]{5}|"
+    rb"[2-6][0-9]{12,18})(?![\w/-]|\.[0-9]|[ -][0-9]{4})"
+)
+_OF_CARD = re.compile(rb"(?i)card|karte|carte|kort|tarjeta|visa|amex|\bpan\b|\bcc\b")
+"""What stands before the number of a card without gaps: one in ten of all numbers of that length has a right check digit."""
+_ISSUER = re.compile(
+    rb"(?:4[0-9]{12}(?:[0-9]{3}(?:[0-9]{3})?)?|5[1-5][0-9]{14}|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|"
+    rb"720)[0-9]{12}|3[47][0-9]{13}|"
+    rb"3(?:0[0-5]|[689][0-9])[0-9]{11}|6(?:011|5[0-9]{2}|4[4-9][0-9])[0-9]{12}|35(?:2[89]|[3-8][0-9])[0-9]{12}|"
+    rb"62[0-9]{14,17})\Z"
+)
+_IBAN = re.compile(
+    rb"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z0-9]{11,30})(?![A-Za-z0-9])"
+)
+NUMBER_SHAPES = (
+    r"\+[1-9][0-9() ./-]{7}|(?:^|[^0-9])00[1-9][0-9]{0,2}[ -][0-9]|\([2-9][0-9]{2}\)[ -]?[2-9][0-9]{2}[-. ][0-9]{4}|"
+    r"[2-9][0-9]{2}[-.][2-9][0-9]{2}[-.][0-9]{4}|\(0[1-9][0-9]{1,4}\)[ -]?[0-9]|"
+    r"[^0-9A-Za-z]0[1-9][0-9]{1,2} [0-9]{4} [0-9]{4}",
+    r"[3-6][0-9]{3}[ -][0-9]{4}[ -][0-9]{4}[ -][0-9]|3[47][0-9]{2}[ -][0-9]{6}|(?:^|"
+    r"[^0-9A-Za-z.])[2-6][0-9]{12,18}(?:[^0-9A-Za-z]|$)|"
+    r"(?:^|[^A-Za-z0-9])[A-Z]{2}[0-9]{2} ?[A-Z0-9]{4} ?[A-Z0-9]{4} ?[A-Z0-9]{3}",
+)
+"""Patterns for Polars of texts that may hold a telephone number, and of those with the number of a card or account."""
+
+
+def email_at(data: bytes, at: int) -> Find | None:
+    """The address whose `@` stands at `at`; files, accounts of programs and ids in addresses of pages are none."""
+    domain = _DOMAIN.match(data, at)
+    if (
+        not domain
+        or domain[2].lower().decode(errors="replace") in FILES
+        or not _HOST.fullmatch(domain[1].decode(errors="replace"))
+    ):
+        return None
+    before = data[max(0, at - _LONGEST_LOCAL) : at]
+    local = before[len(before.rstrip(_LOCAL_BYTES)) :]
+    if at > len(local) and data[at - len(local) - 1] >= 0x80:
+        found = _LOCAL.search(before.decode(errors="replace"))
+        local = found[0].encode() if found else b""
+    local = local.lstrip(b"._%+-")
+    start = at - len(local)
+    if not local or local.lower() in _PROGRAMS:
+        return None
+    is_id = sum(byte in b"0123456789" for byte in local) > 5 and _PATH.search(
+        data, max(0, start - 200), start
+    )
+    return None if is_id else Find(start, domain.end(), "email")
+
+
+def written_email_at(data: bytes, at: int) -> Find | None:
+    """The address whose `(at)`, or ` dot ` in words, stands at `at`."""
+    before = data[max(0, at - _LONGEST_LOCAL) : at]
+    if domain := _WRITTEN.match(data, at):
+        bare = before.rstrip(b" \t")
+        local = bare[len(bare.rstrip(_LOCAL_BYTES)) :]
+        return Find(at - len(before) + len(bare) - len(local), domain.end(), "email") if local else None
+    line = at - len(before) + before.rfind(b"\n") + 1
+    spelt = next((m for m in _SPELT.finditer(data, line, at + 100) if m.start() < at < m.end()), None)
+    return Find(spelt.start(), spelt.end(), "email") if spelt else None
+
+
+def phones_at(data: bytes, at: int) -> Iterator[Find]:
+    """The telephone number behind a word for one at `at`."""
+    if match := _NAMED_PHONE.match(data, at):
+        yield Find(*match.span(1), "phone")
+
+
+def phones(data: bytes) -> Iterator[Find]:
+    """Telephone numbers by their form alone."""
+    is_diff: bool | None = None
+    for match in _PHONE.finditer(data):
+        number, start = match[0], match.start()
+        digits = re.sub(rb"\(0\)|[^0-9]", b"", number)
+        if _VERSION.search(data, max(0, start - 16), start):
+            continue
+        if match["plus"]:
+            least = 10 if number[1:].isdigit() else 8
+            is_wrong = digits.startswith(b"1") and not re.fullmatch(rb"1[2-9][0-9]{2}[2-9][0-9]{6}", digits)
+            if not least <= len(digits) <= 15 or is_wrong or not _is_grouped(number):
+                continue
+            if start == 0 or data[start - 1 : start] == b"\n":
+                is_diff = bool(_DIFF.search(data)) if is_diff is None else is_diff
+                if is_diff:
+                    continue
+        yield Find(start, match.end(), "phone")
+
+
+def _is_grouped(number: bytes) -> bool:
+    """True if the groups of an international number are those of a number and not of a version or of a table."""
+    groups = re.findall(rb"[0-9]+", number)
+    return (
+        len(groups) == 1
+        or (b"." not in number or len(groups) > 2)
+        and min(map(len, groups[2:] or groups[1:])) > 1
+    )
+
+
+def payments(data: bytes) -> Iterator[Find]:
+    """Numbers of cards whose check digit is right (ISO/IEC 7812-1), and of accounts whose checksum is (ISO 13616)."""
+    for match in _CARD.finditer(data):
+        digits = re.sub(rb"[ -]", b"", match[0])
+        is_grouped = len(digits) < len(match[0])
+        if (
+            (is_grouped or _OF_CARD.search(data, max(0, match.start() - 60), match.start()))
+            and _ISSUER.match(digits)
+            and _is_luhn(digits)
+        ):
+            yield Find(match.start(), match.end(), "card")
+    for match in _IBAN.finditer(data):
+        number = match[0].replace(b" ", b"").decode()
+        length = IBANS.get(number[:2], 0)
+        end = match.end()
+        while length and len(number) > length and (cut := data.rfind(b" ", match.start(), end)) > 0:
+            end = cut  # the word behind it looks like one more group
+            number = data[match.start() : end].replace(b" ", b"").decode()
+        if len(number) == length and int("".join(str(int(c, 36)) for c in number[4:] + number[:4])) % 97 == 1:
+            yield Find(match.start(), end, "iban")
+
+
+def _is_luhn(digits: bytes) -> bool:
+    doubled = (2 * (d - 48) if n % 2 else d - 48 for n, d in enumerate(reversed(digits)))
+    return len(set(digits)) > 1 and sum(d - 9 if d > 9 else d for d in doubled) % 10 == 0
