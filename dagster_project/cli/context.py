@@ -70,6 +70,9 @@ def _known_zone(_context: click.Context, _option: click.Parameter, name: str | N
 @click.option(
     "--explain", "explains", is_flag=True, help="Print stages, queries and omissions in place of the block."
 )
+@click.option(
+    "--unmasked", is_flag=True, help="Show secrets and addresses, if `safety.outputs` lets people see them."
+)
 @LENS
 @partial(explained, outcome="SYSTEM_ERROR")
 def context(
@@ -90,8 +93,11 @@ def context(
     again: bool,
     turn: int | None,
     explains: bool,
+    unmasked: bool,
 ) -> None:
     """Print what the index knows about the conversation in FILE: a chat export, or any text.
+
+    The block is masked as for assistants, since it is written to be given to a model.
 
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
     NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
@@ -110,7 +116,7 @@ def context(
         if session:
             session.require_lens(lens)
         if (recorded := _recorded(reproduce, session, turn)) is not None:
-            block = work.reproduced(settings, recorded)
+            block = work.reproduced(settings, recorded, unmasked=unmasked)
             click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
             return
         settings = _changed(settings, budget_tokens=budget, where=where, include="later" if later else None)
@@ -119,7 +125,7 @@ def context(
         else:
             text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
             conversation = work.read_conversation(settings, file, text, timezone)
-        result = _made(settings, lens, conversation, session, again=again)
+        result = _made(settings, lens, conversation, session, again=again, unmasked=unmasked)
     if manifest:
         manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     _print(result, as_json, explains)
@@ -156,9 +162,10 @@ def _made(
     session: Session | None,
     *,
     again: bool,
+    unmasked: bool,
 ) -> work.ContextResult:
     """The context under a lens, within its bounds, and noted in the session; under a lens with a receipt."""
-    with closing(open_index(settings, lens=lens)) as index:
+    with closing(open_index(settings, for_assistant=not unmasked, lens=lens)) as index:
         earlier = session.manifests if session and not again else ()
         result = work.context_of(settings, conversation, index, earlier)
         entries: Sequence[Entry] = ()

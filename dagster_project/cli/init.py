@@ -42,6 +42,12 @@ _NOT_NAMED = re.compile(
 """What the name of a file has that says nothing of its content."""
 
 
+_PSEUDONYMS = (
+    "  pseudonyms replace the names of those who write; first names in texts, other people and telephone numbers stay; "
+    "`pseudonyms = false` below the source keeps the names"
+)
+
+
 @dataclass(frozen=True)
 class _New:
     """A source to be written: its name, what was found, and where its files are fetched from."""
@@ -213,6 +219,8 @@ def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
 def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
     for source in new:
         click.echo(f"{file}: source {source.name}: {source.url or _described(source.found)}")
+        if source.found.kind == "conversation":
+            click.echo(_PSEUDONYMS)
     weft = "weft" if Path(sys.argv[0]).name != "weft" else _shortest(sys.argv[0])
     ending = f" --config {shlex.quote(str(config))}" if config else ""
     fetch = ", once it is fetched," if any(s.url for s in new) else ""

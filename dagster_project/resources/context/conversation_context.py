@@ -213,7 +213,7 @@ def context_of(
 ) -> ContextResult:
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
 
-    What it shows passes the screen of `opened`, else that of answers to people. What blocks with the manifests `earlier`
+    What it shows passes the screen of `opened`, else that of answers to assistants. What blocks with the manifests `earlier`
     showed is not shown.
     """
     start, clock = time.perf_counter(), _Clock()
@@ -233,7 +233,7 @@ def context_of(
         clock.ended("candidates", len(queries), len(candidates), "chunks")
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         clock.ended("documents", len(candidates), len(documents), "chunks")
-        screen = opened.screen if opened is not None else Screen(settings.safety)
+        screen = opened.screen if opened is not None else Screen(settings.safety, for_assistant=True)
         first, unknown = index.named_chunks(conversation.rules.include, conversation.asker.own)
         passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *first, *before]))
         facts = dict(index.facts)
@@ -288,7 +288,7 @@ def _with_terms(queries: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     return pl.concat([queries, row.cast(queries.schema)])
 
 
-def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
+def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: bool) -> str:
     """The block of a manifest, rebuilt from the index version that it names, else from the current one.
 
     IndexUnavailableError if that version is not kept and the current one gives other bytes, ContextError if it is kept and
@@ -298,12 +298,13 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any]) -> str:
     is_kept = place.exists()
     with open_versions(settings).open(place if is_kept else None) as index:
         now = index.facts["index_version"]
-        shown = Screen(settings.safety).passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
+        screen = Screen(settings.safety, for_assistant=not unmasked)
+        shown = screen.passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
     try:
         return context_block.reproduce_block(recorded, shown)
     except ContextError as fault:
         if is_kept:
-            raise
+            raise ContextError(f"{fault}; a block made with --unmasked is reproduced with it") from fault
         raise IndexUnavailableError(
             f"version {recorded['index_version']} of the index is not kept any more, and in the current {now} {fault}; "
             "index.keep_versions says how many are"

@@ -129,6 +129,7 @@ def test_an_archive_is_known_by_its_files_and_can_be_read(
     result = init(tmp_path, str(put(tmp_path / "x", files)))
     assert result.exit_code == 0, result.output
     assert sorted((s["kind"], s["path"]) for s in written(tmp_path)) == expected
+    assert ("first names in texts" in result.output) == ("conversation" in dict(expected))
     assert make_sources(load_settings(tmp_path / "weft.toml")).discover()
 
 

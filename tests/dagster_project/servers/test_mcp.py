@@ -222,6 +222,20 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
     assert all(marks in shown[where] for where in (COMMANDS[5], "/api/get?id=m1@example.org"))
 
 
+def test_a_block_is_masked_as_for_assistants_unless_its_owner_says_otherwise(
+    office: Workspace, tmp_path: Path
+):
+    note, manifest = tmp_path / "question.txt", tmp_path / "manifest.json"
+    note.write_text("The compactor of the office uploads with these keys")
+    masked = weft(office, "context", str(note), "--manifest", str(manifest)).stdout
+    again = weft(office, "context", "--reproduce", str(manifest)).stdout
+    clear = weft(office, "context", str(note), "--unmasked").stdout
+    assert "[cloud_key]" in masked
+    assert [s for s in SECRETS if s in masked] == []
+    assert again == masked
+    assert [s for s in SECRETS if s in clear] != []
+
+
 def test_what_is_masked_leaves_places_as_they_are(office: Workspace):
     whole, part = called(
         office, ("get", {"id": "notes:compactor.md"}), ("get", {"id": "notes:compactor.md", "byte_start": 60})
