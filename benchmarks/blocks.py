@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import mail_collections as collections
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import quotequail
@@ -35,6 +36,7 @@ from transforms.settings.mail import BlockSettings, MailSettings
 KINDS = ("author", "header", "patch_or_code", "quote", "signature")
 # How much of linux-erofs the fast and the slow are timed on, and how often.
 FAST_BYTES, SLOW_MAILS, REPEATS = 60_000_000, 150, 3
+RESAMPLES = 4000
 
 Labelled = Sequence[tuple[str, str]]
 Judge = Callable[[str], list[str]]
@@ -47,18 +49,19 @@ def main() -> None:
     arguments = parser.parse_args()
     corpora = collections.corpora_folder()
     console = Console(width=120)
-    mails = labelled_mails(corpora)
-    found = [weft(body(mail)) for mail in mails]
-    console.print(quality_table(mails, found))
-    console.print(confusion_table(confusion(mails, found)))
-    if arguments.lines:
-        print_wrong(console, mails, found)
+    for name in ("lines", "office"):
+        mails = labelled_mails(corpora, name)
+        found = [weft(body(mail)) for mail in mails]
+        console.print(quality_table(name, mails, found))
+        console.print(confusion_table(confusion(mails, found)))
+        if arguments.lines:
+            print_wrong(console, mails, found)
     console.print(speed_table(erofs_bodies(corpora)))
 
 
-def labelled_mails(corpora: Path) -> list[Labelled]:
-    """The lines of each mail as (label, text)."""
-    text = (corpora / "labelled-mail" / "lines.jsonl").read_text(encoding="utf-8")
+def labelled_mails(corpora: Path, name: str) -> list[Labelled]:
+    """The lines of each mail as (label, text): `lines` of list mails, `office` of office mails."""
+    text = (corpora / "labelled-mail" / f"{name}.jsonl").read_text(encoding="utf-8")
     return [[(kind, line) for kind, line in json.loads(mail)["lines"]] for mail in text.split("\n") if mail]
 
 
@@ -153,16 +156,28 @@ def author_f1(counts: Counter[tuple[str, str]]) -> float:
     return 2 * counts["author", "author"] / (called + labels)
 
 
-def quality_table(mails: Sequence[Labelled], found: Sequence[list[str]]) -> Table:
-    """F1 and accuracy of Weft and the others."""
-    table = Table("", "author-line F1", "the same, text and quotes only", "five kinds", title="labelled mail")
-    judged = {"weft": found} | {name: [judge(body(m)) for m in mails] for name, judge in PEERS.items()}
-    for name, kinds in judged.items():
+def f1_interval(mails: Sequence[Labelled], found: Sequence[list[str]]) -> str:
+    """F1 with its 95 % interval by a bootstrap over mails."""
+    counts = [confusion([mail], [kinds]) for mail, kinds in zip(mails, found, strict=True)]
+    right = np.array([of_mail["author", "author"] for of_mail in counts])
+    both = np.array([sum(n * key.count("author") for key, n in of_mail.items()) for of_mail in counts])
+    drawn = np.random.default_rng(1).integers(0, len(mails), (RESAMPLES, len(mails)))
+    low, high = np.quantile(2 * right[drawn].sum(axis=1) / both[drawn].sum(axis=1), [0.025, 0.975])
+    return f"{2 * right.sum() / both.sum():.4f} ({low:.3f} to {high:.3f})"
+
+
+def quality_table(name: str, mails: Sequence[Labelled], found: Sequence[list[str]]) -> Table:
+    """F1 and accuracy of Weft and the others on the labelled mails of this name."""
+    table = Table(
+        "", "author-line F1", "the same, text and quotes only", "five kinds", title=f"labelled: {name}"
+    )
+    judged = {"weft": found} | {peer: [kinds(body(m)) for m in mails] for peer, kinds in PEERS.items()}
+    for judge, kinds in judged.items():
         counts = confusion(mails, kinds)
         accuracy = sum(counts[k, k] for k in KINDS) / counts.total()
-        shown = f"{accuracy:.4f}" if name in ("weft", "thirty naive rules") else "-"
+        shown = f"{accuracy:.4f}" if judge in ("weft", "thirty naive rules") else "-"
         spoken = Counter({key: n for key, n in counts.items() if key[0] in ("author", "quote", "header")})
-        table.add_row(name, f"{author_f1(counts):.4f}", f"{author_f1(spoken):.4f}", shown)
+        table.add_row(judge, f1_interval(mails, kinds), f"{author_f1(spoken):.4f}", shown)
     return table
 
 

@@ -24,7 +24,7 @@ class BlockSettings(StageSettings):
     unmarked_history: Literal["unlisted", "always", "never"] = Field(
         "unlisted",
         description="in which mails the text below an Outlook, Gmail or mobile header is a quote though no line "
-        "is marked; unlisted: those that name no mailing list, whose parents are often not in the lake",
+        "is marked; unlisted: those that name no mailing list; long text and what is forwarded is the mail's own",
     )
 
 

@@ -23,7 +23,9 @@ from transforms.mail.blocks.lines import (
 FOLDS = 3
 # Rows of a pasted header block, blank ones included.
 BLOCK_LINES = 24
+# Rows of a header of Lotus Notes that are no addresses, and those with the addresses of a large meeting.
 NOTES_LINES = 12
+ADDRESS_LINES = 200
 # How long the rest of a folded attribution is where nothing but its verb is left.
 VERB_BYTES = 24
 # Fields that may stand above the sender's in a pasted header block.
@@ -49,6 +51,8 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
     above = lines.shifted(openings, -1) | (lines.shifted(openings, -2) & lines.shifted(lines.blank, -1))
     if above.any():
         header |= lines.matches(rules.ABOVE_BLOCK, above & author & ~header & ~blocks)
+    rest = lines.shifted(lines.matches(rules.OPEN_BANNER, blocks), 1)
+    header |= lines.matches(rules.BANNER_REST, rest & author & ~blocks)
     lines.mark((header | blocks) & author | supercite, HEADER)
     above = lines.author() & (lines.kind[lines.next_filled] == HEADER)
     lines.mark(lines.matches(rules.ABOVE_ATTRIBUTION, above), HEADER)
@@ -208,11 +212,13 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
     subject = np.append(next_true(lines.matches(rules.NOTES_SUBJECT, author)), lines.n)
     next_to = np.append(next_true(to), lines.n)
     paragraph = last_true(~author)
+    addresses = counts_before(lines.matches(rules.ADDRESSES, author & lines.in_mails(date)))
     for row in np.flatnonzero(date).tolist():
         receiver, topic = int(next_to[row]), 0
         if receiver < lines.message_end[row]:
             topic = int(subject[receiver])
-        if not row < receiver < topic < min(row + NOTES_LINES, int(lines.message_end[row])):
+        named = min(int(addresses[topic] - addresses[receiver]), ADDRESS_LINES)
+        if not row < receiver < topic < min(row + NOTES_LINES + named, int(lines.message_end[row])):
             continue
         begin = max(int(paragraph[row]) + 1, row - 3, int(lines.message_start[row]))
         blocks[begin : topic + 1] |= author[begin : topic + 1]

@@ -160,6 +160,10 @@ ORIGINAL = Rule(
     "-- __ Be be An D I",
     needs=rf"(?i)^(?:[-_]+[ \t]*(?:{_heads(_split(_BANNERS), 3)})|begin f|anfang d|début d|inizio m|inicio d|inactive h)",
 )
+BANNER_MARKS = np.frombuffer(b"-_", dtype=np.uint8)
+# A banner that a mail program folded: it begins with dashes, and they end it on the next line.
+OPEN_BANNER = Rule(r"[-_]{2,}.*[^-_\s]$", "-- __")
+BANNER_REST = Rule(r"[^-_\n]{0,60}[-_]{3,}$")
 # Any words between dashes, and forms with the date or the name of the writer in the line.
 TITLE = Rule(r"[-_]{3,} ?[^-_\n]{3,60} ?[-_]{3,}$", "-- __")
 WROTE_BANNER = Rule(
@@ -194,6 +198,7 @@ NOTES_DATE = Rule(
 )
 NOTES_TO = Rule(rf"(?:{_words('to')})(?:$|[ \t]*:)", _starts("to"))
 NOTES_SUBJECT = Rule(rf"(?:{_words('subject')})(?:$|[ \t]*:)", _starts("subject"))
+ADDRESSES = Rule(r"[@/]", search=True)
 TRACKER = Rule(
     r"-{3,} (?:Additional )?Comments? (?:#\d+ )?[Ff]rom .*|.+ (?:updated|commented on|changed|created|"
     r"resolved|reopened|closed)(?: [A-Z0-9]+-\d+)?:$|Comment at: \S+:\d+"

@@ -26,7 +26,7 @@ from transforms.mail.blocks.words import read_words
 from transforms.schemas.mail import MESSAGE_BLOCKS
 from transforms.settings.mail import BlockSettings
 
-VERSION = "11"
+VERSION = "12"
 
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the

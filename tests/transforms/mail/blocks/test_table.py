@@ -259,6 +259,35 @@ def test_history_below_the_header_of_office_mail(header: str, expected: str) -> 
     assert kinds(body).replace("s", "a") == f"a.{expected}.1.1"
 
 
+def test_history_below_a_salutation_alone() -> None:
+    assert kinds(f"Hello\n\n-----Original Message-----\n{OUTLOOK}\nShall we?\n") == "a.hhhhh.1"
+
+
+NOTES = "{}\n05/01/2015 10:00 AM\n\tTo: Bob/Doors/Example@Example\n\tcc:\n\tSubject: Doors\n"
+FOLDED = "---------------------- Forwarded by Bob/Doors/Example on 05/02/2015 09:25 \nAM ---------------------------\n"
+EIGHT_LINES = "We shut the doors on Friday.\n" * 8
+
+
+@pytest.mark.parametrize(
+    "forward", [f"{FOLDED}\n\n{NOTES.format('Ann/Doors/Example')}", f"FYI\n\n{FOLDED}{OUTLOOK}"]
+)
+def test_a_forward_is_the_text_of_its_mail_and_its_banner_a_header(forward: str) -> None:
+    got = kinds(f"{forward}\nShall we?\n")
+    assert got.endswith(".a") and got.removeprefix("a.")[:2] == "hh" and "1" not in got
+
+
+def test_long_history_is_the_text_of_its_mail() -> None:
+    assert kinds(f"Hello.\n\n{OUTLOOK}\n{EIGHT_LINES}") == "a.hhhh." + "1" * 8
+    assert kinds(f"Hello.\n\n{OUTLOOK}\n{EIGHT_LINES}Bob\n") == "a.hhhh." + "a" * 9
+
+
+def test_the_header_of_a_mail_to_many_is_a_header() -> None:
+    many = NOTES.format("Ann").replace(
+        "\tcc", "Cy Lock/Doors/Example@Example, Di\nKey/Doors/Example@Example,\n" * 20 + "\tcc"
+    )
+    assert kinds(f"Yes.\n\n{many}\nShall we?\n") == "a." + "h" * 45 + ".1"
+
+
 @pytest.mark.parametrize(
     "body",
     [
