@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-VERSION = "2"
+VERSION = "3"
 """Version of all readers of formats."""
 
 _MARKUP = re.compile(

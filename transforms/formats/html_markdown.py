@@ -8,6 +8,7 @@ from html_to_markdown import ConversionError, ConversionOptions, convert
 from selectolax.lexbor import LexborHTMLParser
 
 from transforms.formats.converted import Converted
+from transforms.text.shallow_markup import shallow_markup
 
 _OPTIONS = ConversionOptions(extract_metadata=False, bullets="-")
 _WITHOUT_PICTURES = ConversionOptions(extract_metadata=False, bullets="-", skip_images=True)
@@ -19,7 +20,7 @@ _PRESCAN_BYTES = 1024
 def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None:
     """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped."""
     try:
-        result = convert(markup, _OPTIONS if has_pictures else _WITHOUT_PICTURES)
+        result = convert(shallow_markup(markup), _OPTIONS if has_pictures else _WITHOUT_PICTURES)
     except ConversionError:
         return None
     defects = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
@@ -28,7 +29,7 @@ def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None
 
 def html_title(markup: str) -> str | None:
     """The text of the page's title element, None if there is none."""
-    node = LexborHTMLParser(markup).css_first("head > title")
+    node = LexborHTMLParser(shallow_markup(markup)).css_first("head > title")
     return None if node is None else " ".join(node.text().split()) or None
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from transforms.mail.html_diffs import diff_lines
+from transforms.text.shallow_markup import shallow_markup
 
 _DROPPED = {
     "script", "style", "head", "title", "meta", "link", "template", "noscript", "svg", "object", "-comment",
@@ -22,6 +24,8 @@ _BLANKS = re.compile(r"[ \t\r\n\f\xa0]+")
 _BORDER_LEFT = re.compile(r"border-left:\s*(?!none|0)[^;]*(?:solid|\d(?:px|pt))", re.I)
 _BORDER_TOP = re.compile(r"border:\s*none;\s*border-top:\s*solid", re.I)
 _HIDDEN = re.compile(r"display:\s*none|mso-hide:\s*all", re.I)
+_STYLE_CHARS = 2000
+"""Characters of a style that are looked at: the patterns may look at each several times."""
 _NO_BORDER = re.compile(r"border(?:-left)?:\s*(?:none|0)", re.I)
 
 
@@ -35,7 +39,7 @@ def html_text(markup: str) -> str:
     from the block with Outlook's top border (its From/Sent lines) to the end. Scripts, styles and
     hidden elements are dropped.
     """
-    root = LexborHTMLParser(markup).root
+    root = LexborHTMLParser(shallow_markup(markup)).root
     if root is None:
         return ""
     writer = _Writer()
@@ -176,7 +180,7 @@ def _quote_the_rest(frames: list[_Frame], frame: _Frame, writer: _Writer) -> Non
     writer.depth += 1
     frame.depth += 1
     for outer in reversed(frames):
-        if sum(1 for _ in outer.node.iter(include_text=False)) > 1:
+        if len(list(islice(outer.node.iter(include_text=False), 2))) > 1:
             return
         outer.depth += 1
 
@@ -209,12 +213,12 @@ def _picture(node: LexborNode) -> str:
 
 
 def _style(node: LexborNode) -> str:
-    return node.attributes.get("style") or ""
+    return (node.attributes.get("style") or "")[:_STYLE_CHARS]
 
 
 def _is_quote(node: LexborNode) -> bool:
     attributes = node.attributes
-    style = attributes.get("style") or ""
+    style = _style(node)
     if node.tag == "blockquote":
         # Mail programs indent with a blockquote styled to show no border.
         return (

@@ -27,7 +27,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = f"10.{FORMATS_VERSION}"
+VERSION = f"11.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
@@ -109,7 +109,7 @@ def id_and_author(mail: RawMail) -> tuple[str, str | None] | None:
     parsed = parsed_mail(data)
     if parsed is None:
         return None
-    row = message_row(parsed, None)
+    row = message_row(parsed, data, None)
     return row["message_id"], row["from_addr"]
 
 
@@ -143,7 +143,7 @@ def read_mail(
         if parsed is None:
             quarantine.add(_quarantine_row(mail, fault or "not_mail: no header that mails have"))
             continue
-        row = message_row(parsed, envelope_at)
+        row = message_row(parsed, data, envelope_at)
         row["place"], row["raw_bytes"] = mail.place, len(mail.data)
         original_id, begin = row["message_id"], (messages.count, attachments.count)
         is_known = copies.is_known(row)

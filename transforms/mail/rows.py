@@ -48,14 +48,15 @@ _SCRUBBED = re.compile(
 )
 
 
-def message_row(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
+def message_row(mail: ParsedMail, data: bytes, envelope_at: datetime | None) -> dict[str, Any]:
     """The row of a mail without the columns of its partition, its place and its size; adds defects to the mail.
 
-    `message_id` is the id of its header, or is derived from its `text_hash`.
+    `message_id` is the id of its header, or is derived from its `text_hash`. Of a mail without id that says not who
+    wrote it or not when, all bytes (`data`) count: two such mails have nothing but them to be copies by.
     """
     return {
         **_times(mail, envelope_at),
-        **_identity(mail),
+        **_identity(mail, data),
         **_people(mail.fields),
         "body": mail.body,
         "body_format": mail.body_format,
@@ -84,7 +85,7 @@ def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
     }
 
 
-def _identity(mail: ParsedMail) -> dict[str, Any]:
+def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
     """Ids, subject and author of a mail, and the hashes that identify its copies."""
     fields = mail.fields
     for name in _SINGLE_FIELDS:
@@ -96,18 +97,15 @@ def _identity(mail: ParsedMail) -> dict[str, Any]:
     subject = header_text(raw_subject)
     norm = subject_norm(subject)
     from_name, from_addr = address(raw_from)
-    text = parts_hash(
-        (
-            from_addr or "",
-            header_text(_first(fields, "date")),
-            norm,
-            without_additions(mail.body).encode().translate(None, _BLANKS),
-        )
-    )
-    hashes = part_hashes(mail.parts)
     header_id = next(filter(None, map(message_id, fields.get("message-id", ()))), None)
+    date = header_text(_first(fields, "date"))
+    body = without_additions(mail.body).encode().translate(None, _BLANKS)
+    compared: list[str | bytes] = [from_addr or "", date, norm, body]
     if header_id is None:
         mail.note("no_message_id")
+        compared += [] if from_addr and date else [data.replace(b"\r\n", b"\n")]
+    text = parts_hash(compared)
+    hashes = part_hashes(mail.parts)
     ident = header_id or f"{text}@{SYNTHETIC_DOMAIN}"
     parent = in_reply_to(_last(fields, "in-reply-to"))
     refs = references(" ".join(fields.get("references", ())))

@@ -64,17 +64,21 @@ class DocumentReaders:
         self.kept.put(place, converted)
         return converted
 
-    def _read(self, data: bytes, kind: str, is_seen: bool) -> Converted:
-        """What a process makes of a file; a new one tries again where an older one ends, as it may over files before."""
+    def _read(self, data: bytes, kind: str, is_seen: bool, deadline: float | None = None) -> Converted:
+        """What a process makes of a file; a new one tries again where an older one ends, as it may over files before.
+
+        Both have until `deadline`, `read_seconds` from the first try on.
+        """
         with self._lock:
             reader = self._idle.pop() if self._idle else None
         reader = reader or _Reader(self.settings)
+        deadline = deadline or time.monotonic() + self.settings.read_seconds
         try:
-            converted = reader.read(data, kind, is_seen)
+            converted = reader.read(data, kind, is_seen, deadline)
         except FormatError as fault:
             self._keep(reader)
             if reader.files > 1 and str(fault).startswith(_OF_THE_PROCESS):
-                return self._read(data, kind, is_seen)
+                return self._read(data, kind, is_seen, deadline)
             raise
         except BaseException:
             reader.end()
@@ -142,8 +146,8 @@ class _Reader:
         """False once the process has ended."""
         return self._process.poll() is None
 
-    def read(self, data: bytes, kind: str, is_seen: bool) -> Converted:
-        """A file as Markdown; FormatError with the reason if it is not read, after which the process may be gone."""
+    def read(self, data: bytes, kind: str, is_seen: bool, deadline: float) -> Converted:
+        """A file as Markdown; FormatError with the reason if it is not read by `deadline`; the process may be gone then."""
         self.files += 1
         settings = self.settings
         asked = {
@@ -151,7 +155,7 @@ class _Reader:
             "bytes": len(data),
             "ocr": settings.ocr,
             "is_seen": is_seen,
-            "seconds": settings.read_seconds,
+            "seconds": min(max(deadline - time.monotonic(), 0), settings.read_seconds),
         }
         assert self._process.stdin
         # Beside: a process that reads nothing any more would hold up who writes to it.
@@ -160,7 +164,7 @@ class _Reader:
         )
         writer.start()
         try:
-            answer = self._answer()
+            answer = self._answer(deadline)
         except BaseException:
             self._kill()
             raise
@@ -172,11 +176,10 @@ class _Reader:
             raise FormatError(str(answer["fault"]).encode("utf-8", "replace").decode())
         return Converted(**answer)
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self, deadline: float) -> dict[str, Any]:
         """The answer to a file; FormatError if there is none within the limits."""
         limit = self.settings.max_document_bytes * _JSON_RATIO + _BLOCK
         received, pages = bytearray(), 0
-        deadline = time.monotonic() + self.settings.read_seconds
         while True:
             received += self._block(deadline)
             while b"\n" in received[-_BLOCK:]:
@@ -195,12 +198,12 @@ class _Reader:
         assert self._process.stdout
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(max(deadline - time.monotonic(), 0)):
-                seconds = self.settings.read_seconds
-                raise FormatError(f"too_slow: reading it takes more than {seconds:g} seconds")
-        if block := os.read(self._process.stdout.fileno(), _BLOCK):
+            has_answer = selector.select(max(deadline - time.monotonic(), 0))
+        if has_answer and (block := os.read(self._process.stdout.fileno(), _BLOCK)):
             return block
-        raise FormatError(f"ended: the process that reads it ended ({self._process.wait()})")
+        if has_answer and (code := self._process.wait()) != -signal.SIGXCPU:
+            raise FormatError(f"ended: the process that reads it ended ({code})")
+        raise FormatError(f"too_slow: reading it takes more than {self.settings.read_seconds:g} seconds")
 
     def _checked(self, answer: dict[str, Any]) -> dict[str, Any]:
         if len(str(answer.get("text", "")).encode("utf-8", "replace")) > self.settings.max_document_bytes:

@@ -460,6 +460,16 @@ def test_copies_and_reused_ids():
     ]
 
 
+@pytest.mark.parametrize(
+    "cut", [b"From: a@example.org\n", b"Date: Fri, 12 Apr 2002 08:35:52 +0000\n", b"To: b@example.org\n"]
+)
+def test_mails_that_were_cut_off_in_their_headers_are_other_mails(cut: bytes):
+    hops = [b"Received: from relay%d.example.org\n" % n for n in range(6)]
+    messages, _, (row,) = tables(*(hop + cut for hop in hops), (hops[0] + cut).replace(b"\n", b"\r\n"))
+    assert len(messages) == len({mail["message_id"] for mail in messages}) == 6
+    assert row["place"] == "f:6"
+
+
 def with_files(*contents: str, head: bytes = HEAD) -> bytes:
     parts = "".join(f'--b\nContent-Type: text/x-diff; name="f.txt"\n\n{content}\n' for content in contents)
     mime = f'Content-Type: multipart/mixed; boundary="b"\n\n--b\n\ntext\n{parts}--b--\n'

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +46,14 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 @pytest.fixture
 def readers(opened: Open) -> DocumentReaders:
     return opened(read_seconds=HUNG, ocr="eng")
+
+
+def test_a_process_ends_by_the_processor_time_of_a_file_though_nobody_ends_it() -> None:
+    file = made.docx(paragraph("x") * 100_000)
+    request = json.dumps({"kind": "docx", "bytes": len(file), "ocr": None, "is_seen": False, "seconds": 1})
+    command = [sys.executable, "-m", "dagster_project.resources.sources.reader_process", str(4 << 30)]
+    done = subprocess.run(command, input=request.encode() + b"\n" + file, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGXCPU
 
 
 def compressed_pdf(content: bytes) -> bytes:

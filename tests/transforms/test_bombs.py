@@ -1,0 +1,132 @@
+"""Texts that are built to be slow: four times the size takes about four times the processor's time, whatever reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from tests.documents import read
+from tests.examples import examples
+from tests.format_files import docx, epub
+from tests.timing import seconds
+from transforms.formats.read import read_format
+from transforms.mail.blocks.table import message_blocks
+from transforms.mail.html_text import html_text
+from transforms.mail.messages import RawMail, read_mail
+from transforms.settings.mail import BlockSettings, MailSettings
+from transforms.text.shallow_markup import MAX_DEPTH, shallow_markup
+
+TIMES, ALLOWED = 4, 9
+"""A bomb of so many times the size, and what it may take: the square would be 16."""
+
+
+def mail(text: str) -> None:
+    raw = [RawMail("f:0", f"From: a@b.c\n{text}".encode())]
+    messages = read_mail(raw, source="s", partition="u", list_id=None, settings=MailSettings()).messages
+    assert messages.num_rows == 1
+    message_blocks(messages, BlockSettings(), threads=1)
+
+
+def document(ending: str) -> Callable[[str], object]:
+    return lambda text: read({f"bomb.{ending}": text})
+
+
+class Bomb(NamedTuple):
+    """What reads a text, the text by its size, and a size that takes some hundredths of a second."""
+
+    reader: Callable[[str], object]
+    text: Callable[[int], str]
+    size: int
+
+
+TYPE = "Content-Type: multipart/mixed; boundary=b"
+BOMBS = {
+    "divs of a page": Bomb(document("html"), lambda n: "<div>x" * n, 8000),
+    "divs of a mail": Bomb(html_text, lambda n: "<div>" * n + "x", 8000),
+    "divs of a book": Bomb(
+        lambda text: read_format(epub({"a.xhtml": text}), "epub"), lambda n: "<div>x" * n, 4000
+    ),
+    "divs in Markdown": Bomb(document("md"), lambda n: "<div>\n" * n, 20_000),
+    "quotes of HTML": Bomb(html_text, lambda n: '<div class="gmail_quote">x' * n, 2000),
+    "quotes of Outlook": Bomb(
+        html_text, lambda n: '<div style="border:none;border-top:solid">x</div>' * n, 600
+    ),
+    "tags that nothing closes": Bomb(
+        html_text, lambda n: "".join(f"<font size={i}>x<p>" for i in range(n)), 200
+    ),
+    "an attribute": Bomb(html_text, lambda n: f'<div style="{"border-left:a " * n}">x', 20_000),
+    "attributes": Bomb(document("html"), lambda n: f"<div {' '.join(f'a{i}=1' for i in range(n))}>x", 8000),
+    "a table": Bomb(html_text, lambda n: "<table>" + "<tr><td>x<td>1" * n, 600),
+    "tables": Bomb(html_text, lambda n: "<table><tr><td>x" * n, 300),
+    "MIME in MIME": Bomb(mail, lambda n: "".join(f"{TYPE}{i}\n\n--b{i}\n" for i in range(n)) + "\nx\n", 450),
+    "parts of MIME": Bomb(mail, lambda n: f"{TYPE}\n\n" + "--b\n\nx\n" * n + "--b--\n", 1000),
+    "a header": Bomb(
+        mail, lambda n: f"References: {'<' * n}\nTo: {'(' * n}\nSubject: {'[a ' * n}\n\nx\n", 60_000
+    ),
+    "encoded words": Bomb(
+        mail, lambda n: "Subject: " + "=?utf-8?q?a?= " * n + "\n y" * n + "\n\nx\n", 20_000
+    ),
+    "entities": Bomb(html_text, lambda n: "&ampx&amp;" * n, 20_000),
+    "quotes of Markdown": Bomb(document("md"), lambda n: "> > > - - x\n" * n, 2000),
+    "marks of quotes": Bomb(
+        mail, lambda n: "\n" + ">" * n + "x\n" + "> " * n + f"x\n{'_' * 40}\n" * (n // 40), 60_000
+    ),
+    "runs of a text of Word": Bomb(
+        lambda text: read_format(docx(f"<w:p>{text}</w:p>"), "docx"),
+        lambda n: "<w:r><w:t>x</w:t></w:r>" * n,
+        200,
+    ),
+    "sections of reStructuredText": Bomb(document("rst"), lambda n: "- x\n\n" * n, 60),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_takes_time_by_its_size(name: str) -> None:
+    reader, text, size = BOMBS[name]
+    small, large = text(size), text(size * TIMES)
+    least = max(seconds(lambda: reader(small), runs=2), 2e-3)
+    assert seconds(lambda: reader(large), runs=1) / least < ALLOWED
+
+
+NAMES = (
+    "div span p li ul td tr table caption b font a nobr form select option optgroup button object svg math template title "
+    "script textarea iframe h1 blockquote foo rt foreignObject br wbr input center frameset body plaintext"
+)  # fmt: skip
+TAGS = st.builds(
+    str.format,
+    st.sampled_from(
+        ["<{0}>", "<{0}>", "<{0}>", "</{0}>", "</{0}>", "<{0}/>", "<{0} a=b/>", "<{0} a='</{0}>'>"]
+    ),
+    st.sampled_from(NAMES.split()),
+)
+
+
+@given(
+    st.lists(TAGS, max_size=2),
+    st.lists(TAGS | st.sampled_from(["x", "<!--", "-->", '<a x="']), min_size=1, max_size=6),
+)
+@examples(12)
+def test_no_tags_nest_deeper_than_allowed(before: list[str], repeated: list[str]) -> None:
+    markup = shallow_markup("".join(before) + "".join(repeated) * 1300)
+    root = LexborHTMLParser(markup).root
+    level, depth = [root], 0
+    while level and depth < 3 * MAX_DEPTH:
+        level, depth = [child for node in level if node for child in node.iter(include_text=False)], depth + 1
+    assert depth <= 2 * MAX_DEPTH
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        (f"{'<div>' * 600}a</div>b<div>c{'</div>' * 600}", "a\nb\nc\n"),
+        (f"<p>{'<b>' * 600}a</b> b<i>c", "a bc\n"),
+        (f"<div {' '.join(f'a{n}=b' for n in range(600))} style=display:none>a</div>b", "a\nb\n"),
+    ],
+)
+def test_text_of_tags_that_nest_too_deep_stays(markup: str, text: str) -> None:
+    assert html_text(markup) == text
