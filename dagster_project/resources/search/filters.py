@@ -29,6 +29,7 @@ from transforms.retrieval.query_language import (
     Negation,
     Query,
     bounded,
+    demands_text,
     leaves_of,
     parsed_query,
 )
@@ -130,6 +131,7 @@ class Resolved(NamedTuple):
     """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
 
     Without a text the hits are the chunks of `listed`: none if that is null. With one they stand behind those that rank.
+    Its hits hold a text that the query demands if `demands_text`.
     `factors` say what some words of the text count, beside 1. `asked` says the same as the mask, where the points of a
     collection have all that is asked.
     """
@@ -140,6 +142,7 @@ class Resolved(NamedTuple):
     listed: np.ndarray | None = None
     factors: Mapping[str, float] = {}
     asked: Asked | None = None
+    demands_text: bool = False
 
 
 class Conditions:
@@ -211,7 +214,8 @@ class Conditions:
             )
         asked = self._asked(filters, [*filters.conditions, *query.conditions])
         listed = self._unranked(mask, known)
-        return Resolved(text, mask, Understood(text, counts, "score", note), listed, factors, asked)
+        demands = any(map(demands_text, query.conditions))
+        return Resolved(text, mask, Understood(text, counts, "score", note), listed, factors, asked, demands)
 
     def _asked(self, filters: Filters, conditions: Sequence[Condition]) -> Asked | None:
         """What filters and conditions ask of points; None if these do not have all of it."""

@@ -30,6 +30,7 @@ from dagster_project.resources.search.points_batch import batches
 from dagster_project.resources.search.query_batch import QueryBatch
 from dagster_project.resources.search.repeats import said_once
 from dagster_project.resources.search.second_look import SecondLook
+from transforms.errors import QueryError
 from transforms.retrieval import bm25, labels, pipeline
 from transforms.retrieval.hits import Report, nothing_dropped, places
 from transforms.retrieval.query_language import Query, parsed_query, plain_query
@@ -82,7 +83,8 @@ class SearchIndex(OpenedVersion):
         Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is syntax. One that is
         the id of a mail, document or chunk finds that alone; one with conditions and no text finds what
         meets them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
-        has no hits, unless `weak` is set. `settings` replace those of the index.
+        has no hits, unless `weak` is set. QueryError if one is empty and there are no filters. `settings` replace those
+        of the index.
         """
         start, settings = time.perf_counter(), settings or self.settings
         resolved = self.resolved(queries, filters, plain)
@@ -129,6 +131,8 @@ class SearchIndex(OpenedVersion):
         self, queries: Sequence[str], filters: Filters = Filters(), plain: bool = False
     ) -> list[Resolved]:
         """The queries as `search` reads them, with what they and the filters allow."""
+        if any(not query.strip() for query in queries) and filters == Filters():
+            raise QueryError("the query is empty: name words to look for, or a field such as from:ann")
         read = plain_query if plain else parsed_query
         return [self.conditions.resolved(self._with_synonyms(read(query)), filters) for query in queries]
 
@@ -173,6 +177,9 @@ class SearchIndex(OpenedVersion):
         hits = pl.concat([p.hits for p in parts] or [_nothing_ranked()])
         constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
         by_query = [label for p in parts for label in p.labels]
+        for number in hits.get_column("query").unique():
+            if resolved[number].demands_text:
+                by_query[number] = "PASS"
         if any(query.listed is not None for query in resolved):
             counts = Counter(hits.get_column("query").to_list())
             listed = self.conditions.listed(resolved, settings.limit, settings.per_document, counts)

@@ -31,8 +31,13 @@ _MOST_FORMS = 2_000
 _RANKING_FORMS = 16
 """The most frequent of them, which rank."""
 _WORDS = "(SELECT form AS word, chunk_count AS texts FROM term_forms UNION ALL SELECT term, df FROM terms)"
+_WRITTEN = """(
+SELECT form AS word, chunk_count AS texts FROM term_forms UNION ALL SELECT term, df
+FROM terms LEFT JOIN (SELECT term, sum(chunk_count) AS changed FROM term_forms GROUP BY term) USING (term)
+WHERE changed IS NULL OR df > changed)"""
+"""Words as texts write them: a term that stands in no more chunks than the words that become it is perhaps a mere stem."""
 _NEAREST = f"""
-SELECT word FROM {_WORDS}
+SELECT word FROM {_WRITTEN}
 WHERE texts > 1 AND word[1] = $word[1] AND abs(length(word) - length($word)) <= $slips
   AND damerau_levenshtein(word, $word) <= $slips
 ORDER BY damerau_levenshtein(word, $word), texts DESC, word LIMIT 1

@@ -16,7 +16,7 @@ from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.sql import query_current
 from tests.archives import Workspace
-from transforms.errors import IndexUnavailableError
+from transforms.errors import IndexUnavailableError, QueryError
 
 QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
 
@@ -176,6 +176,24 @@ def test_a_query_of_nothing_near_has_no_hits_and_says_what_was_meant(copied: Sea
     shown = copied.search(["compactr florbex"])
     assert (shown.labels, shown.understood[0].nearest) == (("NO_RESULTS",), None)
     assert shown.hits.num_rows
+
+
+def test_a_word_that_may_have_been_meant_is_written_as_in_the_texts(copied: SearchIndex):
+    assert copied.search(["garbagx florbex"]).understood[0].meant == ["garbage"]
+
+
+def test_hits_that_hold_what_a_query_demands_are_results(copied: SearchIndex):
+    far = {"label_pass": 3.0, "label_weak": 3.0}  # more than any hit has
+    copied.settings = copied.settings.model_copy(update=far)
+    queries = ['"the compactor"', 'b:"the compactor" memory', "compactor", 'compactor -"no such text"']
+    assert copied.search(queries).labels == ("PASS", "PASS", "NO_RESULTS", "NO_RESULTS")
+
+
+def test_an_empty_query_is_a_fault_that_says_so(copied: SearchIndex):
+    for query in ("", " \n"):
+        with pytest.raises(QueryError, match="the query is empty: name words"):
+            copied.search([query])
+    assert copied.search([""], Filters(since=datetime(1990, 1, 1, tzinfo=UTC))).hits.num_rows
 
 
 def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
