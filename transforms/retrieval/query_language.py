@@ -185,16 +185,6 @@ def leaves_of(condition: Condition) -> Iterator[Leaf]:
             yield from leaves_of(part)
 
 
-def demands_text(condition: Condition) -> bool:
-    """True if whatever meets the condition holds a text that it names."""
-    if isinstance(condition, Leaf):
-        return condition.field in TEXT_FIELDS
-    if isinstance(condition, Negation):
-        return False
-    each = map(demands_text, condition.parts)
-    return any(each) if isinstance(condition, Both) else all(each)
-
-
 def _tokens(query: str) -> Iterator[Token]:
     """The tokens of a query; what is no syntax is a WORD.
 

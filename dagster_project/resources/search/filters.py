@@ -29,7 +29,6 @@ from transforms.retrieval.query_language import (
     Negation,
     Query,
     bounded,
-    demands_text,
     leaves_of,
     parsed_query,
 )
@@ -143,6 +142,16 @@ class Resolved(NamedTuple):
     factors: Mapping[str, float] = {}
     asked: Asked | None = None
     demands_text: bool = False
+
+
+def demands_text(condition: Condition) -> bool:
+    """True if whatever meets the condition holds a text that it names."""
+    if isinstance(condition, Leaf):
+        return condition.field in TEXT_FIELDS
+    if isinstance(condition, Negation):
+        return False
+    each = map(demands_text, condition.parts)
+    return any(each) if isinstance(condition, Both) else all(each)
 
 
 class Conditions:
