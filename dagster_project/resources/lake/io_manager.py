@@ -12,7 +12,6 @@ from typing import Any
 import dagster as dg
 import ibis
 import pyarrow as pa
-import pyarrow.parquet as pq
 from dagster import UPathIOManager
 from upath import UPath
 
@@ -20,7 +19,7 @@ from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Partitions, Parts
 from dagster_project.resources.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.resources.lake.oversize import slow_partitions
-from dagster_project.resources.lake.parquet_files import is_local, opened
+from dagster_project.resources.lake.parquet_files import checked, is_local, opened
 from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.memory import give_memory_back
 from transforms.schemas.registry import REGISTRY, tables_of
@@ -54,7 +53,7 @@ class LakeIOManager(UPathIOManager):
     def load_from_path(self, context: dg.InputContext, path: UPath) -> pa.Table:
         """One stored file as an Arrow table."""
         with opened(path) as file:
-            return pq.ParquetFile(file).read(use_threads=is_local(path))
+            return checked(file).read(use_threads=is_local(path))
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
         """Commit every staged partition of the output and yield its materialization, or commit its one table."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -17,7 +18,8 @@ from transforms.schemas.table import Table
 
 _UNREAD = pa.schema([])
 """Stands for the columns of a footer that was kept, of which a digest is compared."""
-_KEPT = "CREATE TABLE IF NOT EXISTS footers (path TEXT PRIMARY KEY, etag TEXT, columns TEXT, written TEXT, rows INTEGER)"
+_COLUMNS = ["path", "etag", "columns", "written", "rows", "checksum"]
+_KEPT = f"CREATE TABLE IF NOT EXISTS footers ({_COLUMNS[0]} TEXT PRIMARY KEY, {', '.join(_COLUMNS[1:])})"
 _Row = tuple[str, str, str, int]
 """What changes with the file (its ETag in a store), digest of the columns, what Weft wrote beside them as JSON, rows."""
 
@@ -27,6 +29,7 @@ class KeptFooters:
 
     def __init__(self, file: Path):
         self.file = file
+        self._is_foreign = False
         self._kept = self._load()
         self._new: dict[str, _Row] = {}
         self._declared: dict[str, tuple[Table, str]] = {}
@@ -82,9 +85,12 @@ class KeptFooters:
     def _load(self) -> dict[str, _Row]:
         try:
             with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?mode=ro", uri=True)) as kept:
-                return {path: tuple(row) for path, *row in kept.execute("SELECT * FROM footers")}
+                names = [name for _, name, *_ in kept.execute("PRAGMA table_info(footers)")]
+                self._is_foreign = bool(names) and names != _COLUMNS
+                rows = [] if self._is_foreign else kept.execute("SELECT * FROM footers").fetchall()
         except sqlite3.DatabaseError:
             return {}
+        return {path: tuple(row) for path, *row, checksum in rows if checksum == _checksum(path, row)}
 
     def keep(self, gone: Iterable[str]) -> None:
         """Write down what was read, and forget the files that are gone; nothing where that may not be written."""
@@ -96,6 +102,9 @@ class KeptFooters:
             self._kept.pop(path, None)
         with suppress(OSError, sqlite3.OperationalError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
+            if self._is_foreign:  # of a version with other columns
+                self.file.unlink(missing_ok=True)
+                self._is_foreign = False
             try:
                 self._write(new, gone)
             except sqlite3.OperationalError:
@@ -108,8 +117,8 @@ class KeptFooters:
         with closing(sqlite3.connect(self.file)) as kept, kept:
             kept.execute(_KEPT)
             kept.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in gone])
-            rows = [(path, *row) for path, row in new]
-            kept.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?)", rows)
+            rows = [(path, *row, _checksum(path, row)) for path, row in new]
+            kept.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 class LocalFooters:
@@ -149,6 +158,11 @@ class LocalFooters:
 def local_footers(file: Path) -> LocalFooters:
     """The one of this process that keeps footers in `file`."""
     return LocalFooters(file)
+
+
+def _checksum(path: str, row: Sequence[object]) -> int:
+    """The checksum of a row: SQLite takes what stands in its pages as it is."""
+    return crc32(repr((path, *row)).encode("utf-8", "surrogatepass"))
 
 
 def _digest(columns: pa.Schema) -> str:

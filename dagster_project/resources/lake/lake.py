@@ -21,6 +21,7 @@ from dagster_project.resources.lake.parquet_files import (
     CORRUPT,
     MISSING,
     Footer,
+    checked,
     is_local,
     opened,
     read_code_version,
@@ -284,7 +285,7 @@ class ParquetLake:
         try:
             path = self.path(table, partition)
             with opened(path) as file:
-                parquet = pq.ParquetFile(file)
+                parquet = checked(file)
                 first = parquet.schema_arrow.names[0]
                 read = parquet.read(columns=[first], use_threads=is_local(path))
                 return set(read.column(first).to_pylist())

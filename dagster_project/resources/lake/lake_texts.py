@@ -19,7 +19,7 @@ from duckdb.func import PythonUDFType
 from duckdb.sqltypes import VARCHAR
 from upath import UPath
 
-from dagster_project.resources.lake.parquet_files import is_local, opened
+from dagster_project.resources.lake.parquet_files import checked, is_local, opened
 from transforms.errors import IndexUnavailableError
 
 TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -154,7 +154,7 @@ class LakeTexts:
         path = self.lake.joinpath(table, source, f"{name}.parquet")
         try:
             with opened(path) if is_local(path) else path.open("rb", cache_type="none") as file:
-                rows = list(_rows(pq.ParquetFile(file), {reference.id for reference in references}, column))
+                rows = list(_rows(checked(file), {reference.id for reference in references}, column))
         except FileNotFoundError as error:
             if self.lake.exists():
                 return {}

@@ -20,6 +20,8 @@ from transforms.schemas.table import Table
 
 _ROW_GROUP = 65_536
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
+_FOOTER, _UNSIGNED = b"weft.footer_hash", b"0" * 32
+"""The entry with the hash of the footer itself, and what stands in place of the hash while it is made."""
 _TRAILER = 8
 """Bytes at the end of a Parquet file: the length of its footer, and a magic word
 (https://parquet.apache.org/docs/file-format/)."""
@@ -30,6 +32,8 @@ OTHER_SCHEMA = "of another schema"
 """The fault of a file whose columns differ from the declared ones."""
 CORRUPT = "damaged inside: its content is not what was written"
 """The fault of a file whose footer is valid, but whose content has another hash than the footer says."""
+OTHER_FOOTER = "damaged: its footer is not what was written"
+"""The fault of a file whose footer has another hash than it says."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,16 @@ def write_file(
     """
     schema, rows = declared.empty().schema.remove_metadata(), 0
     tables = [declared.conform(data)] if isinstance(data, pa.Table) else map(declared.conform, data)
-    with ExitStack() as cleanup, file.open("wb") as raw:
+    with ExitStack() as cleanup, file.open("w+b") as raw:
         cleanup.callback(file.unlink, missing_ok=True)
         sink = _HashingSink(raw)
         with pq.ParquetWriter(
-            pa.PythonFile(sink, mode="w"), schema, compression="zstd", store_schema=True, **_encodings(schema)
+            pa.PythonFile(sink, mode="w"),
+            schema,
+            compression="zstd",
+            store_schema=True,
+            write_page_checksum=True,
+            **_encodings(schema),
         ) as writer:
             for group in _row_groups(tables):
                 writer.write_table(group.replace_schema_metadata(None), _ROW_GROUP)
@@ -73,12 +82,49 @@ def write_file(
                     _CONTENT: content_hash,
                     _CODE: code_version,
                     _INPUTS: json.dumps(dict(sorted(inputs.items()))),
+                    _FOOTER: _UNSIGNED,
                 }
             )
+        _sign(raw)
         raw.flush()
         os.fsync(raw.fileno())
         cleanup.pop_all()
     return content_hash, rows
+
+
+def _sign(file: BinaryIO) -> None:
+    """Write the hash of the footer into it: statistics and offsets decide which rows a reader finds."""
+    footer, start = _footer_bytes(file)
+    place = _place_of_hash(footer)
+    file.seek(start + place)
+    file.write(_hash_of_footer(footer, place))
+
+
+def _footer_bytes(file: pa.NativeFile | BinaryIO) -> tuple[bytes, int]:
+    """The footer of a Parquet file, and where it begins."""
+    end = file.seek(-_TRAILER, os.SEEK_END) if not isinstance(file, pa.NativeFile) else file.size() - _TRAILER
+    file.seek(end)
+    start = max(0, end - int.from_bytes(file.read(4), "little"))
+    file.seek(start)
+    return file.read(end - start), start
+
+
+def _place_of_hash(footer: bytes) -> int:
+    """Where in a footer its hash begins; 0 if it has none. The name may stand in statistics, too, which come before."""
+    name = footer.rfind(_FOOTER)
+    return name + len(_FOOTER) + 2 if name >= 0 else 0
+
+
+def _hash_of_footer(footer: bytes, place: int) -> bytes:
+    rest = footer[:place] + _UNSIGNED + footer[place + len(_UNSIGNED) :]
+    return blake2b(rest, digest_size=len(_UNSIGNED) // 2).hexdigest().encode()
+
+
+def _is_signed(file: pa.NativeFile | BinaryIO) -> bool:
+    """False if the footer of a file is not what was written; True for a file of a version that wrote no hash of it."""
+    footer, _ = _footer_bytes(file)
+    place = _place_of_hash(footer)
+    return not place or footer[place : place + len(_UNSIGNED)] == _hash_of_footer(footer, place)
 
 
 def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> Footer | str:
@@ -120,6 +166,8 @@ def read_entries(path: Path | UPath) -> Entries | str:
         with opened(path) as file:
             parquet = pq.ParquetFile(file)
             found = parquet.metadata.metadata or {}
+            if is_local(path) and not _is_signed(file):
+                return OTHER_FOOTER
             written = {
                 name.decode(): found[name].decode() for name in (_CONTENT, _CODE, _INPUTS) if name in found
             }
@@ -137,9 +185,14 @@ def read_code_version(path: Path | UPath) -> str | None:
 
 
 def read_columns(path: Path | UPath, columns: Iterable[str]) -> pa.Table:
-    """Some columns of a stored file, whose content is not verified."""
+    """Some columns of a stored file; OSError if a page that is read is not what was written."""
     with opened(path) as file:
-        return pq.ParquetFile(file).read(list(columns), use_threads=is_local(path))
+        return checked(file).read(list(columns), use_threads=is_local(path))
+
+
+def checked(file: pa.NativeFile | BinaryIO) -> pq.ParquetFile:
+    """An opened file; whoever reads a page of it that is not what was written gets an OSError."""
+    return pq.ParquetFile(file, page_checksum_verification=True)
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
@@ -207,14 +260,14 @@ def opened(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
 def verified_hash(file: pa.NativeFile | BinaryIO, path: Path | UPath) -> str:
     """The content hash in the footer, "" without one; LakeDamageError if the bytes before the footer have another."""
     expected = (pq.ParquetFile(file).metadata.metadata or {}).get(_CONTENT, b"").decode()
-    remaining = file.seek(-_TRAILER, os.SEEK_END)
-    remaining -= int.from_bytes(file.read(4), "little")
+    _, remaining = _footer_bytes(file)
+    is_signed = _is_signed(file)
     digest = _content_digest()
     file.seek(0)
     while remaining > 0 and (block := file.read(min(_BLOCK, remaining))):
         digest.update(block)
         remaining -= len(block)
-    if expected and digest.hexdigest() != expected:
+    if not is_signed or (expected and digest.hexdigest() != expected):
         raise LakeDamageError(f"{path} is {CORRUPT}; `weft build --verify` makes it again")
     return expected
 

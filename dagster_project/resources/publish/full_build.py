@@ -79,10 +79,13 @@ class IndexBuild:
         with self._opened(self._memory_limit) as connection:
             for name in (*WHOLE, *GRAPH_TABLES):
                 if name in IN_PARTS:
-                    self.views.of_parts(connection, f"lake_{name}", name, self.lake.parts(name))
+                    parts = self.lake.parts(name)
+                    # An update reads the parts that changed through views of its own.
+                    verifies = not self._is_update
+                    self.views.of_parts(connection, f"lake_{name}", name, parts, verifies=verifies)
                     continue
-                parts = whole_parts(name, self.partitions) if name in self.hashes[""] else []
-                self.views.of_partitions(connection, f"lake_{name}", name, parts)
+                files = whole_parts(name, self.partitions) if name in self.hashes[""] else []
+                self.views.of_partitions(connection, f"lake_{name}", name, files)
             self._check_model()
             changed = self._fill()
             self.phases.begin("publish_vectors")

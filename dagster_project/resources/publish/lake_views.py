@@ -33,7 +33,7 @@ class LakeViews:
         declared = self.lake.tables[table]
         adds = "partition" not in declared.names and REGISTRY[table].partitions is not None
         files = [
-            (p, self._columns(table, file, p), self.lake.verified(file, p) if p else self.lake.local(file))
+            (p, self._columns(table, file, p), self.lake.verified(file, p))
             for p in partitions
             for file in files_of(table, self.hashes.get(p or "", {}))
         ]
@@ -53,9 +53,15 @@ class LakeViews:
         )
 
     def of_parts(
-        self, connection: duckdb.DuckDBPyConnection, view: str, table: str, parts: Sequence[str]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        view: str,
+        table: str,
+        parts: Sequence[str],
+        *,
+        verifies: bool = True,
     ) -> None:
-        """Create a view over some parts of a table, with the column `part`.
+        """Create a view over some parts of a table, with the column `part`; their content is verified.
 
         It is a single scan: of several scans, each would keep its read buffers until the last one ends.
         """
@@ -63,7 +69,8 @@ class LakeViews:
         names = ", ".join(f'"{name}"' for name in declared.names)
         rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS part LIMIT 0"
         if parts:
-            paths = _list(str(self.lake.local(table, part)) for part in parts)
+            file = self.lake.verified if verifies else self.lake.local
+            paths = _list(str(file(table, part)) for part in parts)
             part = f"({_list(parts)})[list_position({paths}, _file)]"
             rows = f"SELECT {names}, {part} AS part FROM read_parquet({paths}, filename = '_file')"
         self._create(connection, view, rows)

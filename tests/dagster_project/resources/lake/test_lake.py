@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,7 +84,11 @@ def test_a_footer_is_kept_for_the_next_run_until_its_file_changes(tmp_path: Path
     stage(lake, pa.table(ROWS)).commit()
     assert looked() == "1"
     with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept, kept:
-        kept.execute("UPDATE footers SET written = replace(written, '\"1\"', '\"0\"')")
+        ((path, etag, columns, written, rows),) = kept.execute(
+            "SELECT path, etag, columns, written, rows FROM footers"
+        ).fetchall()
+        row = (path, etag, columns, written.replace('"1"', '"0"'), rows)
+        kept.execute("UPDATE footers SET written = ?, checksum = ?", [row[3], crc32(repr(row).encode())])
     assert looked() == "0", "what is kept was not asked"
     Path(str(lake.path("terms", "dev/2004-01"))).touch()
     assert looked() == "1"
@@ -155,6 +160,48 @@ def test_what_nothing_makes_again_is_not_taken_for_absent_if_it_is_damaged(tmp_p
     Path(str(lake.path("search_results"))).write_bytes(b"PAR1")
     with pytest.raises(LakeDamageError, match="search_results"):
         lake.intact("search_results", ["query"])
+
+
+def test_no_flipped_byte_of_a_file_gives_other_rows(lake: ParquetLake):
+    """Wherever in a file a byte is another, it is named where its footer or its rows are read, or says nothing else."""
+    stage(lake, pa.table(ROWS)).commit()
+    place = Path(str(lake.path("terms", "dev/2004-01")))
+    written, footer = place.read_bytes(), lake.footer("terms", "dev/2004-01")
+    columns = list(ROWS)
+    silent = []
+    for byte in range(len(written)):
+        flipped = bytearray(written)
+        flipped[byte] ^= 0x10
+        place.write_bytes(flipped)
+        found = lake.footer("terms", "dev/2004-01")
+        if found not in (None, footer):
+            silent.append(byte)
+        rows = lake.stored("terms", columns, "dev/2004-01")
+        if rows is not None and rows.to_pydict() != ROWS:
+            silent.append(byte)
+    assert silent == []
+
+
+def test_footers_that_a_later_version_kept_are_read_again(tmp_path: Path, lake: ParquetLake):
+    kept = ParquetLake(str(lake.base), lake.tables, tmp_path / "cache")
+    file = tmp_path / "cache" / "footers.sqlite"
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as later, later:
+        later.execute("CREATE TABLE footers (path TEXT, state TEXT, of_later TEXT)")
+        later.execute("INSERT INTO footers VALUES ('a', 'b', 'c')")
+    stage(lake, pa.table(ROWS)).commit()
+    for _ in range(2):
+        local_footers.cache_clear()
+        with kept.one_look():
+            assert kept.footer("terms", "dev/2004-01")
+    with closing(sqlite3.connect(file)) as again:
+        assert again.execute("SELECT count(*) FROM footers").fetchall() == [(1,)]
+        again.execute("UPDATE footers SET rows = 7")
+        again.commit()
+    local_footers.cache_clear()
+    with kept.one_look():
+        footer = kept.footer("terms", "dev/2004-01")
+    assert footer and footer.row_count == 2, "a row that is not what was kept is read again"
 
 
 def test_a_partition_that_is_not_finished_is_left_out(tmp_path: Path):
