@@ -31,14 +31,15 @@ from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.deployment import deployment
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.outcomes import Finding
+from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of
 from dagster_project.resources.arrays.vector_arrays import POINTS
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish import points_sql
 from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.publish.versions import damage_of
 from dagster_project.resources.qdrant.service import points_of
-from dagster_project.resources.search.index_faults import damage_of
 from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import runs_of
@@ -255,6 +256,7 @@ def _index(settings: Settings) -> Iterator[Finding]:
             yield from _index_facts(connection, current, publisher.layout, remedy)
             yield from without_headings(connection)
             yield from _without_vectors(connection)
+            yield from _arrays(connection, current)
         yield from _collection(settings, current)
     except ValueError as error:
         yield Finding(
@@ -303,6 +305,17 @@ def _index_facts(
         yield Finding(
             "index", "ok", f"{current.name}: {counts.get('chunks', 0):,} chunks, rows as its manifest says"
         )
+
+
+def _arrays(connection: duckdb.DuckDBPyConnection, current: Path) -> Iterator[Finding]:
+    """A fault if a byte of the arrays beside an opened index is not what was written; all of them are read."""
+    facts = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+    try:
+        damage = damage_of_arrays(current, facts, reads_all=True)
+    except OSError as error:
+        damage = f"{folder_of(current)} cannot be read ({error})"
+    if damage:
+        yield Finding("index", "fault", damage, "weft build --verify, which makes them again")
 
 
 def _collection(settings: Settings, current: Path) -> Iterator[Finding]:

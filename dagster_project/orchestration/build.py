@@ -100,7 +100,7 @@ def build(
         work = _Build(settings, instance, CountedProgress(tell))
         with contextlib.closing(work.engine):
             fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if options.fetch else {}
-            spoiled = make_lake(settings).discard_corrupt() if options.verify else {}
+            spoiled = _discarded(settings) if options.verify else {}
             erasure.begin(settings)
             result = work.with_slow_texts(work.of_whole_files(on_plan, spoiled))
             erased = erasure.finish(settings, instance)
@@ -119,6 +119,12 @@ def build(
     alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
     alert_sources(settings.alerts, settings.root, result.plan.broken)
     return result
+
+
+def _discarded(settings: Settings) -> dict[str, str]:
+    """Delete what is damaged inside, of the lake and of the published version; path and fault of each."""
+    lake = make_lake(settings)
+    return {**lake.discard_corrupt(), **make_publisher(settings, lake).discard_damaged()}
 
 
 def fetch_only(

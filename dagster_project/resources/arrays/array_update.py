@@ -16,6 +16,7 @@ from dagster_project.resources.arrays.arrays import (
     write_lengths,
     write_narrow,
 )
+from dagster_project.resources.arrays.checksums import require_whole
 from dagster_project.resources.arrays.hit_rows import update_hit_rows
 from dagster_project.resources.arrays.posting_arrays import FREQUENCIES, PostingArrays, frequencies
 from dagster_project.resources.arrays.segments import (
@@ -45,7 +46,8 @@ def update_arrays(
     source = np.full(len(new_no), -1, dtype=np.int32)
     source[new_no[was_there]] = old_no[was_there]
     stays = was_there & ~is_recounted
-    with appearing(folder, facts) as aside:
+    require_whole(before, [*before.glob("*.npy"), *(before / "gone").iterdir()])
+    with appearing(folder, facts, before) as aside:
         slots = np.zeros(len(new_no), dtype=np.int32)
         slots[new_no[stays]] = np.load(before / "slots.npy")[old_no[stays]]
         came = np.sort(new_no[~stays])
@@ -84,6 +86,8 @@ def _write_segments(
         stays = np.split(is_there, edges[1:-1])
         first = first_merged([int(np.count_nonzero(rows)) for rows in stays])
         if first < len(segments):
+            for segment in segments[first:]:
+                require_whole(before, segment.iterdir())
             dropped = merge([*segments[first:], new], stays[first:], folder / name)
             gone.append(dropped.with_columns(df=-pl.col("df")))
             shutil.rmtree(new)

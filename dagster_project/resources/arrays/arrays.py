@@ -7,7 +7,6 @@ without being read, share their memory between processes, and only the pages tha
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import shutil
@@ -22,6 +21,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.resources.arrays.checksums import damages, facts_of, write_facts
 from dagster_project.resources.arrays.hit_rows import HitRows, write_hit_rows
 from dagster_project.resources.arrays.known_ids import KnownIds, write_id_hashes
 from dagster_project.resources.arrays.posting_arrays import (
@@ -36,6 +36,7 @@ from dagster_project.resources.arrays.segments import (
     write_terms,
 )
 from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT, write_vectors
+from dagster_project.resources.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
@@ -43,8 +44,7 @@ from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
-FORMAT = "8"
-_FACTS = "facts.json"
+FORMAT = "9"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
 FIRST = segment_name(1)
@@ -95,6 +95,8 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
             "TMPDIR to a folder that can be written"
         ) from error
     try:
+        if created is None and (damage := next(damages(folder), None)):
+            raise IndexUnavailableError(f"{folder} is damaged ({damage}): `weft build` makes it again")
         return created or _mapped(folder)
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise _explained(error, folder) from error
@@ -192,16 +194,19 @@ def write_chunk_rows(
 
 
 @contextlib.contextmanager
-def appearing(folder: Path, facts: dict[str, str]) -> Iterator[Path]:
-    """A folder to write arrays to, which takes the place of `folder` when all is written."""
+def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -> Iterator[Path]:
+    """A folder to write arrays to, which takes the place of `folder` when all is written.
+
+    It may share files with `before`, the arrays of another version.
+    """
     aside = folder.with_name(f".{folder.name}-{os.getpid()}-{secrets.token_hex(4)}")
     aside.mkdir(parents=True)
     try:
         yield aside
-        (aside / _FACTS).write_text(json.dumps(_identity(facts)))
+        write_facts(aside, _identity(facts), before)
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(FileExistsError):
-            aside.rename(folder)
+            put(aside, folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -219,10 +224,19 @@ def _identity(facts: dict[str, str]) -> dict[str, str]:
 
 def fits(folder: Path, facts: dict[str, str]) -> bool:
     """True if a folder holds the arrays of the version with this manifest."""
-    try:
-        return bool(json.loads((folder / _FACTS).read_text()) == _identity(facts))
-    except (OSError, ValueError):
-        return False
+    return facts_of(folder).items() >= _identity(facts).items()
+
+
+def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = False) -> str | None:
+    """What is wrong with the arrays of the published file at `index`, whose manifest is `facts`; None if nothing is.
+
+    Only small files are read, unless it `reads_all`. OSError if one cannot be read.
+    """
+    folder = folder_of(index)
+    if not fits(folder, facts):
+        return f"{folder.name} is missing, damaged, or of another version"
+    damage = next(damages(folder, reads_all=reads_all), None)
+    return damage and f"{folder.name} is damaged: {damage}"
 
 
 def _mapped(folder: Path) -> SearchArrays:

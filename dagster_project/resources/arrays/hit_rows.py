@@ -7,7 +7,6 @@ only hits show is one column of JSON: a batch of thirty columns takes three time
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_project.resources.arrays import hit_statements
+from dagster_project.resources.arrays.hit_files import FILE_BYTES, OPTIONS, files_of, take_over
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,14 +43,12 @@ class _Columns(NamedTuple):
 
 
 _COLUMNS = {
-    _TEXTS: _Columns("text", ("key",), ("key",)),
-    _CHUNKS: _Columns("text_display", ("chunk_no",), ("chunk_no", "text_no")),
+    _TEXTS: _Columns("text", ("key", "owner"), ("key", "owner")),
+    _CHUNKS: _Columns("text_display", ("chunk_no", "owner"), ("chunk_no", "text_no", "owner")),
 }
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 _CHUNKS_AT_ONCE = 1 << 19
 """Chunks of a group of documents that are written together; what is said of four times as many of mails with long
 attachments, or of a million short mails in two, was joined within the memory that a full rebuild leaves for it."""
-_MOST_FILES = 16
 _MOST_ROWS = 1.5
 """Rows for each chunk, those included that another has taken the place of, from which all are rewritten."""
 
@@ -121,7 +119,7 @@ class _Batches:
         self, folder: Path, name: str, arrays: Mapping[str, np.ndarray], columns: Sequence[str] = ()
     ):
         """Of the columns only some, where they are named: the others are not decompressed."""
-        self.paths = _files(folder, name)
+        self.paths = files_of(folder, name)
         mapped = [pa.memory_map(str(path)) for path in self.paths]
         schema = pa.ipc.open_file(mapped[0]).schema
         # A few small buffers are decompressed faster than other threads start.
@@ -164,11 +162,6 @@ def _damaged(path: Path, error: Exception) -> IndexUnavailableError:
     )
 
 
-def _files(folder: Path, name: str) -> list[Path]:
-    """The files that hold rows of this kind, in their order: the first one, and what came onto it."""
-    return [folder / f"{name}.arrow", *sorted(folder.glob(f"{name}.*.arrow"))]
-
-
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Write what HitRows reads of the version that `connection` reads, which has `count` chunks."""
     row, text = np.full((2, count), -1, dtype=np.int32)
@@ -200,13 +193,16 @@ def update_hit_rows(
 
     `source` has the number that each chunk had there, -1 for none. Written are the rows of the documents that the
     temporary tables `changed_facts` and `changed_texts` name, of these also their texts. Files of the version before are
-    shared; when there are many, those that came onto the first are made one.
+    shared, but for those with rows that `removed_texts` names or texts that are written anew.
     """
     starts = {name: np.load(before / f"{name}_starts.npy").tolist() for name in (_CHUNKS, _TEXTS)}
     if starts[_CHUNKS][-1] > _MOST_ROWS * max(len(source), 1):
         return write_hit_rows(connection, folder, len(source))
-    for name in starts:
-        _take_over(before, folder, name)
+    for name, table in ((_CHUNKS, "removed_texts"), (_TEXTS, _CHANGED_TEXTS)):
+        hashes = connection.execute(hit_statements.owners(table)).fetchnumpy()["owner"]
+        owners = np.load(before / f"{name}_owner.npy", mmap_mode="r")
+        take_over(before, folder, name, starts[name], np.isin(owners, hashes))
+        np.save(folder / f"{name}_owner.npy", owners)
     known = source >= 0
     row, text = (
         np.where(known, np.load(before / f"{name}.npy").take(source, mode="clip"), -1).astype(np.int32)
@@ -216,24 +212,6 @@ def update_hit_rows(
     )
     _write_rows(connection, folder, [(_CHANGED_FACTS, _CHANGED_TEXTS)], starts, row, text)
     return None
-
-
-def _take_over(before: Path, folder: Path, name: str) -> None:
-    """Put the files of another version into a folder."""
-    first, *later = _files(before, name)
-    os.link(first, folder / first.name)
-    if len(later) < _MOST_FILES:
-        for path in later:
-            os.link(path, folder / path.name)
-        return
-    with pa.memory_map(str(later[0])) as mapped:
-        schema = pa.ipc.open_file(mapped).schema
-    with pa.ipc.new_file(str(folder / f"{name}.00001.arrow"), schema, options=_OPTIONS) as file:
-        for path in later:
-            with pa.memory_map(str(path)) as mapped:
-                reader = pa.ipc.open_file(mapped)
-                for place in range(reader.num_record_batches):
-                    file.write_batch(reader.get_batch(place))
 
 
 def _write_rows(
@@ -274,30 +252,50 @@ class _NewFile:
 
     def __init__(self, folder: Path, name: str, starts: Mapping[str, list[int]]):
         self.starts, self._columns = list(starts[name]), _COLUMNS[name]
-        number = sum(path.exists() for path in _files(folder, name))
-        self._path = folder / (f"{name}.{number + 1:05}.arrow" if number else f"{name}.arrow")
-        self._numbers = folder / f"{name}_starts.npy"
+        self._folder, self._name = folder, name
+        self._sink: pa.OSFile | None = None
         self._file: pa.ipc.RecordBatchFileWriter | None = None
+        self._owners: list[np.ndarray] = []
 
     def __enter__(self) -> _NewFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file:
+        self._close()
+        place = self._folder / f"{self._name}_owner.npy"
+        before = np.load(place) if place.exists() else np.zeros(0, dtype=np.uint64)
+        np.save(place, np.concatenate([before, *self._owners]))
+        np.save(self._folder / f"{self._name}_starts.npy", np.array(self.starts, dtype=np.int64))
+
+    def _close(self) -> None:
+        if self._file and self._sink:
             self._file.close()
-        np.save(self._numbers, np.array(self.starts, dtype=np.int64))
+            self._sink.close()
+            self._file = self._sink = None
+
+    def _opened(self, schema: pa.Schema) -> pa.ipc.RecordBatchFileWriter:
+        """The file that is written; the next one, if it is complete."""
+        if self._sink and self._sink.tell() >= FILE_BYTES:
+            self._close()
+        if self._file is None:
+            number = sum(path.exists() for path in files_of(self._folder, self._name))
+            name = f"{self._name}.{number:05}.arrow" if number else f"{self._name}.arrow"
+            self._sink = pa.OSFile(str(self._folder / name), "wb")
+            self._file = pa.ipc.new_file(self._sink, schema, options=OPTIONS)
+        return self._file
 
     def add(self, rows: duckdb.DuckDBPyConnection) -> pa.Table:
         """Write the rows of a statement as they come; returns the columns that `_COLUMNS` names."""
         columns, returned = self._columns, []
         reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
         schema = pa.schema([field for field in reader.schema if field.name not in columns.left_out])
-        self._file = self._file or pa.ipc.new_file(str(self._path), schema, options=_OPTIONS)
+        self._opened(schema)
         for batch in reader:
             # Copied: a column of a batch of DuckDB's keeps all of the batch in memory.
             returned.append(batch.select(columns.returned).take(pa.array(np.arange(batch.num_rows))))
+            self._owners.append(batch.column("owner").to_numpy())
             for part in _parts(batch.select(schema.names), columns.text):
-                self._file.write_batch(part)
+                self._opened(schema).write_batch(part)
                 self.starts.append(self.starts[-1] + part.num_rows)
         returned_schema = pa.schema([reader.schema.field(n) for n in columns.returned])
         return pa.Table.from_batches(returned, schema=returned_schema)

@@ -13,6 +13,7 @@ from upath import UPath
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import is_local
 from dagster_project.resources.system.durable import write_durably
+from dagster_project.resources.system.store_locks import require_leases
 from transforms.errors import LakeDamageError
 from transforms.hashing import bytes_sha256
 
@@ -51,6 +52,7 @@ class Forgotten:
         self.hashes, self.unfinished = hashes, unfinished
         text = json.dumps({"unfinished": unfinished, "sha256": sorted(hashes)}, indent=1)
         if not is_local(self._place):
+            require_leases()
             self._place.write_text(text)
             return
         place = Path(str(self._place))

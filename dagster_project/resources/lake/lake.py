@@ -33,6 +33,7 @@ from dagster_project.resources.lake.parquet_files import (
 from dagster_project.resources.lake.remote_footers import RemoteFooters
 from dagster_project.resources.system.durable import sync
 from dagster_project.resources.system.processes import is_left_over
+from dagster_project.resources.system.store_locks import require_leases
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
 from transforms.schemas.registry import REGISTRY
@@ -63,6 +64,7 @@ def commit_all(staged: Iterable[Staged]) -> None:
         elif is_local(file.place):
             folders.add(file.temporary.replace(str(file.place)).parent)
         else:
+            require_leases()
             file.place.fs.put_file(str(file.temporary), file.place.path)
             file.temporary.unlink()
     sync(folders)
@@ -354,6 +356,8 @@ class ParquetLake:
 
     def _delete(self, table: str, partition: str | None) -> None:
         place = self.path(table, partition)
+        if not is_local(place):
+            require_leases()
         place.unlink(missing_ok=True)
         if not is_local(place):
             Copies(self.copies).drop(place)

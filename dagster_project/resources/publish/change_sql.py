@@ -175,8 +175,14 @@ UNION SELECT message_id FROM thread_tree WHERE thread_id IN (FROM differing_thre
 UNION FROM differing_inferred_quotes
 UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
 """,
+    """
+CREATE TEMP TABLE removed_texts AS
+FROM changed_texts UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
+UNION FROM changed_facts WHERE EXISTS (FROM differing_messages WHERE key NOT IN (SELECT message_id FROM messages))
+""",
 )
-"""The documents whose texts in the arrays change, and those of which any fact about a hit changes."""
+"""The documents whose texts in the arrays change, those of which any fact about a hit changes, and those of which earlier
+rows may say what is removed: a mail's say words of others."""
 
 FORMS = (
     """

@@ -45,6 +45,7 @@ class IndexUpdate(IndexBuild):
     """More than in a full rebuild: scattered deletions cannot be spilled."""
     _change_tables: tuple[str, ...] = (
         "numbers", "recounted", "came_to_terms", "gone_from_terms", "added", "changed_facts", "changed_texts",
+        "removed_texts",
     )  # fmt: skip
 
     def __init__(self, inputs: VersionInputs, file: Path, previous: Path, arrays: Path):

@@ -17,7 +17,7 @@ import duckdb
 
 from assets.partitions import GRAPH, MAIL
 from assets.protocols.lake import Progress
-from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of, write_arrays
 from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
@@ -38,12 +38,13 @@ from dagster_project.resources.publish.version_inputs import (
     VersionInputs,
     whole_parts,
 )
-from dagster_project.resources.publish.versions import CURRENT, LAYOUT, require_whole
+from dagster_project.resources.publish.versions import CURRENT, LAYOUT, damage_of, require_whole
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.disk_space import is_of_full_disk
 from dagster_project.resources.system.durable import put, sync
 from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.processes import is_left_over
+from dagster_project.resources.system.store_locks import require_leases
 from transforms.embedding import embedded_text
 from transforms.errors import WeftError
 from transforms.hashing import parts_hash
@@ -105,7 +106,7 @@ class DuckDBPublisher:
             rewrites = self._rewrites()
             if previous and self.mirror and not self.mirror.holds(previous):
                 previous = None  # it has not what would have to be sent
-            if previous and previous.name == place.name and not rewrites:
+            if previous and previous.name == place.name and not rewrites and self._has_arrays(previous):
                 return Published(version, place, False, len(partitions), 0, True)
             gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
@@ -115,6 +116,17 @@ class DuckDBPublisher:
             result = self._build_on_best_base(inputs, previous, place)
             self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
             return result
+
+    def _has_arrays(self, version: Path) -> bool:
+        """True if a version has its arrays, which are made again from its file if they are damaged."""
+        with _opened(version) as connection:
+            facts = dict(connection.execute("FROM manifest").fetchall())
+            if damage_of_arrays(version, facts) is None:
+                return True
+            if POINTS in facts:
+                return False
+            write_arrays(connection, folder_of(version), facts)
+        return True
 
     def _rewrites(self) -> bool:
         """True if earlier versions may hold what is to be forgotten: nothing is built on them, and none is kept."""
@@ -180,6 +192,7 @@ class DuckDBPublisher:
             if self.guard:
                 self.guard(building, self.current())
             sync([building])
+            require_leases()
             _remove([folder_of(place)])
             put(folder_of(building), folder_of(place))
             put(building, place)
@@ -191,7 +204,7 @@ class DuckDBPublisher:
     def is_current(self, partitions: Mapping[str, str]) -> bool:
         """True if the current version is readable and shows the lake as it is now."""
         previous = self._usable_previous()
-        if previous is None or self._rewrites():
+        if previous is None or self._rewrites() or self.damage():
             return False
         try:
             if self.mirror and not self.mirror.holds(previous):
@@ -220,10 +233,25 @@ class DuckDBPublisher:
             return f"{link.readlink()} is missing"
         try:
             with _opened(link.resolve()) as connection:
-                connection.execute("FROM manifest LIMIT 1")
+                facts = dict(connection.execute("FROM manifest").fetchall())
         except duckdb.Error as error:
             return f"{link.readlink()} cannot be read ({str(error).splitlines()[0]})"
-        return None
+        return damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
+
+    def discard_damaged(self) -> dict[str, str]:
+        """Delete the current file or its arrays if any byte is not what was written; path and fault of what is gone."""
+        current = self.current()
+        if current is None or self._usable_previous() is None:
+            return {}
+        if damage := damage_of(current):
+            current.unlink()
+            return {str(current): damage}
+        with _opened(current) as connection:
+            facts = dict(connection.execute("FROM manifest").fetchall())
+        if damage := damage_of_arrays(current, facts, reads_all=True):
+            shutil.rmtree(folder_of(current), ignore_errors=True)
+            return {str(folder_of(current)): damage}
+        return {}
 
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Content hash of every table of every partition, and under the key '' of the tables without partitions."""

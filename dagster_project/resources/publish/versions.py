@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import duckdb
@@ -14,6 +15,9 @@ CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
 LAYOUT = "13"
 """Version of the published tables; rows of a file of another layout are not reused."""
+
+_NEEDED = {"manifest", "chunks", "postings", "terms", "embeddings"}
+_READ_AT_ONCE = 1 << 22
 
 
 def version_of(file: Path) -> str:
@@ -49,3 +53,39 @@ def current_version(folder: Path) -> Path:
     if not link.exists():
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")
     return link.resolve()
+
+
+def damage_of(path: Path) -> str | None:
+    """What is wrong with the bytes of a published file, all of which are read; None if nothing is.
+
+    OSError if the system refuses to give them.
+    """
+    with path.open("rb") as file:
+        while file.read(_READ_AT_ONCE):
+            pass
+    try:
+        # An instance of its own: that of the fault may be of no use any more.
+        with duckdb.connect() as connection:
+            attach(connection, path, "examined")
+            tables, views = (
+                connection.execute(
+                    f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE database_name = 'examined' ORDER BY ALL"
+                ).fetchall()
+                for kind in ("table", "view")
+            )
+            for (table,) in tables:
+                connection.execute(f'SELECT bit_xor(hash(t)) FROM "{table}" t')
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as error:
+        # DuckDB has no type of its own for a file that another process writes to.
+        if "Could not set lock" in str(error):
+            raise OSError(errno.EBUSY, first_line(error)) from error
+        return first_line(error)
+    missing = sorted(_NEEDED - {name for (name,) in (*tables, *views)})
+    return f"it has no table {', '.join(missing)}" if missing else None
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

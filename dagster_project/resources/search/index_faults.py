@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 
-from dagster_project.resources.publish.versions import attach
+from dagster_project.resources.publish.versions import damage_of, first_line
 from transforms.errors import (
     IndexUnavailableError,
     MemoryLimitError,
@@ -27,8 +26,6 @@ _OF_QUERY = (
 )
 _OF_TABLES = (duckdb.CatalogException, duckdb.BinderException)
 """What Weft's own statements meet where a file lacks a table or a column."""
-_NEEDED = {"manifest", "chunks", "postings", "terms", "embeddings"}
-_READ_AT_ONCE = 1 << 22
 
 
 @contextmanager
@@ -69,39 +66,3 @@ def translated(error: duckdb.Error, path: Path, *, own: bool = True) -> WeftErro
         f"DuckDB failed ({message}), though all of {path} can be read: ask again; if it fails again, `weft doctor` says "
         "what else is not well"
     )
-
-
-def damage_of(path: Path) -> str | None:
-    """What is wrong with the bytes of a published file, all of which are read; None if nothing is.
-
-    OSError if the system refuses to give them.
-    """
-    with path.open("rb") as file:
-        while file.read(_READ_AT_ONCE):
-            pass
-    try:
-        # An instance of its own: that of the fault may be of no use any more.
-        with duckdb.connect() as connection:
-            attach(connection, path, "examined")
-            tables, views = (
-                connection.execute(
-                    f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE database_name = 'examined' ORDER BY ALL"
-                ).fetchall()
-                for kind in ("table", "view")
-            )
-            for (table,) in tables:
-                connection.execute(f'SELECT bit_xor(hash(t)) FROM "{table}" t')
-    except duckdb.OutOfMemoryException:
-        raise
-    except duckdb.Error as error:
-        # DuckDB has no type of its own for a file that another process writes to.
-        if "Could not set lock" in str(error):
-            raise OSError(errno.EBUSY, first_line(error)) from error
-        return first_line(error)
-    missing = sorted(_NEEDED - {name for (name,) in (*tables, *views)})
-    return f"it has no table {', '.join(missing)}" if missing else None
-
-
-def first_line(error: Exception) -> str:
-    """What an error says first."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

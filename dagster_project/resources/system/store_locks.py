@@ -2,20 +2,25 @@
 
 A claim is an object whose name is a number. It is put under a number that no claim has, which the store refuses to all but
 one (a conditional put: If-None-Match of S3 and Azure, ifGenerationMatch of Google). Whoever finds all claims before its own
-compatible holds the lock. A claim says until when it counts and is renewed while its process lives; one that ran out counts
-nothing, so that a killed process of another machine keeps nobody out for longer than that. Clocks may differ by less.
+compatible holds the lock. A claim says until when it counts and is renewed while its process lives; one that ran out is
+released by whoever waits for it, so that a killed process of another machine keeps nobody out for longer than that.
+
+Numbers only grow: a claim is deleted only if there is a higher one, and the highest stays, released, for the next to see.
+Renewal and release are conditional, too (If-Match): of a holder that renews and a waiter that releases, one is refused. So a
+holder learns that it lost its claim, and `require_leases` fails before it writes. Clocks may differ by less than a lease.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from upath import UPath
@@ -28,20 +33,25 @@ _RENEWALS = 4
 """In the time of a lease."""
 _PAUSE = 1.0
 """Seconds between two looks at the claims of others."""
+_S3 = ("s3", "s3a")
+_CONDITION_FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+_REFUSED = (FileExistsError, FileNotFoundError)
+"""What a conditional put raises if the claim is another by now, or gone."""
 
 
 @dataclass(frozen=True)
 class _Claim:
-    """Who claims, whether others may share, and the second of the epoch until which the claim counts."""
+    """Who claims, whether others may share, and the second of the epoch until which the claim counts; 0 if released."""
 
     machine: str
     process: int
     shared: bool
     until: float
+    owner: str = ""
 
     @property
     def is_dead(self) -> bool:
-        """True if it ran out, or its process was one of this machine and is gone."""
+        """True if it was released or ran out, or its process was one of this machine and is gone."""
         if self.machine == _machine():
             try:
                 os.kill(self.process, 0)
@@ -50,6 +60,47 @@ class _Claim:
             except PermissionError:
                 pass
         return self.until < time.time()
+
+
+class _Lease:
+    """A claim of this process while it is held: until when it counts by this machine's own clock, and whether it is lost."""
+
+    def __init__(self, queue: _Queue):
+        self.queue, self.process = queue, os.getpid()
+        self.number, self.tag, self.ends = queue.join()
+        self.is_lost = False
+        self.over = threading.Event()
+
+    def renew(self) -> None:
+        """Let the claim count for longer, again and again, until it is over or lost."""
+        while not self.over.wait(LEASE / _RENEWALS):
+            begun = time.monotonic()
+            try:
+                self.tag = self.queue.renewed(self.number, self.tag)
+            except _REFUSED:
+                self.is_lost = True
+                return
+            except Exception:  # noqa: BLE001, S112  # stores have faults of their own; the next renewal comes in time
+                continue
+            self.ends = begun + LEASE
+
+    @property
+    def counts(self) -> bool:
+        """False if another process may hold the lock by now."""
+        return not self.is_lost and time.monotonic() < self.ends
+
+
+_HELD: set[_Lease] = set()
+
+
+def require_leases() -> None:
+    """BusyError if this process has lost a lock on a store that it still works under: nothing may be written then."""
+    for lease in list(_HELD):
+        if lease.process == os.getpid() and not lease.counts:
+            raise BusyError(
+                f"the lock {lease.queue.folder} was not renewed in time, so that another process may hold it: nothing more "
+                "is written; see that this machine reaches the store, then `weft build` goes on"
+            )
 
 
 @contextmanager
@@ -70,24 +121,26 @@ def store_lock(
         yield
         return
     queue = _Queue(UPath(lake, use_listings_cache=False) / ".locks" / name, exclusive)
-    number = queue.join()
-    over = threading.Event()
-    renewing = threading.Thread(target=queue.renew, args=(number, over), daemon=True)
+    lease = _Lease(queue)
+    renewing = threading.Thread(target=lease.renew, daemon=True)
     renewing.start()
     try:
-        if others := queue.before(number):
+        if others := queue.before(lease.number):
             if not waits:
                 raise BusyError(
                     f"another build of {lake} is running, {_named(others[0])}; wait for it to end"
                 )
             on_wait()
-            while queue.before(number):
+            while queue.before(lease.number):
                 time.sleep(_PAUSE)
+        _HELD.add(lease)
+        require_leases()
         yield
     finally:
-        over.set()
+        _HELD.discard(lease)
+        lease.over.set()
         renewing.join()
-        queue.leave(number)
+        queue.leave(lease.number, lease.tag)
 
 
 class _Queue:
@@ -95,40 +148,51 @@ class _Queue:
 
     def __init__(self, folder: UPath, exclusive: bool):
         self.folder, self.exclusive = folder, exclusive
+        self._owner = secrets.token_hex(8)
 
-    def join(self) -> int:
-        """Put a claim behind all others; its number."""
+    def join(self) -> tuple[int, str, float]:
+        """Put a claim behind all others: its number, its tag, and until when it counts by the monotonic clock."""
         while True:
-            number = max(self._numbers(), default=0) + 1
+            number, begun = max(self._numbers(), default=0) + 1, time.monotonic()
             with suppress(FileExistsError):
-                self._put(number, mode="create")
-                return number
+                return number, self._put(number, self._own(), mode="create"), begun + LEASE
 
-    def renew(self, number: int, over: threading.Event) -> None:
-        """Let a claim count for longer, again and again, until it is over or was taken for that of a dead process."""
-        while not over.wait(LEASE / _RENEWALS):
-            with suppress(
-                Exception
-            ):  # stores have faults of their own, and the next renewal comes before the lease ends
-                if self._claim(number) is None:
-                    return
-                self._put(number, mode="overwrite")
+    def renewed(self, number: int, tag: str) -> str:
+        """Let a claim with this tag count for longer; its new tag. One of _REFUSED if it is another's by now, or gone."""
+        claim = self._own()
+        try:
+            return self._replace(number, claim, tag)
+        except _REFUSED:
+            # The answer to the first try may be lost, and the store was asked again.
+            now, found = self._claim(number)
+            if found != claim:
+                raise
+            return now
 
     def before(self, number: int) -> list[_Claim]:
-        """The claims before one with which it cannot share; those that ran out are taken away."""
+        """The claims before one with which it cannot share; those that ran out are released and deleted."""
         found = []
         for earlier in sorted(n for n in self._numbers() if n < number):
-            claim = self._claim(earlier)
+            tag, claim = self._claim(earlier)
             if claim is not None and claim.is_dead:
-                self.leave(earlier)
+                if claim.until:
+                    with suppress(*_REFUSED):
+                        self._replace(earlier, _released(claim), tag)
+                else:
+                    self._delete(earlier)
             elif claim is not None and (self.exclusive or not claim.shared):
                 found.append(claim)
         return found
 
-    def leave(self, number: int) -> None:
-        """Take a claim away."""
-        with suppress(FileNotFoundError):
-            self.folder.fs.rm_file(self._place(number))
+    def leave(self, number: int, tag: str) -> None:
+        """Release a claim, and delete it if there is a higher one."""
+        with suppress(*_REFUSED):
+            self._replace(number, _released(self._own()), tag)
+            if max(self._numbers(), default=0) > number:
+                self._delete(number)
+
+    def _own(self) -> _Claim:
+        return _Claim(_machine(), os.getpid(), not self.exclusive, time.time() + LEASE, self._owner)
 
     def _numbers(self) -> list[int]:
         try:
@@ -137,18 +201,51 @@ class _Queue:
             return []
         return [int(name) for place in names if (name := place.rpartition("/")[2]).isdigit()]
 
-    def _claim(self, number: int) -> _Claim | None:
+    def _claim(self, number: int) -> tuple[str, _Claim | None]:
+        """The tag and the content of a claim; if it changes between the two requests, the tag is of the past."""
         try:
-            return _Claim(**json.loads(self.folder.fs.cat_file(self._place(number))))
+            tag = str(self.folder.fs.info(self._place(number)).get("ETag", ""))
+            return tag, _Claim(**json.loads(self.folder.fs.cat_file(self._place(number))))
         except FileNotFoundError:
-            return None
+            return "", None
 
-    def _put(self, number: int, mode: str) -> None:
-        claim = _Claim(_machine(), os.getpid(), not self.exclusive, time.time() + LEASE)
-        self.folder.fs.pipe_file(self._place(number), json.dumps(asdict(claim)).encode(), mode=mode)
+    def _replace(self, number: int, claim: _Claim, tag: str) -> str:
+        """Put a claim in place of the one with this tag; its tag. One of _REFUSED if there is another by now, or none."""
+        if self.folder.protocol in _S3:
+            try:
+                return self._put(number, claim, IfMatch=tag)
+            except OSError as error:
+                if _code(error) in _CONDITION_FAILED:
+                    raise FileExistsError(self._place(number)) from error
+                raise
+        _, found = self._claim(
+            number
+        )  # other stores have no such condition in fsspec: the time between is short
+        if found is None or (found.owner != claim.owner and found.owner):
+            raise FileNotFoundError(self._place(number))
+        return self._put(number, claim, mode="overwrite")
+
+    def _put(self, number: int, claim: _Claim, **condition: str) -> str:
+        data = json.dumps(asdict(claim)).encode()
+        answer = self.folder.fs.pipe_file(self._place(number), data, **condition)
+        return str(answer.get("ETag", "")) if isinstance(answer, dict) else ""
+
+    def _delete(self, number: int) -> None:
+        with suppress(FileNotFoundError):
+            self.folder.fs.rm_file(self._place(number))
 
     def _place(self, number: int) -> str:
         return f"{self.folder.path}/{number:012d}"
+
+
+def _released(claim: _Claim) -> _Claim:
+    return replace(claim, until=0.0)
+
+
+def _code(error: OSError) -> str:
+    """The code that S3 gave with an error."""
+    answer = getattr(error.__cause__, "response", None) or {}
+    return str(answer.get("Error", {}).get("Code", ""))
 
 
 def _machine() -> str:

@@ -6,16 +6,19 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 
+from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.system import store_locks
-from dagster_project.resources.system.store_locks import store_lock
+from dagster_project.resources.system.store_locks import require_leases, store_lock
 from tests.s3_loopback import s3_service
 from tests.timing import HUNG, until
 from transforms.errors import BusyError
+from transforms.schemas.chunks import TERMS
 
 BUCKET = "weft-locks"
 LAKE = f"s3://{BUCKET}/lake"
@@ -35,11 +38,17 @@ def store(service: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(store_locks, "_PAUSE", 0.01)
     client = boto3.client("s3")
     client.create_bucket(Bucket=BUCKET)
+    for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
+        client.delete_object(Bucket=BUCKET, Key=item["Key"])
     return client
 
 
 def claims(store: Any) -> list[str]:
-    return [item["Key"] for item in store.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
+    """The claims that were not released."""
+    keys = [item["Key"] for item in store.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
+    return [
+        key for key in keys if json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"]
+    ]
 
 
 def test_a_second_build_of_a_lake_is_refused_with_the_name_of_the_first(store: Any):
@@ -130,6 +139,47 @@ def test_a_claim_is_renewed_while_its_process_lives(store: Any, monkeypatch: pyt
         until(lambda: ends() > first, "a claim that is renewed")
         with pytest.raises(BusyError):
             store_lock(LAKE, "build", waits=False).__enter__()
+
+
+def test_a_number_is_used_once(store: Any):
+    numbers = []
+    for _ in range(3):
+        with store_lock(LAKE, "build", waits=False):
+            numbers += claims(store)
+    assert len(set(numbers)) == 3 and numbers == sorted(numbers)
+    objects = store.list_objects_v2(Bucket=BUCKET, Prefix="lake/.locks/build/")["Contents"]
+    assert len(objects) <= 2, "those that were released are deleted by later ones"
+
+
+def test_a_holder_whose_lease_ran_out_learns_it_before_it_writes(
+    store: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """It sleeps; another process takes the lock in its place; what it does afterwards changes nothing of the other's."""
+    lake = ParquetLake(LAKE, {"terms": TERMS}, tmp_path)
+    staged = lake.stage("terms", "dev/1", TERMS.empty(), code_version="1", inputs={})
+    with store_lock(LAKE, "build", waits=False):
+        (key,) = claims(store)
+        claim = json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+        claim |= {"machine": "elsewhere", "until": 1.0}
+        store.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(claim))  # as if it had run out
+        monkeypatch.setattr(store_locks, "LEASE", 4.0)
+        with store_lock(LAKE, "build", waits=False):
+            theirs = claims(store)
+            assert len(theirs) == 1 and theirs != [key]
+    assert not lake.footer("terms", "dev/1")
+    with store_lock(LAKE, "build", waits=False):
+        (key,) = claims(store)
+        store.delete_object(Bucket=BUCKET, Key=key)
+        renewed = threading.Event()
+        while not renewed.wait(0.05):
+            try:
+                require_leases()
+            except BusyError as error:
+                assert ".locks/build" in str(error)
+                break
+        with pytest.raises(BusyError, match="nothing more is written"):
+            staged.commit()
+    assert not lake.footer("terms", "dev/1")
 
 
 def test_a_lake_in_a_folder_has_the_locks_of_its_files(tmp_path: Any):
