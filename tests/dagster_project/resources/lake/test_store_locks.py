@@ -169,7 +169,10 @@ def test_a_holder_whose_lease_ran_out_learns_it_before_it_writes(
     assert not lake.footer("terms", "dev/1")
     with store_lock(LAKE, "build", waits=False):
         (key,) = claims(store)
-        store.delete_object(Bucket=BUCKET, Key=key)
+        claim = json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+        store.put_object(
+            Bucket=BUCKET, Key=key, Body=json.dumps({**claim, "until": 0.0})
+        )  # as a waiter releases it
         renewed = threading.Event()
         while not renewed.wait(0.05):
             try:
