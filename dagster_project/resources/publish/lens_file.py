@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.config.settings import Settings
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.arrays.segments import postings_of
 from dagster_project.resources.arrays.vector_arrays import POINTS
@@ -28,12 +29,17 @@ from dagster_project.resources.publish.lake_views import quoted
 from dagster_project.resources.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash
-from transforms.settings.search import SearchSettings, TermSettings
+from transforms.mail.threads.patch_series import patch_series
+from transforms.mail.threads.references import message_links, message_references
+from transforms.mail.threads.threads import build_threads
 from transforms.text.terms import word_forms
 
 FOLDER = "lenses"
-VERSION = "1"
+VERSION = "2"
 _BATCH = 5_000
+_VERSION_LETTERS = 16
+_DATED = {"readiness", "manifest"}
+"""Tables that say when something was made."""
 Embed = Callable[[Sequence[str]], np.ndarray]
 """Gives the vectors of texts as they are stored."""
 
@@ -58,12 +64,11 @@ class LensBuild:
         self,
         published: Path,
         chunks: np.ndarray,
-        search: SearchSettings,
-        terms: TermSettings,
+        settings: Settings,
         vectors: CodedVectors,
     ):
         self.published, self.chunks, self.vectors = published, chunks, vectors
-        self.search, self.terms = search, terms
+        self.search, self.terms, self.threads = settings.search, settings.terms, settings.threads
 
     def write(self, file: Path, embed: Embed | None) -> None:
         """Write `file`, unless it is there; those of older versions go.
@@ -118,6 +123,7 @@ class LensBuild:
             run(f'CREATE TABLE "{table}" AS {rows}')
         for statement in _RENAMED:
             run(statement)
+        self._relate(connection)
         self._embed_alone(connection, embed)
         connection.register("forms", self._forms(connection))
         run(
@@ -152,6 +158,30 @@ class LensBuild:
             connection.unregister("found")
         run(_FOUND_VECTORS)
 
+    def _relate(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Links, threads and patch series of the mails that are shown, as an index of them alone has them."""
+        run = connection.execute
+        mails = run(_MAILS).to_arrow_table()
+        links = message_links(message_references(run(_LINKED).to_arrow_table()), mails)
+        run(_UNLINKED)
+        lists = run("SELECT DISTINCT message_id, list_id FROM memberships").to_arrow_table()
+        threads, tree = build_threads(mails, lists, self.threads)
+        own = pa.concat_tables([links, run("SELECT * FROM links WHERE source_kind = 'message'").to_arrow_table().select(
+            links.column_names).cast(links.schema)])  # fmt: skip
+        rows = {
+            "links": links,
+            "threads": threads,
+            "thread_tree": tree,
+            "patch_series": patch_series(mails, tree, own),
+        }
+        for name, table in rows.items():
+            columns = [c[0] for c in run(f"DESCRIBE {name}").fetchall()]
+            # The bucket of a mail depends on all that it hangs together with, shown or not.
+            shown = ", ".join("'' AS bucket" if c not in table.column_names else c for c in columns)
+            connection.register("related", table)
+            run(f"INSERT INTO {name} SELECT {shown} FROM related ORDER BY ALL")
+            connection.unregister("related")
+
     def _embed_alone(self, connection: duckdb.DuckDBPyConnection, embed: Embed | None) -> None:
         """Vectors of the replies whose context is not of the lens, or the reason why they have none."""
         replies = connection.execute(_ALONE).fetchall()
@@ -177,10 +207,14 @@ class LensBuild:
 
     @staticmethod
     def _manifest(connection: duckdb.DuckDBPyConnection, facts: dict[str, str]) -> None:
+        """Facts and counts; the version is a hash of what is shown, whatever else the published one holds."""
         names = [name for (name,) in connection.execute(_TABLES).fetchall()]
         counted = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM \"{name}\"" for name in names)
         counts = dict(connection.execute(counted).fetchall())
+        hashed = [f"SELECT '{n}', bit_xor(hash(t)) FROM \"{n}\" t" for n in names if n not in _DATED]
+        rows = sorted(connection.execute(" UNION ALL ".join(hashed)).fetchall())
         facts |= {
+            "version": text_hash(json.dumps(rows))[:_VERSION_LETTERS],
             "vector_search": "exact",
             "postings_since_rebuild": "0",
             "rows": json.dumps(counts, sort_keys=True),
@@ -217,27 +251,6 @@ FROM src.chunks SEMI JOIN shown_docs USING (doc_id)
 WHERE attachment_id IS NULL OR attachment_id IN (SELECT attachment_id FROM shown_attachments)""",
     """CREATE TEMP TABLE shown_ids AS SELECT doc_id AS id FROM shown_docs
 UNION ALL SELECT node_id FROM src.nodes SEMI JOIN shown_docs USING (doc_id)""",
-    # A mail answers the nearest mail above it that is shown, if it names that itself: else nothing would say so.
-    """CREATE TEMP TABLE parents AS
-WITH RECURSIVE above AS (
-  SELECT message_id, parent_id AS higher, true AS is_next FROM src.thread_tree
-  WHERE message_id IN (SELECT doc_id FROM shown_docs)
-  UNION ALL SELECT a.message_id, t.parent_id, false
-  FROM above a LEFT JOIN src.thread_tree t ON t.message_id = a.higher
-  WHERE a.higher IS NOT NULL AND a.higher NOT IN (SELECT doc_id FROM shown_docs)
-)
-SELECT message_id, CASE WHEN is_next OR list_contains(m.refs, higher) OR m.in_reply_to = higher THEN higher END AS parent_id
-FROM above JOIN src.messages m USING (message_id)
-WHERE higher IS NULL OR higher IN (SELECT doc_id FROM shown_docs)""",
-    """CREATE TEMP TABLE tree AS
-WITH RECURSIVE below AS (
-  SELECT message_id, message_id AS root_id, 0 AS depth FROM parents WHERE parent_id IS NULL
-  UNION ALL SELECT p.message_id, b.root_id, b.depth + 1 FROM parents p JOIN below b ON p.parent_id = b.message_id
-)
-SELECT b.*, p.parent_id, t.thread_id AS old_id, t.position,
-  CASE WHEN r.parent_id IS NULL THEN r.thread_id ELSE md5(root_id) END AS thread_id
-FROM below b JOIN parents p USING (message_id) JOIN src.thread_tree t USING (message_id)
-JOIN src.thread_tree r ON r.message_id = b.root_id""",
     # Replies that were embedded and are found with words of what they answer, which is not shown.
     """CREATE TEMP TABLE alone_chunks AS SELECT s.chunk_key, s.chunk_no, s.chunk_id FROM shown s
 JOIN src.chunk_context x USING (chunk_id) LEFT JOIN src.thread_tree t ON t.message_id = s.doc_id
@@ -293,6 +306,16 @@ WHERE list_id NOT IN (SELECT home FROM known_list_ids WHERE home IS NOT NULL)"""
     ),
 )  # fmt: skip
 
+_MAILS = """
+SELECT message_id, in_reply_to, refs, subject, from_addr, from_name, effective_at FROM messages ORDER BY message_id
+"""
+# A reference that led to what is not shown may lead elsewhere, or be none that is recorded where nothing is.
+_UNLED = """
+SELECT from_id FROM src.links WHERE source_kind = 'message' AND to_id NOT IN (SELECT id FROM shown_ids)
+"""
+_LINKED = f"SELECT message_id, source, partition, body FROM messages WHERE message_id IN ({_UNLED}) ORDER BY message_id"
+_UNLINKED = f"DELETE FROM links WHERE source_kind = 'message' AND from_id IN ({_UNLED})"
+
 _OF_MESSAGE = "SELECT * FROM src.{} WHERE message_id IN (SELECT doc_id FROM shown_docs)"
 _OF_DOC = "SELECT * FROM src.{} SEMI JOIN shown_docs USING (doc_id)"
 _OF_CHUNK = "SELECT * FROM src.{} SEMI JOIN shown USING (chunk_id)"
@@ -322,7 +345,9 @@ FROM src.chunks c JOIN shown s USING (chunk_id) LEFT JOIN alone_chunks a USING (
             "embedding_refusals": "src.embedding_refusals",
         }.items()
     },
-    "chunk_context": f"{_OF_CHUNK.format('chunk_context')} ANTI JOIN alone_chunks USING (chunk_id)",
+    "chunk_context": (
+        f"SELECT * REPLACE ('' AS bucket) FROM ({_OF_CHUNK.format('chunk_context')}) ANTI JOIN alone_chunks USING (chunk_id)"
+    ),
     "chunk_lengths": """
 SELECT l.* REPLACE (CASE WHEN a.chunk_key IS NULL THEN context_length ELSE 0 END AS context_length)
 FROM src.chunk_lengths l SEMI JOIN shown USING (chunk_key) LEFT JOIN alone_chunks a USING (chunk_key)
@@ -331,14 +356,11 @@ ORDER BY l.chunk_key""",
     "exclusions": """
 SELECT * FROM src.exclusions SEMI JOIN shown_docs USING (doc_id)
 WHERE attachment_id IS NULL OR attachment_id IN (SELECT attachment_id FROM shown_attachments)""",
-    "inferred_quotes": f"{_OF_MESSAGE.format('inferred_quotes')} AND parent_id IN (SELECT doc_id FROM shown_docs)",
+    "inferred_quotes": f"""
+SELECT * REPLACE ('' AS bucket) FROM ({_OF_MESSAGE.format("inferred_quotes")})
+WHERE parent_id IN (SELECT doc_id FROM shown_docs)""",
     "links": f"""
 SELECT * REPLACE ({_IS_SHOWN.format("to_id")}) FROM src.links WHERE from_id IN (SELECT id FROM shown_ids)""",
-    "patch_series": f"""
-SELECT * REPLACE (
-  {_IS_SHOWN.format("patch_id")}, {_IS_SHOWN.format("previous_id")},
-  version = max(version) OVER (PARTITION BY series_id) AS is_latest)
-FROM src.patch_series WHERE message_id IN (SELECT doc_id FROM shown_docs)""",
     "prompt_hashes": f"{_OF_DOC.format('prompt_hashes')} WHERE asked_in IN (SELECT doc_id FROM shown_docs)",
     # What joins addresses may stand in mails that are not shown: here each is a person.
     "people": """
@@ -360,23 +382,6 @@ FROM src.people p JOIN (
 SELECT t.term_id, p.chunk_key, {table_sql.TFS} FROM shown_postings p JOIN shown_terms t USING (old_id)
 ORDER BY t.term_id, p.chunk_key""",
     "terms": "SELECT term_id, term, df FROM shown_terms ORDER BY term_id",
-    "thread_tree": """
-SELECT t.* REPLACE (
-  n.thread_id AS thread_id, n.parent_id AS parent_id, n.depth AS depth,
-  CASE WHEN n.parent_id IS NULL THEN 'root' ELSE t.link_method END AS link_method,
-  (row_number() OVER (PARTITION BY n.thread_id ORDER BY t.position) - 1)::INTEGER AS position)
-FROM src.thread_tree t JOIN tree n USING (message_id) ORDER BY message_id""",
-    "threads": """
-SELECT o.* REPLACE (
-  f.thread_id AS thread_id, f.root_id AS root_id, f.subject AS subject, f.message_count AS message_count, 0 AS ghost_count,
-  f.participant_count AS participant_count, f.first_at AS first_at, f.last_at AS last_at)
-FROM src.threads o JOIN (
-  SELECT n.thread_id, min(n.old_id) AS old_id, min(n.root_id) AS root_id,
-    arg_min(m.subject, n.position) AS subject, count(*) AS message_count,
-    count(DISTINCT coalesce(m.from_addr, m.from_name)) AS participant_count,
-    min(m.effective_at) AS first_at, max(m.effective_at) AS last_at
-  FROM tree n JOIN src.messages m USING (message_id) GROUP BY n.thread_id
-) f ON f.old_id = o.thread_id ORDER BY f.thread_id""",
 }
 _ALONE = """
 SELECT c.chunk_no, c.chunk_id, c.text_embed FROM chunks c SEMI JOIN alone_chunks USING (chunk_id)

@@ -94,7 +94,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
                     f"the lens {name!r} cannot be applied to this version{why}: `weft search` with its conditions says why"
                 ) from None
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
-            LensBuild(whole.path, chunks, settings.search, settings.terms, whole.vectors).write(file, embed)
+            LensBuild(whole.path, chunks, settings, whole.vectors).write(file, embed)
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
     index.published = whole.path
     return index
