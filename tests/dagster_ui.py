@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dagster_project.orchestration.instance import instance_home
 from tests.archives import Workspace
+from tests.timing import HUNG, until
 
-LOADED_WITHIN, ENDED_WITHIN = 240, 400
-"""Seconds until the server has loaded Weft, and until runs ended."""
 START = (
     "from dagster_project.orchestration import instance;"
     "instance.MODULE = 'tests.every_minute';"
@@ -27,21 +27,22 @@ START = (
     "run()"
 )
 """`weft`, whose schedule ticks every minute."""
+QUICK = "\nrun_queue:\n  dequeue_interval_seconds: 1\n"
+"""What dagster.yaml says for tests besides: no run waits for long in the queue."""
 REPOSITORY = {"repositoryLocationName": "weft", "repositoryName": "__repository__"}
 JOB = {**REPOSITORY, "pipelineName": "__ASSET_JOB"}
 
 
-def waited(look: Callable[[], Any], seconds: float, what: str = "nothing") -> Any:
-    """The first true answer of `look`, asked twice a second."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def answered(look: Callable[[], Any], name: str) -> Any:
+    """The first true answer of `look`, which asks a server that may not be there yet."""
+
+    def answer() -> Any:
         try:
-            if found := look():
-                return found
+            return look()
         except (urllib.error.URLError, ConnectionError, TimeoutError):
-            pass
-        time.sleep(0.5)
-    raise AssertionError(f"{what} within {seconds} s")
+            return None
+
+    return until(answer, name, pause=0.2)
 
 
 def free_port() -> int:
@@ -56,6 +57,7 @@ class Server:
 
     def __init__(self, port: int, log: Path, pid: int):
         self.port, self.log, self.pid = port, log, pid
+        self._followed = -1
 
     def ask(self, query: str, **variables: object) -> Any:
         """The data of an answer; AssertionError if the server says that it went wrong."""
@@ -63,7 +65,7 @@ class Server:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/graphql", body, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=HUNG) as answer:
             said = json.load(answer)
         assert "errors" not in said, said["errors"]
         return said["data"]
@@ -78,6 +80,7 @@ class Server:
     ANSWERS: Mapping[str, str] = {
         "launchPipelineExecution": "... on LaunchRunSuccess{run{runId}}",
         "launchPartitionBackfill": "... on LaunchBackfillSuccess{backfillId}",
+        "scheduleDryRun": "... on DryRunInstigationTick{evaluationResult{skipReason runRequests{runKey}}}",
         "terminateRun": "... on TerminateRunSuccess{run{runId}}",
         "startSchedule": "... on ScheduleStateResult{scheduleState{status}}",
         "stopRunningSchedule": "... on ScheduleStateResult{scheduleState{status}}",
@@ -140,6 +143,20 @@ class Server:
         """True if no run waits or is going."""
         return all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in self.runs())
 
+    def rest(self) -> None:
+        """Wait until no run is going and the automations, which looked since the last one ended, asked for no other."""
+        until(self._is_at_its_end, "the end of runs that follow each other")
+
+    def _is_at_its_end(self) -> bool:
+        if len(self.runs()) == self._followed:
+            return True
+        answered(self.at_rest, "the end of all runs")
+        runs, before = len(self.runs()), self.looks()
+        answered(lambda: self.looks() >= before + 2, "two looks of the automations")
+        if self.at_rest() and len(self.runs()) == runs:
+            self._followed = runs
+        return self._followed == runs
+
     def reload(self) -> None:
         """Load the code location as the button does, which starts a code server that is gone."""
         self.ask('mutation{reloadRepositoryLocation(repositoryLocationName:"weft"){__typename}}')
@@ -168,13 +185,17 @@ class Server:
 
     def ended(self, run_id: str) -> str:
         """How a run ended."""
-        return str(
-            waited(
-                lambda: (s := self.status(run_id)) in ("SUCCESS", "FAILURE", "CANCELED") and s,
-                ENDED_WITHIN,
-                f"run {run_id} did not end",
-            )
+        ends = ("SUCCESS", "FAILURE", "CANCELED")
+        return str(answered(lambda: (s := self.status(run_id)) in ends and s, f"the end of run {run_id}"))
+
+    def next_tick(self, name: str) -> dict[str, Any]:
+        """What a tick of a schedule at this moment would ask for: the reason of a skip, and runs."""
+        selector = {**REPOSITORY, "scheduleName": name}
+        asked = "selectorData:$s,timestamp:$t"
+        done = self.change(
+            "scheduleDryRun", "$s:ScheduleSelector!,$t:Float", asked, s=selector, t=time.time()
         )
+        return dict(done["evaluationResult"])
 
     def ticks(self, name: str) -> list[dict[str, Any]]:
         """The ticks of a schedule or sensor, the newest first: time, status, reason of a skip, runs."""
@@ -198,7 +219,7 @@ class Server:
             return fresh and fresh[-1]
 
         try:
-            yield lambda: waited(look, ENDED_WITHIN, f"no tick of {name}")
+            yield lambda: answered(look, f"a tick of {name}")
         finally:
             state = "query($s:ScheduleSelector!){scheduleOrError(scheduleSelector:$s){... on Schedule{scheduleState{id}}}}"
             (found,) = self.ask(state, s=selector).values()
@@ -212,6 +233,8 @@ def weft_ui(work: Workspace, folder: Path) -> Iterator[Server]:
     environment = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
     command = [sys.executable, "-c", START, "ui", "--config", str(work.config), "--port", str(port)]
     log = work.folder / "ui.log"
+    if "run_queue" not in (settings := instance_home(work.settings) / "dagster.yaml").read_text():
+        settings.write_text(settings.read_text() + QUICK)
     repository = str(Path(__file__).parents[1])
     with log.open("w") as printed:
         process = subprocess.Popen(
@@ -224,8 +247,8 @@ def weft_ui(work: Workspace, folder: Path) -> Iterator[Server]:
         )
         try:
             running = Server(port, log, process.pid)
-            waited(running.is_loaded, LOADED_WITHIN, "the server did not load Weft")
+            answered(running.is_loaded, "a server that has loaded Weft")
             yield running
         finally:
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(60)
+            process.wait(HUNG)

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.archives import Mail, mbox
-from tests.dagster_ui import Server, free_port, waited
+from tests.dagster_ui import Server, answered, free_port
 from tests.timing import HUNG
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_pages_their_styles_and_the_api_are_served(weft: Path, folder: Path):
             return str(answer.read().decode())
 
     with running(weft, folder, "serve", "--port", str(port)):
-        assert "sorted runs" in waited(lambda: text("/?q=compactor"), HUNG, "no page of a search")
+        assert "sorted runs" in answered(lambda: text("/?q=compactor"), "the page of a search")
         assert "--" in text("/static/weft.css") and "use strict" in text("/static/weft.js")
         assert "m1@example.org" in text("/api/search?q=compactor")
         assert json.loads(text("/openapi.json"))["openapi"].startswith("3.1")
@@ -117,7 +117,7 @@ def test_pages_their_styles_and_the_api_are_served(weft: Path, folder: Path):
 def test_dagster_loads_weft_and_not_the_folder(weft: Path, folder: Path):
     server = Server(free_port(), folder / "server.log", 0)
     with running(weft, folder, "ui", "--port", str(server.port)):
-        assert waited(server.is_loaded, HUNG, "Dagster did not load Weft")
+        assert answered(server.is_loaded, "a server that has loaded Weft")
 
 
 def test_assistants_are_answered(weft: Path, folder: Path):

@@ -6,19 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.archives import Workspace, differences, two_lists
 from tests.processes import weft
+from tests.timing import HUNG, until
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-SOON = 10
-"""Seconds within which a signal ends a command, on a busy machine."""
-LATE = 120
 
 
 class Started:
@@ -40,17 +39,12 @@ class Started:
 
     def ends_at(self, number: signal.Signals, reached: Callable[[], object]) -> str:
         """What it says at a signal that comes when something is `reached`: to all it started by Ctrl-C, else to it."""
-        end = time.monotonic() + LATE
-        while self.process.poll() is None and not reached() and time.monotonic() < end:
-            time.sleep(0.005)
+        until(lambda: self.process.poll() is not None or reached(), "the moment of the signal", pause=0.005)
         assert self.process.poll() is None, "it ended before"
         (os.killpg if number == signal.SIGINT else os.kill)(self.process.pid, number)
-        _, said = self.process.communicate(timeout=SOON)
-        end = time.monotonic() + SOON
+        _, said = self.process.communicate(timeout=HUNG)
         assert self.process.returncode == CODES[number]
-        while (left := _alive(self.process.pid)) and time.monotonic() < end:
-            time.sleep(0.1)
-        assert left == []
+        until(lambda: not _alive(self.process.pid), "the end of all processes of the command")
         return said
 
 
@@ -79,8 +73,7 @@ POINTS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("number", CODES)
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("point", "number"), list(zip(POINTS, [*CODES] * 2, strict=True)))
 def test_a_build_is_ended_at_any_point_and_the_next_is_right(
     tmp_path: Path, built_once: Workspace, point: str, number: signal.Signals
 ):
@@ -100,14 +93,18 @@ BUSY = """
 import os, subprocess, threading, time
 from dagster_project.resources.system.processes import end_started
 
+begun = threading.Semaphore(0)
+
 def start():
     while True:
         subprocess.Popen(["sh", "-c", "sleep 100 & sleep 100"])
+        begun.release()
         time.sleep(0.005)
 
 for _ in range(2):
     threading.Thread(target=start, daemon=True).start()
-time.sleep(0.2)
+for _ in range(20):
+    begun.acquire()
 end_started()
 os._exit(0)
 """
@@ -116,7 +113,7 @@ os._exit(0)
 def test_none_is_left_of_the_processes_that_threads_start_at_that_moment():
     for _ in range(3):
         process = subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True)
-        assert process.wait(LATE) == 0
+        assert process.wait(HUNG) == 0
         assert _alive(process.pid) == []
 
 
@@ -149,13 +146,18 @@ def test_any_command_is_ended_with_one_line(built_once: Workspace, tmp_path: Pat
 @pytest.mark.exhaustive
 def test_the_ui_is_ended_with_all_its_processes(built: Workspace):
     started = Started(built, "ui", "--port", "0")
-    said = started.ends_at(signal.SIGINT, lambda: len(_alive_below(started.process.pid)) > 3)
+    below: set[psutil.Process] = set()
+
+    def has_started() -> bool:
+        below.update(psutil.Process(started.process.pid).children(recursive=True))
+        return len(below) > 3
+
+    said = started.ends_at(signal.SIGINT, has_started)
     assert said.splitlines()[-1].startswith("interrupted (SIGINT)") and "Traceback" not in said
-    time.sleep(1)
-    assert _alive_below(started.process.pid) == []
+    until(lambda: not any(map(_is_alive, below)), "the end of all processes of the UI")
 
 
-def _alive_below(process: int) -> list[int]:
-    from dagster_project.resources.system.processes import _parents, _started_by
-
-    return list(_started_by(process, _parents()))
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False

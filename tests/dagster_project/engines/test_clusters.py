@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from dagster_project.resources.system.processes import _parents, _started_by
 from tests.archives import PUBLISHED_ANEW, Workspace, differences, lake_hashes, two_lists
 from tests.processes import Command
 from tests.s3_loopback import s3_service
+from tests.timing import HUNG, until
 
 pytestmark = pytest.mark.exhaustive
 ENGINES: Mapping[str, Mapping[str, object]] = {
@@ -29,7 +29,6 @@ ENGINES: Mapping[str, Mapping[str, object]] = {
 }
 WORKERS = {"spark": "pyspark.daemon", "ray": "ray::run_task"}
 """What the command of a process says that runs tasks; Spark's is that of an executor."""
-STUCK = 300
 """Seconds after which nothing comes any more."""
 BUCKET = "weft-lake"
 
@@ -57,11 +56,8 @@ def worker(kind: str) -> int | None:
 
 def awaited(found: Callable[[], Any], build: subprocess.Popen[str] | None = None) -> Any:
     """What is found, once it is there, and before a build is through."""
-    end = time.monotonic() + STUCK
-    while not (there := found()):
-        assert build is None or build.poll() is None, build.communicate()
-        assert time.monotonic() < end, "nothing came"
-        time.sleep(0.01)
+    there = until(lambda: found() or (build is not None and build.poll() is not None and "ended"), "it")
+    assert there != "ended", build.communicate() if build else None
     return there
 
 
@@ -95,7 +91,7 @@ def test_an_engine_makes_the_same_lake_on_s3_though_a_worker_dies(
     command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(work.config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as build:
         os.kill(awaited(lambda: worker(engine), build), signal.SIGKILL)
-        _, printed = build.communicate(timeout=2 * STUCK)
+        _, printed = build.communicate(timeout=HUNG)
     assert build.returncode == 0, printed
     assert hashes(work) == hashes(built_once)
     assert differences(work.index, built_once.index) == {}

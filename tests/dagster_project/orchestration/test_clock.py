@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,10 +16,9 @@ from dagster_project.resources.publish.versions import CURRENT
 from tests.archives import Workspace, differences, lake_hashes, rebuilt
 from tests.dagster_project.orchestration.test_killed_builds import change
 from tests.processes import weft
+from tests.timing import HUNG, until
 
 pytestmark = pytest.mark.exhaustive
-
-LATE = 240
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +68,14 @@ class Clocked:
 
     def wait_for(self, folder: Path, pattern: str) -> None:
         """Until a file is there."""
-        end = time.monotonic() + LATE
-        while self.process.poll() is None and time.monotonic() < end and not next(folder.glob(pattern), None):
-            time.sleep(0.005)
+        until(
+            lambda: self.process.poll() is not None or next(folder.glob(pattern), None), pattern, pause=0.005
+        )
         assert self.process.poll() is None, "it ended before"
 
     def ended(self) -> None:
         """Wait for its end, which has to be a good one."""
-        self.process.wait(LATE)
+        self.process.wait(HUNG)
         self.killed()
         assert self.process.returncode == 0, self.said.read_text()
 
@@ -85,7 +83,7 @@ class Clocked:
         """End it as a power cut would, with its processes: some of Dagster's do not end by a clock like this."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(LATE)
+        self.process.wait(HUNG)
 
 
 def assert_as_expected(work: Workspace, expected: Workspace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -16,12 +15,13 @@ from dagster_project.resources.search.opened_index import FollowedIndex, open_in
 from dagster_project.resources.search.sql import query_current
 from tests.archives import Mail, Workspace
 from tests.processes import weft
+from tests.timing import until
 from transforms.errors import WeftError
 
 pytestmark = pytest.mark.exhaustive
 
 PUBLISHES = 2
-PAUSE = 0.5
+PAUSE = 0.2
 """Seconds between two questions of a reader."""
 OF_SQL = 2
 """Readers by SQL; the other ways have one each."""
@@ -100,6 +100,8 @@ def test_readers_meet_no_fault_and_no_older_version_while_versions_are_published
         assert done.code == 0, done.err
         published.append(done.told["published"]["version"])
     for reader in readers:
+        is_current = lambda: reader.faults or published[-1] in reader.versions  # noqa: B023, E731
+        until(is_current, "a reader of the last version")
         reader.over.set()
         reader.join()
     for reader in readers:
@@ -129,13 +131,11 @@ def test_what_is_followed_changes_when_the_other_is_open_and_a_fault_is_told(
     point_to(built, "weft-0.duckdb")
     assert answering() == first, "nobody waits for what is not open yet"
     with pytest.raises(WeftError, match="weft-0.duckdb"):
-        while answering() == first:
-            time.sleep(0.05)
+        until(lambda: answering() != first, "a fault of the new version")
     point_to(built, first)
     assert answering() == first
     shutil.copy(built.index / first, built.index / "weft-1.duckdb")
     shutil.copytree((built.index / first).with_suffix(".arrays"), built.index / "weft-1.arrays")
     point_to(built, "weft-1.duckdb")
-    while answering() == first:
-        time.sleep(0.05)
+    until(lambda: answering() != first, "the new version")
     assert answering() == "weft-1.duckdb"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from dagster_project.orchestration.work import Work
 from dagster_project.orchestration.workers import make_partitions, workers_for
 from dagster_project.resources.progress import CountedProgress
 from tests.archives import Workspace, differences, lake_hashes, two_lists
+from tests.timing import until
 from transforms.errors import WeftError
 
 BESIDE = {"tasks": 2}
@@ -46,10 +46,7 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
             victim.join()
             with pytest.raises(WeftError, match="ended from outside"):
                 workers.run([one] * 2, {})
-    deadline = time.monotonic() + 30
-    while multiprocessing.active_children() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not multiprocessing.active_children()
+    until(lambda: not multiprocessing.active_children(), "the end of all workers")
     assert progress.rows["messages"] == 24
     assert {partition for stage, partition, _ in steps if stage == "message_terms"} == set(plan.stale)
     result = work.build()

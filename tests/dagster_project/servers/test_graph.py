@@ -8,7 +8,6 @@ import json
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 
 from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.servers.graph import graph_app
+from tests.timing import HUNG, until
 from tests.transforms.graph.test_hal_export import tables
 from transforms.errors import IndexUnavailableError
 from transforms.graph.hal_export import graph_folders
@@ -82,16 +82,14 @@ def served(folder: Path, settings: GraphSettings) -> Iterator[int]:
     server = uvicorn.Server(uvicorn.Config(graph_app(folder, settings), port=0, log_level="critical"))
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
+    until(lambda: server.started or not thread.is_alive(), "a server that has started")
     yield server.servers[0].sockets[0].getsockname()[1]
     server.should_exit = True
-    thread.join(10)
+    thread.join(HUNG)
 
 
 def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=HUNG)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, headers={"Origin": FRIEND, **named})
     answer = connection.getresponse()
@@ -165,7 +163,7 @@ def test_nothing_exported_is_an_error_with_the_remedy(tmp_path: Path):
 @pytest.mark.skipif(NODE is None, reason="no node on this machine")
 def test_fetch_reads_a_document_progressively(port: int, folder: Path):
     script = f"{CLIENT}\nread({json.dumps(f'http://127.0.0.1:{port}/')}, 4).then(r => console.log(JSON.stringify(r)));"
-    done = subprocess.run([str(NODE), "-e", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([str(NODE), "-e", script], capture_output=True, text=True, timeout=HUNG, check=True)
     require_read(json.loads(done.stdout), folder)
 
 
@@ -206,7 +204,7 @@ def asked(
     port: int, headers: dict[str, str], method: str = "GET", path: str = "/index.json"
 ) -> tuple[HTTPResponse, bytes]:
     """The answer to a request with these headers alone, `PORT` in them filled in."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", port, timeout=HUNG)
     connection.putrequest(method, path, skip_host=True)
     for name, value in headers.items():
         connection.putheader(name, value.replace("PORT", str(port)))
@@ -255,7 +253,7 @@ def test_a_browser_reads_a_document_from_a_page_of_a_named_origin_alone(
             "--dump-dom",
             f"{origin}/page.html",
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=True)
     said = _decoded(done.stdout)
     if named:
         require_read(json.loads(said), folder)
@@ -280,7 +278,7 @@ def pages(folder: Path) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-        thread.join(10)
+        thread.join(HUNG)
 
 
 def require_read(read: dict, folder: Path) -> None:

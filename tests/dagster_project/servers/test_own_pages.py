@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -15,9 +14,9 @@ from starlette.testclient import TestClient
 
 from dagster_project.servers.mcp import mcp_app, mcp_server
 from tests.archives import Workspace
-from tests.processes import Command
+from tests.processes import Command, listens
+from tests.timing import HUNG, until
 
-STARTED_WITHIN = 60
 FRIEND = "https://friend.example"
 ASKED = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 INITIALIZE = ASKED | {
@@ -37,14 +36,7 @@ def serving(folder: Path, *arguments: str, option: str) -> Iterator[int]:
         port = free.getsockname()[1]
     server = Command(folder, *arguments, option, str(port))
     try:
-        end = time.monotonic() + STARTED_WITHIN
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < end
-                time.sleep(0.1)
+        until(lambda: listens(port), "a server that listens")
         yield port
     finally:
         assert server.killed_after(0), "the server ended before"
@@ -54,7 +46,7 @@ def status(
     port: int, method: str, path: str, headers: Sequence[tuple[str, str]], body: str = ""
 ) -> tuple[int, str]:
     """Status and allowed origin of the answer to a request with these headers alone, `PORT` in them filled in."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", port, timeout=HUNG)
     connection.putrequest(method, path, skip_host=True)
     for name, value in (*headers, *([("Content-Length", str(len(body)))] if body else [])):
         connection.putheader(name, value.replace("PORT", str(port)))

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
 
 from assets.partitions import MAIL
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
-from tests.dagster_ui import ENDED_WITHIN, Server, waited, weft_ui
+from tests.dagster_ui import Server, answered, weft_ui
 from tests.processes import Command
+from tests.timing import until
 
 pytestmark = pytest.mark.exhaustive
 
-KILLS = 10
-WAYS = (("run",), ("code server",), ("run", "build"), ("code server", "run", "build"))
-"""What is killed at one moment."""
 PARTITION = "dev/dev.2004-02"
-LONGEST = 25.0
-"""Seconds after the launch of a run within which the moments lie: what follows it has published by then."""
+BEGUN, READ, PUBLISHES = ".runs/*", "lake/messages/dev/dev.2004-02.parquet", "index/.build-*"
+KILLS = (
+    (("run",), BEGUN),
+    (("code server",), READ),
+    (("run",), PUBLISHES),
+    (("run", "build"), READ),
+    (("code server",), BEGUN),
+    (("code server", "run", "build"), PUBLISHES),
+)
+"""What is killed at one moment, and the file that is new at that moment."""
 
 
 def change(work: Workspace, kill: int) -> None:
@@ -56,7 +61,7 @@ def server(work: Workspace) -> Iterator[Server]:
     """`weft ui` of the lists; at its end no run is open."""
     with weft_ui(work, work.folder) as running:
         yield running
-        waited(running.at_rest, ENDED_WITHIN, "runs stayed open")
+        answered(running.at_rest, "the end of all runs")
 
 
 def services(server: Server) -> dict[str, list[psutil.Process]]:
@@ -73,18 +78,32 @@ def services(server: Server) -> dict[str, list[psutil.Process]]:
     return found
 
 
-@pytest.mark.parametrize("kill", range(KILLS))
+def is_new(work: Workspace, pattern: str) -> Callable[[], bool]:
+    """Whether a file, or another state of it, has come since this call."""
+
+    def files() -> set[tuple[str, int, int]]:
+        found = set()
+        for path in work.settings.root.glob(pattern):
+            with suppress(FileNotFoundError):
+                found.add((path.name, (stat := path.stat()).st_ino, stat.st_mtime_ns))
+        return found
+
+    before = files()
+    return lambda: bool(files() - before)
+
+
+@pytest.mark.parametrize("kill", range(len(KILLS)))
 def test_the_next_build_ends_what_was_killed(
     server: Server, work: Workspace, expected: list[Workspace], kill: int
 ):
-    chance, way = random.Random(kill), WAYS[kill % len(WAYS)]
+    way, file = KILLS[kill]
+    answered(server.is_loaded, "a code server that came back")
+    server.rest()
     change(work, kill)
-    waited(server.is_loaded, ENDED_WITHIN, "the code server did not come back")
-    run = server.materialize([*MAIL.tables], {"dagster/partition": PARTITION})
-    moment = time.monotonic() + chance.random() * LONGEST
-    waited(lambda: services(server)["run"] or server.ended(run), ENDED_WITHIN, "the run did not start")
+    reached = is_new(work, file)
+    server.materialize([*MAIL.tables], {"dagster/partition": PARTITION})
     command = Command(work.folder, "build", "--config", work.config) if "build" in way else None
-    time.sleep(max(0.0, moment - time.monotonic()))
+    until(reached, f"{file} of a run")
     victims = [process for name in way for process in services(server).get(name, [])]
     for process in victims:
         process.kill()
