@@ -49,6 +49,7 @@ def validated(clone: Path, **variables: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.exhaustive
 def test_a_clone_is_valid_without_any_variable(clone: Path):
     done = validated(clone)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -66,11 +67,13 @@ def test_wrong_settings_are_not_valid_and_the_reason_is_one_line(clone: Path):
     assert "pydantic" not in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_where_nothing_is_named_the_sample_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert shown(defs())["lake"] == {"uri": str(ROOT / "data/sample/state/lake")}
 
 
+@pytest.mark.exhaustive
 def test_settings_in_the_folder_go_before_the_sample(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(workspace.folder)
     assert shown(defs())["lake"] == {"uri": workspace.settings.lake_uri}
@@ -103,6 +106,7 @@ def test_settings_that_do_not_load_are_one_asset_that_says_why(
 LOOKS_FOR_IT = "pa.array([1]); duckdb.connect().execute('SELECT ?', [1])"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("code", "is_there"),
     [

@@ -176,6 +176,7 @@ WINDOWED = {
 """Ibis translates no window to Polars."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_a_relational_transform_does_not_depend_on_what_its_tables_are(
     lake_tables: dict[str, ibis.Table], name: str

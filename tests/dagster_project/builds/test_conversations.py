@@ -125,6 +125,7 @@ def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
     }
 
 
+@pytest.mark.exhaustive
 def test_no_name_of_a_person_is_stored_anywhere(made_once: Workspace):
     people = (*PEOPLE, "Maud", "Wendt", "Eve", "Lamb", PHONE, "447700900123")
     state = made_once.folder / "state"
@@ -184,6 +185,7 @@ def test_more_messages_make_the_last_window_alone_again_and_its_context(made: Wo
     assert contexts(made)[3] == contexts(anew)[3]
 
 
+@pytest.mark.exhaustive
 def test_a_changed_note_is_a_question_of_the_last_window_alone(made: Workspace):
     before = contexts(made)
     write(
@@ -196,6 +198,7 @@ def test_a_changed_note_is_a_question_of_the_last_window_alone(made: Workspace):
     assert made.plan().is_empty
 
 
+@pytest.mark.exhaustive
 def test_a_window_is_asked_alone_of_what_is_published_now(made: Workspace):
     first, *others = made.lake.partitions("conversation_context")
     write(made, "notes/Gardening.md", "# Gardening\n\nRoses want sun, tulips water.\n")
@@ -211,6 +214,7 @@ def test_a_window_is_asked_alone_of_what_is_published_now(made: Workspace):
     assert made.plan().is_empty
 
 
+@pytest.mark.exhaustive
 def test_a_window_with_other_candidates_is_asked_on(made: Workspace):
     first = made.lake.partitions("conversation_context")[0]
     made.lake.remove_tables(["conversation_candidates"], first)
@@ -243,6 +247,7 @@ def test_a_build_removes_the_context_that_earlier_versions_stored_for_all_window
     assert not old.exists() and contexts(made) == before
 
 
+@pytest.mark.exhaustive
 def test_other_settings_of_the_context_find_it_again_without_publishing(made: Workspace):
     version = contexts(made)[0]["index_version"]
     made.config.write_text(made.config.read_text().replace("[storage]", "[context]\ntop_k = 1\n\n[storage]"))

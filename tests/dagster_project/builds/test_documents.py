@@ -155,6 +155,7 @@ def test_a_second_build_does_nothing(made: Workspace):
     assert made.build().as_json()["outcome"] == "UNCHANGED"
 
 
+@pytest.mark.exhaustive
 def test_an_edit_makes_one_partition_again_and_embeds_the_changed_section_alone(made: Workspace):
     made.put("notes/Compaction.md", COMPACTION.replace("longer than a second", "longer than a blink"))
     with made.instance() as instance:

@@ -84,6 +84,7 @@ def test_every_document_is_exported_and_valid(made_once: Workspace):
             validator.validate(json.loads(data))
 
 
+@pytest.mark.exhaustive
 def test_sql_python_the_command_line_and_the_export_show_one_order(made_once: Workspace):
     index = json.loads(graph(made_once)["docs/guide/manual.md/index.json"])
     chunks = index["_embedded"]["chunks"]["manual"]

@@ -75,6 +75,7 @@ def _only_dashes() -> Mail:
     return Mail(700, body, "", headers=["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="x"'])
 
 
+@pytest.mark.exhaustive
 def test_options_change_one_search(built_once: Workspace):
     def found(*options: str) -> list[dict[str, Any]]:
         result = weft(built_once, "search", "compactor load", "--json", "--limit", "6", *options)
@@ -152,6 +153,7 @@ def test_quotes_ten_thousand_deep_are_read(odd: tuple[Workspace, Result]):
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_second_build_of_odd_archives_finds_nothing_to_do(odd: tuple[Workspace, Result]):
     result = weft(odd[0], "build", "--json")
     assert (result.exit_code, json.loads(result.output)["outcome"]) == (0, "UNCHANGED")
@@ -219,6 +221,7 @@ def test_a_missing_settings_file_is_named(tmp_path: Path):
 NOT_THERE = {"name": "users", "kind": "mbox", "path": "mial/*"}
 
 
+@pytest.mark.exhaustive
 def test_a_source_that_is_not_there_removes_nothing(built: Workspace):
     built.configure({"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, NOT_THERE)
     plan = built.plan()
@@ -395,6 +398,7 @@ def test_hostile_names_are_unknown_names(built_once: Workspace, arguments: list[
     assert result.exit_code == 2 and "the index holds" in result.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "arguments",
     [

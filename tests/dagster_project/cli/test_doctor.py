@@ -26,6 +26,7 @@ def found(work: Workspace) -> dict[str, Finding]:
     return {f.area: f for f in ranked}
 
 
+@pytest.mark.exhaustive
 def test_a_built_workspace_is_well(built_once: Workspace):
     told = found(built_once)
     areas = {

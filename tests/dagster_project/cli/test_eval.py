@@ -81,6 +81,7 @@ def without_times(report: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in report.items() if k != "timing"}
 
 
+@pytest.mark.exhaustive
 def test_the_same_index_gives_the_same_report_but_for_the_times(measured: Workspace, report: dict[str, Any]):
     again = json.loads(weft(measured, "run", "--json", "--no-page").stdout)
     assert json.dumps(without_times(again)) == json.dumps(without_times(report))
@@ -298,6 +299,7 @@ def test_the_job_measures_what_the_command_measures(measured: Workspace, report:
     assert event.metadata["queries"].value == len(report["queries"])
 
 
+@pytest.mark.exhaustive
 def test_a_build_makes_no_evaluation(measured: Workspace):
     assert measured.build().published is None
 

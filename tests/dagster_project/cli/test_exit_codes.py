@@ -105,6 +105,7 @@ def test_a_command_ends_with_its_code(built_once: Workspace, arguments: list[str
     assert ended(built_once, *arguments)[0] == code
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "code"), [("How does the compactor behave?", 0), ("?", 3), ("x" * 100_000, 3)]
 )

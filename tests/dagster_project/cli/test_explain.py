@@ -101,6 +101,7 @@ def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
     ]["rows"][0].keys()
 
 
+@pytest.mark.exhaustive
 def test_two_processes_return_the_same_bytes(
     built_once: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -126,6 +126,7 @@ STATES: dict[str, tuple[Callable[[Workspace], None], int]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_read_only", [False, True], ids=["writable", "read-only"])
 @pytest.mark.parametrize("state", some(STATES, 3))
 def test_the_doctor_writes_nothing(built: Workspace, state: str, is_read_only: bool):
@@ -216,6 +217,7 @@ def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
         assert trace(work.folder) == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", WRITING, ids=" ".join)
 def test_what_writes_says_in_one_line_that_it_may_not(shut: Workspace, command: tuple[str, ...]):
     done = weft(shut.folder, *command, "--config", shut.config)
@@ -225,6 +227,7 @@ def test_what_writes_says_in_one_line_that_it_may_not(shut: Workspace, command: 
     assert "give it the right to write" in line and "sqlite" not in line.lower()
 
 
+@pytest.mark.exhaustive
 def test_what_an_estimate_of_cost_has_to_make_first_cannot_be_made(tmp_path: Path, built_once: Workspace):
     work = built_once.copied(tmp_path / "work")
     work.write("dev/dev.2004-09.mbox", b"From a@b Mon Jan  5 10:00:00 2004\nFrom: a@b\n\nMore.\n")
@@ -233,6 +236,7 @@ def test_what_an_estimate_of_cost_has_to_make_first_cannot_be_made(tmp_path: Pat
     assert done.code == 12 and len(done.err.splitlines()) == 1, done.err
 
 
+@pytest.mark.exhaustive
 def test_of_a_storage_whose_lake_alone_may_not_be_written_a_build_says_so(tmp_path: Path):
     work = two_lists(tmp_path / "work")
     lake = work.settings.root / "lake"

@@ -272,6 +272,7 @@ def test_json_of_a_text_is_that_text(built: Built):
     assert built.run("get", *HERE, "m1@example.org").stdout == visible(body)
 
 
+@pytest.mark.exhaustive
 def test_metadata_in_dagster_fetches_no_picture_of_a_text(built: Built):
     found: list[str] = []
     with built.work.instance() as instance:

@@ -58,6 +58,7 @@ def versions(instance: dg.DagsterInstance, table: str) -> dict[str, str | None]:
     return {p: (event.tags or {})["dagster/data_version"] for p, event in found.items() if event}
 
 
+@pytest.mark.exhaustive
 def test_tasks_make_what_a_run_makes_and_dagster_hears_of_it(built_once: Workspace, tmp_path: Path):
     work, cluster = two_lists(tmp_path / "work"), InThisProcess()
     with work.instance() as instance:
@@ -94,6 +95,7 @@ def test_a_failed_task_names_source_partition_stage_and_reason_and_leaves_the_ot
         assert report_restored(instance, work.lake, plan) == []
 
 
+@pytest.mark.exhaustive
 def test_a_repeated_task_writes_the_same_bytes(built: Workspace):
     before = lake_hashes(built)
     with written_tasks(built.settings, MAIL.tables, PARTITIONS[:1]) as place:
@@ -111,6 +113,7 @@ def test_a_machine_that_does_not_see_the_lake_is_refused_with_the_remedy(built: 
         run_task(str(elsewhere), 0)
 
 
+@pytest.mark.exhaustive
 def test_a_run_with_settings_of_its_own_makes_its_partitions_itself(built: Workspace):
     cluster = InThisProcess()
     definitions = asset_definitions(built.settings, {"engine": TaskEngine(built.settings, cluster)})

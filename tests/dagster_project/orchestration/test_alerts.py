@@ -65,6 +65,7 @@ def to_file(file: Path) -> AlertSettings:
     return AlertSettings(command=(sys.executable, "-c", KEEP, str(file)))
 
 
+@pytest.mark.exhaustive
 def test_a_fault_reaches_the_command_without_its_message(tmp_path: Path):
     with pytest.raises(SourceError), alerting(to_file(tmp_path / "told"), tmp_path):
         raise SourceError("mail of ada@example.org: my password is hunter2")

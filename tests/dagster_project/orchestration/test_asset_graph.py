@@ -83,6 +83,7 @@ def test_the_graph_of_documents_is_listed_though_no_build_makes_it(
     }
 
 
+@pytest.mark.exhaustive
 def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     config = {"ops": {"chunk_messages": {"config": {"message_chars": 900}}}}
     declared = built.lake.footer("message_chunks", JANUARY)

@@ -44,6 +44,7 @@ def test_the_published_file_explains_itself(built_once: Workspace):
     assert bare == []
 
 
+@pytest.mark.exhaustive
 def test_a_second_build_runs_nothing_and_embeds_nothing(built: Workspace):
     before = contents(built.index)
     with built.instance() as instance:
@@ -57,6 +58,7 @@ def test_a_second_build_runs_nothing_and_embeds_nothing(built: Workspace):
         assert instance.get_runs_count() == runs
 
 
+@pytest.mark.exhaustive
 def test_touching_files_without_changing_them_runs_nothing(built: Workspace):
     for path in (built.folder / "mail").rglob("*.mbox"):
         path.write_bytes(path.read_bytes())
@@ -202,6 +204,7 @@ def test_damaged_arrays_are_made_anew_and_told(built: Workspace):
     assert built.column("SELECT count(*) FROM search_text('aardvark')") == [1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("sections", "remade"),
     [

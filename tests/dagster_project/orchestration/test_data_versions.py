@@ -74,6 +74,7 @@ def run(work: Workspace, instance: dg.DagsterInstance, *partitions: str) -> dg.E
     return run_of_dagster(work, instance, MAIL.tables, *partitions)
 
 
+@pytest.mark.exhaustive
 def test_the_data_version_is_the_hash_of_the_content_however_it_was_made(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -89,6 +90,7 @@ def test_the_data_version_is_the_hash_of_the_content_however_it_was_made(
         assert data_versions(instance) == expected
 
 
+@pytest.mark.exhaustive
 def test_after_a_build_nothing_is_stale_and_after_a_change_what_the_plan_says(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -131,6 +133,7 @@ def test_after_a_build_nothing_over_the_whole_lake_is_stale(built: Workspace, in
     assert statuses(built, instance, whole) == {}
 
 
+@pytest.mark.exhaustive
 def test_a_source_that_comes_or_goes_makes_nothing_of_others_stale(
     built: Workspace, instance: dg.DagsterInstance
 ):

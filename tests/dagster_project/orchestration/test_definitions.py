@@ -63,6 +63,7 @@ def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
         yield opened
 
 
+@pytest.mark.exhaustive
 def test_the_definitions_load(built_once: Workspace):
     definitions = build_definitions(built_once.settings)
     dg.Definitions.validate_loadable(definitions)
@@ -78,6 +79,7 @@ def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(
     assert {j.name for j in defs().resolve_all_job_defs()} >= JOBS
 
 
+@pytest.mark.exhaustive
 def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
     for definition in make_assets(built_once.settings):
         for key in definition.keys - {dg.AssetKey("search_index"), dg.AssetKey("vector_index")}:
@@ -86,6 +88,7 @@ def test_every_table_of_the_lake_declares_its_columns(built_once: Workspace):
             assert all(c.description for c in schema.columns)
 
 
+@pytest.mark.exhaustive
 def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspace):
     definitions = build_definitions(built_once.settings)
     for spec in definitions.resolve_all_asset_specs():
@@ -102,6 +105,7 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
         assert job.description or job.name.startswith("__"), job.name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("section", "tables"),
     [
@@ -127,6 +131,7 @@ def test_the_code_version_of_a_stage_changes_with_its_settings_alone(
     assert {t for t in before if before[t] != after[t]} == stage
 
 
+@pytest.mark.exhaustive
 def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg.DagsterInstance):
     result = run_of_dagster(built, instance, PARTITIONED, JANUARY)
     made = {(e.asset_key.path[-1], e.partition): e for e in _materializations(result)}
@@ -139,6 +144,7 @@ def test_one_partition_is_materialized_by_its_key(built: Workspace, instance: dg
     assert built.plan().is_empty
 
 
+@pytest.mark.exhaustive
 def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, instance: dg.DagsterInstance):
     for table in PARTITIONED:
         for partition in (JANUARY, FEBRUARY, USERS):
@@ -165,6 +171,7 @@ def materialize(folder: Path, partition: str) -> None:
         run_of_dagster(work, instance, PARTITIONED, partition)
 
 
+@pytest.mark.exhaustive
 def test_two_processes_materialize_two_partitions_at_once(built: Workspace, built_once: Workspace):
     for table in PARTITIONED:
         for partition in (JANUARY, USERS):
@@ -221,6 +228,7 @@ def test_a_reader_keeps_its_version_while_a_new_one_is_published(followed: Follo
     assert followed.work.column("SELECT count(*) FROM messages") == [22]
 
 
+@pytest.mark.exhaustive
 def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Followed):
     with followed.work.instance() as instance:
         threads = instance.get_latest_materialization_event(dg.AssetKey("threads"))
@@ -264,6 +272,7 @@ def _with_a_chunk_twice(work: Workspace) -> None:
     work.lake.stage("message_chunks", USERS, twice, code_version="", inputs={}).commit()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("broken", "rule"),
     [
@@ -303,6 +312,7 @@ def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> 
     return merged.resolve_job_def("publish_only").execute_in_process(instance=instance, raise_on_error=False)
 
 
+@pytest.mark.exhaustive
 def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance: dg.DagsterInstance):
     (built.folder / "mail" / "dev" / "dev.2004-02.mbox").unlink()
     sync_partitions(instance, built.plan())
@@ -329,6 +339,7 @@ def test_an_instance_of_before_opens_with_the_storages_that_are_gone(workspace: 
     assert yaml.safe_load((home / "dagster.yaml").read_text()) == yaml.safe_load(before)
 
 
+@pytest.mark.exhaustive
 def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -341,6 +352,7 @@ def test_dagsters_own_event_log_reads_what_the_kept_engines_wrote(
     assert stock.has_asset_key(dg.AssetKey("messages"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("run", ["first", "second"])
 def test_the_file_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path, run: str):
     def declared(storage: SqliteEventLogStorage) -> list[tuple[str, ...]]:
@@ -356,6 +368,7 @@ def test_the_file_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path, run: str)
     assert {p.name for p in ours.glob("*.db")} == {p.name for p in stock.glob("*.db")}
 
 
+@pytest.mark.exhaustive
 def test_an_opened_instance_leaves_the_environment_as_it_was(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
@@ -368,6 +381,7 @@ def test_an_opened_instance_leaves_the_environment_as_it_was(
     assert os.environ["DAGSTER_HOME"] == str(workspace.folder / "home")
 
 
+@pytest.mark.exhaustive
 def test_runs_are_made_of_neighbours_with_equal_needs(workspace: Workspace):
     for month in range(1, 6):
         workspace.write(f"dev.2004-0{month}.mbox", discussion(month * 10, 2, "compactor"))

@@ -183,6 +183,7 @@ def snaked(value: object) -> object:
     return value
 
 
+@pytest.mark.exhaustive
 def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     values = yaml.safe_load((DEPLOY / "helm-values.yaml").read_text())
     assert list(unknown(values, CHART)) == []

@@ -78,6 +78,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.exhaustive
 def test_damaged_files_of_the_lake_are_named_and_made_again(built: Workspace, built_once: Workspace):
     lake = Path(str(built.lake.base))
     damages = DAMAGES | {f"{table}/users/users.2004-01": (Path.unlink, "missing") for table in MAIL.tables}
@@ -106,6 +107,7 @@ SPOILED_FILES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.exhaustive
 def test_what_is_damaged_inside_is_told_by_the_doctor_and_made_again_by_one_command(
     built: Workspace, built_once: Workspace
 ):
@@ -139,6 +141,7 @@ def older_chunks(file: Path) -> None:
     pq.write_table(table.drop_columns(["chunker"]).replace_schema_metadata(without_hash(footer)), file)
 
 
+@pytest.mark.exhaustive
 def test_lake_and_index_of_an_older_version_are_made_again_and_that_is_said(
     built: Workspace, built_once: Workspace
 ):
@@ -171,6 +174,7 @@ def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.Ca
     ) in told
 
 
+@pytest.mark.exhaustive
 def test_a_published_file_that_is_lost_while_it_is_read_is_published_again(
     built: Workspace, built_once: Workspace
 ):

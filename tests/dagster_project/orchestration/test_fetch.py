@@ -65,6 +65,7 @@ def checks_of(result: dg.ExecuteInProcessResult) -> list[tuple[str, bool]]:
     return [(c.check_name, c.passed) for c in result.get_asset_check_evaluations()]
 
 
+@pytest.mark.exhaustive
 def test_a_fetch_is_an_asset_with_counts_lag_and_checks(work: Workspace):
     result = run_fetch(work)
     (event,) = result.asset_materializations_for_node("fetch_remote_list")
@@ -75,6 +76,7 @@ def test_a_fetch_is_an_asset_with_counts_lag_and_checks(work: Workspace):
     assert checks_of(result) == [("reachable", True), ("lag", True)]
 
 
+@pytest.mark.exhaustive
 def test_the_graph_leads_from_what_is_fetched_to_the_assets_that_read_it(work: Workspace):
     graph = build_definitions(work.settings).resolve_asset_graph()
     assert graph.get(fetched_key("remote-list")).child_keys == {source_key("remote-list")}
@@ -84,6 +86,7 @@ def test_the_graph_leads_from_what_is_fetched_to_the_assets_that_read_it(work: W
     assert graph.get(dg.AssetKey("documents")).parent_keys == set()
 
 
+@pytest.mark.exhaustive
 def test_a_remote_that_is_old_warns(work: Workspace, server: Archives):
     work.configure(remote_source(server, max_lag_hours=24))
     result = run_fetch(work)
@@ -91,6 +94,7 @@ def test_a_remote_that_is_old_warns(work: Workspace, server: Archives):
     assert ("lag", False) in checks_of(result)
 
 
+@pytest.mark.exhaustive
 def test_a_fault_that_passes_is_repeated_and_one_that_does_not_is_not(work: Workspace, server: Archives):
     server.plan[MONTH] = [status(500), status(503, Retry_After="0")]
     result = run_fetch(work)

@@ -49,6 +49,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return work
 
 
+@pytest.mark.exhaustive
 def test_what_is_fast_is_published_and_what_waits_is_told(made: Workspace):
     assert made.column("SELECT count(*) FROM messages") == [9]
     assert made.column(STALL) == [0]
@@ -129,6 +130,7 @@ def _without_lanes(work: Workspace, folder: Path) -> Path:
     return copy
 
 
+@pytest.mark.exhaustive
 def test_very_long_texts_have_a_pool_and_wait_behind_others(made: Workspace):
     definitions = build_definitions(made.settings)
     (stage, *_) = (

@@ -100,6 +100,7 @@ def freshness(
     return found.passed, {name: float(value.value) for name, value in found.metadata.items()}
 
 
+@pytest.mark.exhaustive
 def test_an_index_is_fresh_unless_a_change_waits_too_long(built: Workspace):
     with built.instance() as instance:
         assert freshness(built, instance)[0], "nothing waits"

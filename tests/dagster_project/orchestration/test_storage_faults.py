@@ -136,6 +136,7 @@ def done_findings(printed: str) -> list[dict[str, str]]:
     return findings
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", some(MENDED))
 def test_a_build_mends_it(built: Workspace, built_once: Workspace, fault: str):
     prepare, area = MENDED[fault]
@@ -148,6 +149,7 @@ def test_a_build_mends_it(built: Workspace, built_once: Workspace, fault: str):
     assert areas(built) == set()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", some(TOLD))
 def test_a_build_says_in_one_line_what_is_wrong_and_what_to_do(built: Workspace, fault: str):
     prepare, code, area, words = TOLD[fault]
@@ -164,6 +166,7 @@ def test_a_build_says_in_one_line_what_is_wrong_and_what_to_do(built: Workspace,
     assert len(searched.err.splitlines()) <= 1 and searched.code in (0, 2, 5)
 
 
+@pytest.mark.exhaustive
 def test_a_history_that_was_moved_away_begins_anew(built: Workspace, built_once: Workspace):
     garbage("dagster/history/runs.db")(built)
     (built.settings.root / "dagster").rename(built.folder / "moved")

@@ -31,6 +31,7 @@ def shown(definitions: dg.Definitions) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.exhaustive
 def test_the_ui_shows_what_the_settings_say(workspace: Workspace):
     assert shown(build_definitions(workspace.settings)) == {
         "lake": {"uri": workspace.settings.lake_uri},
@@ -83,6 +84,7 @@ def loaded(definitions: dg.Definitions, uri: str | None = None) -> Any:
     return found[0]
 
 
+@pytest.mark.exhaustive
 def test_assets_get_the_working_object_and_every_run_the_same(workspace: Workspace):
     definitions = build_definitions(workspace.settings)
     first, second = loaded(definitions), loaded(definitions, workspace.settings.lake_uri)

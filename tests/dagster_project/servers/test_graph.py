@@ -238,6 +238,7 @@ def test_origins_make_no_file_of_the_graph_anew():
     assert GraphSettings(origins=("*",)).digest() == GraphSettings().digest()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 @pytest.mark.parametrize("named", [True, False])
 def test_a_browser_reads_a_document_from_a_page_of_a_named_origin_alone(

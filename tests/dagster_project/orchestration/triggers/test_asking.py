@@ -53,10 +53,12 @@ def at_the_hour(work: Workspace, instance: dg.DagsterInstance) -> object:
         return schedule(context)
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_asked_for_when_nothing_changed(built: Workspace, instance: dg.DagsterInstance):
     assert reason(at_the_hour(built, instance)).startswith("nothing changed")
 
 
+@pytest.mark.exhaustive
 def test_a_changed_file_is_asked_for_as_what_is_stale_of_its_partition(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -67,6 +69,7 @@ def test_a_changed_file_is_asked_for_as_what_is_stale_of_its_partition(
     assert MARCH in instance.get_dynamic_partitions("mail")
 
 
+@pytest.mark.exhaustive
 def test_neighbours_are_asked_for_as_a_range(built: Workspace, instance: dg.DagsterInstance):
     for month in (3, 4, 5):
         built.write(f"dev/dev.2004-0{month}.mbox", discussion(month * 100, 2, "planner"))
@@ -95,6 +98,7 @@ def test_each_source_is_asked_for_where_none_can_be_read(built: Workspace, insta
     assert found == {min(instance.get_dynamic_partitions("mail")): READ, USERS: READ}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTED])
 def test_what_a_run_under_way_makes_is_not_asked_for_again(
     built: Workspace, instance: dg.DagsterInstance, status: dg.DagsterRunStatus
@@ -135,6 +139,7 @@ def test_nothing_is_asked_for_while_a_command_builds(built: Workspace, instance:
         assert "from the command line is running" in reason(at_the_hour(built, instance))
 
 
+@pytest.mark.exhaustive
 def test_what_the_schedule_asks_for_publishes_what_changed(built: Workspace, instance: dg.DagsterInstance):
     built.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.", "News")])
     (partition,) = at_the_hour(built, instance)
@@ -154,6 +159,7 @@ def following(work: Workspace, instance: dg.DagsterInstance, cursor: str | None)
         return sensor(context), context.cursor
 
 
+@pytest.mark.exhaustive
 def test_the_first_look_asks_for_nothing_and_neither_does_one_without_news(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -165,6 +171,7 @@ def test_the_first_look_asks_for_nothing_and_neither_does_one_without_news(
     assert reason(answer).startswith("nothing was fetched") and again == cursor
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("refresh", [{REFRESH_TAG: ID}, {}], ids=["asked by the schedule", "by a person"])
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE])
 def test_after_a_fetch_what_changed_is_asked_for(
@@ -183,6 +190,7 @@ def test_after_a_fetch_what_changed_is_asked_for(
     assert "nothing was fetched" in reason(following(built, instance, cursor)[0])
 
 
+@pytest.mark.exhaustive
 def test_every_run_of_a_refresh_is_followed(built: Workspace, instance: dg.DagsterInstance):
     built.write("dev/dev.2004-03.mbox", [Mail(600)])
     _, cursor = following(built, instance, None)
@@ -222,6 +230,7 @@ def test_after_a_publish_what_waits_for_it_is_asked_for(workspace: Workspace):
         assert "nothing changed" in reason(following(workspace, instance, cursor)[0])
 
 
+@pytest.mark.exhaustive
 def test_what_a_command_made_it_also_goes_on_with(built: Workspace, instance: dg.DagsterInstance):
     _, cursor = following(built, instance, None)
     built.write("dev/dev.2004-03.mbox", [Mail(600)])

@@ -48,6 +48,7 @@ def ticks(built: Workspace) -> Iterator[Ticks]:
         yield made
 
 
+@pytest.mark.exhaustive
 def test_all_of_the_whole_lake_is_asked_for_once_after_partitions(ticks: Ticks):
     run_of_dagster(ticks.work, ticks.instance, MAIL.tables, MARCH)
     whole = whole_tables(ticks.work.settings)
@@ -71,6 +72,7 @@ def test_nothing_is_asked_for_after_a_command(ticks: Ticks):
     assert ticks.requested() == set()
 
 
+@pytest.mark.exhaustive
 def test_what_is_over_the_whole_lake_waits_for_the_last_run_of_partitions(ticks: Ticks):
     run_of_dagster(ticks.work, ticks.instance, MAIL.tables, MARCH)
     other = begun_run(ticks.work, ticks.instance, MAIL.tables, JANUARY)
@@ -79,6 +81,7 @@ def test_what_is_over_the_whole_lake_waits_for_the_last_run_of_partitions(ticks:
     assert ticks.requested() == whole_tables(ticks.work.settings)
 
 
+@pytest.mark.exhaustive
 def test_what_is_over_the_whole_lake_waits_for_the_last_step_of_a_run(ticks: Ticks):
     """Though what it is made of itself is there."""
     run_of_dagster(ticks.work, ticks.instance, MAIL.tables, MARCH)
@@ -88,6 +91,7 @@ def test_what_is_over_the_whole_lake_waits_for_the_last_step_of_a_run(ticks: Tic
     assert ticks.requested() == whole_tables(ticks.work.settings)
 
 
+@pytest.mark.exhaustive
 def test_what_is_over_the_whole_lake_waits_for_a_backfill(ticks: Ticks):
     keys = [dg.AssetKey(table) for table in MAIL.tables]
     backfill = request_backfill(
@@ -104,6 +108,7 @@ def test_what_is_over_the_whole_lake_waits_for_a_backfill(ticks: Ticks):
     assert ticks.requested() == whole_tables(ticks.work.settings)
 
 
+@pytest.mark.exhaustive
 def test_very_long_texts_under_way_hold_nothing_up(ticks: Ticks):
     run_of_dagster(ticks.work, ticks.instance, MAIL.tables, MARCH)
     begun_run(ticks.work, ticks.instance, SLOW.tables, JANUARY)

@@ -146,6 +146,7 @@ def _failed(work: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -
     build_definitions(work.settings).resolve_sensor_def("failed_runs")(context.for_run_failure())
 
 
+@pytest.mark.exhaustive
 def test_without_alerts_there_is_no_sensor_for_failed_runs(workspace: Workspace):
     sensors = {sensor.name for sensor in build_definitions(workspace.settings).sensors or ()}
     assert sensors == {"vault_edits", "refresh_goes_on", "whole_lake"}
@@ -202,6 +203,7 @@ def test_a_build_waits_for_a_run_that_has_the_lake_and_says_for_whom(
     assert [stage for stage, _ in told].count(WAITS) == 2
 
 
+@pytest.mark.exhaustive
 def test_a_partition_whose_run_failed_and_that_is_right_again_is_not_shown_as_failed(built: Workspace):
     mails = built.folder / "mail" / "users" / "users.2004-01.mbox"
     with built.instance() as instance:

@@ -99,6 +99,7 @@ def test_rapid_edits_become_one_run_within_a_minute_of_the_last_look_before_them
     assert watched.look(instance) == "no document was edited"
 
 
+@pytest.mark.exhaustive
 def test_edits_without_end_are_built_within_a_minute_each(watched: Watched, instance: dg.DagsterInstance):
     begin = watched.now
     for _ in range(30):
@@ -118,6 +119,7 @@ def test_edits_wait_for_the_run_that_is_going(watched: Watched, instance: dg.Dag
     assert watched.look(instance) == "run"
 
 
+@pytest.mark.exhaustive
 def test_the_sensor_is_off_until_it_is_switched_on(watched: Watched):
     sensor = build_definitions(watched.work.settings).resolve_sensor_def(SENSOR)
     assert sensor.default_status == dg.DefaultSensorStatus.STOPPED

@@ -212,6 +212,7 @@ def relations(tmp_path: Path) -> Relations:
     return made
 
 
+@pytest.mark.exhaustive
 def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
     relations.work.write("dev.late.mbox", [Mail(20, "It does, as run 3 has shown.", reply_to=6)])
     made = relations.refresh()

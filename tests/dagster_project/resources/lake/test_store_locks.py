@@ -51,6 +51,7 @@ def claims(store: Any) -> list[str]:
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_second_build_of_a_lake_is_refused_with_the_name_of_the_first(store: Any):
     with store_lock(LAKE, "build", waits=False):
         assert claims(store) == ["lake/.locks/build/000000000001"]

@@ -33,6 +33,7 @@ def are_right(found: dict[str, list[float]], texts: list[str]) -> bool:
     )
 
 
+@pytest.mark.exhaustive
 def test_many_texts_go_by_jobs_for_half_the_price_and_few_do_not(gemini: Loopback, tmp_path: Path):
     found, report = embed(TEXTS, tmp_path, gemini.url, batch_texts=100)
     assert are_right(found, TEXTS) and set(gemini.paid.values()) == {1}
@@ -43,6 +44,7 @@ def test_many_texts_go_by_jobs_for_half_the_price_and_few_do_not(gemini: Loopbac
     assert (len(report.embedded), report.dollars_per_million) == (10, 0.20)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ["FAILED", "EXPIRED", "CANCELLED"])
 def test_what_a_job_without_answers_held_is_submitted_again(gemini: Loopback, tmp_path: Path, end: str):
     gemini.job_ends = deque([end, "SUCCEEDED", end])
@@ -109,6 +111,7 @@ def is_killed(gemini: Loopback, folder: Path, last: int, seen: int, after: float
     return process.exitcode == -signal.SIGKILL
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_is_killed_after_it_submitted_pays_for_nothing_again(gemini: Loopback, tmp_path: Path):
     gemini.looks = 10_000
     assert is_killed(gemini, tmp_path, 120, 8, 0)

@@ -92,6 +92,7 @@ def test_a_passing_fault_is_waited_out(gemini: Loopback, tmp_path: Path, name: s
     assert report.calls == len(gemini.requests) == 8
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", HANGING)
 def test_a_request_without_an_end_is_given_up_and_asked_again(gemini: Loopback, tmp_path: Path, name: str):
     gemini.plan = deque([HANGING[name], None])
@@ -145,6 +146,7 @@ def test_nothing_hangs_past_the_time_limit(gemini: Loopback, tmp_path: Path):
 FORBIDDEN = f"A text with {server.FORBIDDEN} in it."
 
 
+@pytest.mark.exhaustive
 def test_a_refused_text_has_a_reason_is_not_asked_again_and_all_others_are_kept(
     gemini: Loopback, tmp_path: Path
 ):
@@ -213,6 +215,7 @@ def test_questions_are_embedded_once_and_refused_ones_left_out(gemini: Loopback,
     assert len(gemini.requests) == asked
 
 
+@pytest.mark.exhaustive
 def test_questions_that_were_answered_before_a_fault_are_kept(gemini: Loopback, tmp_path: Path):
     gemini.rule = lambda texts: server.expired_key if len(gemini.requests) > 2 else None
     embedder = GeminiEmbedder(
@@ -237,6 +240,7 @@ def test_a_question_masked_in_another_way_has_another_vector(gemini: Loopback, t
     assert dict(gemini.paid) == {"of [email]": 1, "of ann@example.org": 1}
 
 
+@pytest.mark.exhaustive
 def test_a_pause_that_the_service_asks_for_is_kept_by_all_requests(gemini: Loopback, tmp_path: Path):
     pause = 0.6
     gemini.plan = deque([None, server.asks_to_wait(pause)])
@@ -270,6 +274,7 @@ def test_the_quota_is_kept_in_every_window_and_used():
     assert used >= 0.95
 
 
+@pytest.mark.exhaustive
 def test_no_more_requests_than_allowed_are_under_way_at_once(gemini: Loopback, tmp_path: Path):
     three = threading.Barrier(3)
     gemini.rule = lambda texts: three.wait(HUNG) and None
@@ -278,6 +283,7 @@ def test_no_more_requests_than_allowed_are_under_way_at_once(gemini: Loopback, t
     assert gemini.most_at_once == 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dimensions", [768, 1536, 3072])
 def test_vectors_of_every_width_have_unit_length(gemini: Loopback, tmp_path: Path, dimensions: int):
     found, _ = embed(TEXTS[:20], tmp_path, gemini.url, dimensions=dimensions)
@@ -285,6 +291,7 @@ def test_vectors_of_every_width_have_unit_length(gemini: Loopback, tmp_path: Pat
     assert {r["outputDimensionality"] for r in gemini.requests} == {dimensions}
 
 
+@pytest.mark.exhaustive
 def test_long_texts_are_cut_counted_and_sent_within_the_limits(gemini: Loopback, tmp_path: Path):
     long = " ".join(f"word{n}" for n in range(4000))
     texts = [f"{long} {n}" for n in range(4)] + TEXTS
@@ -334,6 +341,7 @@ def kill_at(gemini: Loopback, count: int, run: BaseProcess) -> None:
     assert run.exitcode == -signal.SIGKILL
 
 
+@pytest.mark.exhaustive
 def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loopback, tmp_path: Path):
     gemini.delay = 0.05
     chance = random.Random(7)
@@ -355,6 +363,7 @@ def unanswered(gemini: Loopback, cache: Path) -> int:
     return sum(gemini.asked.values())
 
 
+@pytest.mark.exhaustive
 def test_the_run_after_a_kill_knows_what_is_perhaps_paid_twice(gemini: Loopback, tmp_path: Path):
     asked = unanswered(gemini, tmp_path)
     assert asked == 40
@@ -402,6 +411,7 @@ def test_only_a_request_that_the_service_may_count_is_perhaps_paid_twice(
     assert len(report.unfinished) == texts
 
 
+@pytest.mark.exhaustive
 def test_two_processes_never_pay_for_the_same_text(gemini: Loopback, tmp_path: Path):
     gemini.delay = 0.05
     runs = [started(tmp_path, gemini.url, *part) for part in ((0, 200), (100, 300))]
@@ -481,6 +491,7 @@ def test_a_picture_gets_one_vector_and_is_paid_for_once(
     assert len(report.embedded) == 1 and len(gemini.requests) == 3
 
 
+@pytest.mark.exhaustive
 def test_a_picture_that_the_service_refuses_is_named_and_the_others_are_embedded(
     gemini: Loopback, tmp_path: Path
 ):

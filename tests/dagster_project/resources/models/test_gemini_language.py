@@ -51,6 +51,7 @@ def answers(gemini: Loopback, **settings: object) -> dict[int, tuple[Score | Non
 EXPECTED = {n: (Score(score=n, reason=text), None) for n, text in enumerate(TEXTS)}
 
 
+@pytest.mark.exhaustive
 def test_every_prompt_gets_its_answer_in_the_asked_shape(gemini: Loopback):
     assert answers(gemini) == EXPECTED
     sent = gemini.requests[0]
@@ -76,6 +77,7 @@ def test_what_a_prompt_quotes_is_screened_and_stays_inside_of_it(gemini: Loopbac
     assert attack not in json.dumps(sent["systemInstruction"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "text", ["no JSON", '{"score": 11, "reason": "too high"}', '{"score": 1}', "[]"], ids=str
 )

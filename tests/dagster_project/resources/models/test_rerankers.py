@@ -91,6 +91,7 @@ def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
         assert sorted(lists["reranked"]) == sorted(lists["pool"]) != lists["reranked"]
 
 
+@pytest.mark.exhaustive
 @needs_gemini
 def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspace, gemini: Loopback):
     gemini.reply = reversing

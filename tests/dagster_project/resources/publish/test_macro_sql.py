@@ -91,6 +91,7 @@ def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
     return [(names[n], float(scores[n])) for n in order]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "query",
     [
@@ -255,6 +256,7 @@ def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckD
     }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_the_file_needs_no_extension_and_nothing_of_weft(work: Workspace):
     program = (
         "import sys, duckdb\n"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
+
 from dagster_project.cli.render.builds import _STAGES
 from dagster_project.composition import make_publisher
 from dagster_project.resources.progress import CountedProgress
 from tests.archives import Workspace
 
 
+@pytest.mark.exhaustive
 def test_phases_follow_each_other_and_count_what_they_write(built: Workspace):
     shutil.rmtree(built.settings.root / "index")
     partitions = dict.fromkeys(built.lake.partitions("messages"), "mail")
@@ -26,6 +29,7 @@ def test_phases_follow_each_other_and_count_what_they_write(built: Workspace):
     assert progress.rows["publish_vectors"] == full.rows["embeddings"]
 
 
+@pytest.mark.exhaustive
 def test_an_update_of_the_previous_version_has_phases_too(built: Workspace):
     partitions = dict.fromkeys(built.lake.partitions("messages"), "mail")
     partitions.popitem()

@@ -33,6 +33,7 @@ def rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[tuple[dict
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("at_once", [1, 7])
 def test_groups_of_documents_give_the_rows_that_all_at_once_give(
     built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int

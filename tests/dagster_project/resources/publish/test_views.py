@@ -41,6 +41,7 @@ def rows(work: Workspace, statement: str) -> list[tuple]:
     return [tuple(row.values()) for row in query_current(work.settings.root / "index", statement).to_pylist()]
 
 
+@pytest.mark.exhaustive
 def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
     times = "SELECT author, answers, reply_seconds / 3600, is_first FROM reply_times ORDER BY replied_at"
     assert rows(made_once, times) == [
@@ -81,6 +82,7 @@ def test_meaning_is_searched_with_the_model_of_the_settings(made_once: Workspace
         query_current(settings.root / "index", "FROM search_semantic('x')", embedder=lambda: other)
 
 
+@pytest.mark.exhaustive
 def test_no_view_and_no_array_compares_each_row_with_each(made_once: Workspace):
     views = made_once.column("SELECT view_name FROM duckdb_views() WHERE NOT internal")
     assert views

@@ -129,6 +129,7 @@ NEED_THEM = (
 )
 
 
+@pytest.mark.exhaustive
 def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql_says_so(
     built_once: Workspace, points: Workspace
 ):

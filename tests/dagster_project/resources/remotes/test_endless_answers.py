@@ -122,6 +122,7 @@ def test_malformed_answers_of_imap_servers_are_faults_that_say_where(
         assert "UID" in str(fault.value) and "'INBOX'" in str(fault.value)
 
 
+@pytest.mark.exhaustive
 def test_a_list_that_is_missing_empties_no_folder(imap: Fetch, script: dict[str, Answer], tmp_path: Path):
     imap()
     script["SEARCH"] = says(b"TAG OK done\r\n")
@@ -162,6 +163,7 @@ def test_malformed_answers_of_web_servers_are_faults(http: Fetch, server: Archiv
         http(time_limit_seconds=10)
 
 
+@pytest.mark.exhaustive
 def test_what_swells_is_kept_as_it_came(http: Fetch, server: Archives, tmp_path: Path):
 
     bomb = gzip.compress(b"From a@b Thu Jan  1 00:00:00 2004\n" + bytes(300 << 20), 1)

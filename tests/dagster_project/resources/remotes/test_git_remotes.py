@@ -124,6 +124,7 @@ def test_nothing_there_at_all_must_be_mended(fetch: Fetch, tmp_path: Path):
     assert not isinstance(fault.value, FetchInterruptedError)
 
 
+@pytest.mark.exhaustive
 def test_neither_hooks_nor_configuration_of_remote_or_user_are_run(
     inbox: Inbox, fetch: Fetch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -72,6 +72,7 @@ def files(tmp_path: Path) -> dict[str, bytes]:
 ALL = {f"dev.2004-0{n}.mbox": MAILS[path] for n, path in enumerate((JANUARY, FEBRUARY, MARCH), 1)}
 
 
+@pytest.mark.exhaustive
 def test_every_month_since_the_first_becomes_a_file(tmp_path: Path, fetch: Callable[..., Fetched]):
     found = fetch()
     assert files(tmp_path) == ALL
@@ -80,6 +81,7 @@ def test_every_month_since_the_first_becomes_a_file(tmp_path: Path, fetch: Calla
     assert found.lag_seconds == (NOW - found.newest_at).total_seconds()
 
 
+@pytest.mark.exhaustive
 def test_closed_months_are_not_asked_for_and_an_open_one_costs_a_304(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
@@ -164,6 +166,7 @@ def test_an_mbox_is_known_by_its_first_bytes(first: bytes, ending: str | None):
     assert mbox_ending(first) == ending
 
 
+@pytest.mark.exhaustive
 def test_a_compressed_month_replaces_the_plain_one(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
@@ -173,6 +176,7 @@ def test_a_compressed_month_replaces_the_plain_one(
     assert sorted(files(tmp_path)) == ["dev.2004-01.mbox", "dev.2004-02.mbox", "dev.2004-03.mbox.gz"]
 
 
+@pytest.mark.exhaustive
 def test_a_month_that_a_killed_fetch_brought_unremembered_is_replaced_by_a_compressed_one(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
@@ -229,6 +233,7 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(
     assert files(tmp_path) == ALL
 
 
+@pytest.mark.exhaustive
 def test_a_file_that_changed_since_it_broke_starts_anew(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
@@ -240,6 +245,7 @@ def test_a_file_that_changed_since_it_broke_starts_anew(
     assert files(tmp_path)["dev.2004-03.mbox"] == server.files[MARCH]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("times", range(1, 6))
 def test_however_often_it_breaks_the_file_is_whole_in_the_end(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched], times: int
@@ -314,6 +320,7 @@ def test_a_pause_that_the_server_asks_for_is_told(server: Archives, fetch: Calla
     assert not isinstance(fault.value, FetchInterruptedError)
 
 
+@pytest.mark.exhaustive
 def test_a_month_that_is_not_there_yet_is_no_fault(server: Archives, fetch: Callable[..., Fetched]):
     del server.files[MARCH]
     assert fetch().added == 2
@@ -372,6 +379,7 @@ def test_a_server_that_says_nothing_is_left(server: Archives, fetch: Callable[..
         fetch(timeout_seconds=0.2)
 
 
+@pytest.mark.exhaustive
 def test_a_fetch_ends_with_its_time_limit_and_keeps_what_came(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):

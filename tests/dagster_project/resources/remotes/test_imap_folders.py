@@ -81,6 +81,7 @@ def folder(server: ImapServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return made
 
 
+@pytest.mark.exhaustive
 def test_mails_come_once_and_only_new_ones_are_asked_for(folder: Folder):
     first = folder.fetch()
     assert folder.subjects() == ["mail 0", "mail 1", "mail 2"]
@@ -103,6 +104,7 @@ def test_mails_are_stored_with_the_line_ends_of_a_maildir(folder: Folder, tmp_pa
     assert [p.read_bytes() for p in mails] == [Mail(n, subject=f"mail {n}").text().encode() for n in range(3)]
 
 
+@pytest.mark.exhaustive
 def test_mails_that_are_expunged_there_go_here(folder: Folder):
     folder.fetch()
     folder.expunge(2)
@@ -110,6 +112,7 @@ def test_mails_that_are_expunged_there_go_here(folder: Folder):
     assert folder.subjects() == ["mail 0", "mail 2"]
 
 
+@pytest.mark.exhaustive
 def test_mails_that_are_expunged_can_be_kept(folder: Folder):
     folder.fetch()
     folder.expunge(2)
@@ -128,6 +131,7 @@ def test_another_uidvalidity_fetches_the_folder_anew(folder: Folder, expunged: s
     assert folder.subjects() == ["mail 7", "mail 1"]
 
 
+@pytest.mark.exhaustive
 def test_an_emptied_folder_leaves_no_mail(folder: Folder):
     folder.fetch()
     folder.expunge(1, 2, 3)

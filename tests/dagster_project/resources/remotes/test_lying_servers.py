@@ -50,6 +50,7 @@ def leaks(text: str) -> list[str]:
     return [piece for piece in pieces if piece.lower() in text.lower()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", forms(SECRET))
 def test_whatever_a_server_echoes_is_masked_bounded_and_on_one_line(form: str):
     told = Credentials(USER, SECRET).hidden(f"NO {form} \x1b[31m for {USER} " + "x" * 5000)
@@ -81,6 +82,7 @@ def test_keys_in_addresses_proxies_and_the_environment_of_stores_are_masked(monk
     assert told == "page 1: [secret] [secret]"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "place", ["reason", "reason without breaks", "location", "type", "status line", "header"]
 )
@@ -103,6 +105,7 @@ def test_http_echoes_are_masked(http: Fetch, server: Archives, place: str, caplo
     assert not leaks(caplog.text)
 
 
+@pytest.mark.exhaustive
 def test_an_echo_in_a_validator_is_not_kept_and_one_that_cannot_be_sent_does_no_harm(
     http: Fetch, server: Archives, tmp_path: Path
 ):
@@ -129,6 +132,7 @@ def test_imap_echoes_are_masked(imap: Fetch, script: dict[str, Answer], caplog: 
     assert not leaks(caplog.text) and "t0ken" not in caplog.text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "target", ["127.0.0.2", "169.254.169.254", "[::1]", "localhost", "10.0.0.1", "0.0.0.0"]
 )
@@ -249,6 +253,7 @@ def fetch_store(folder: Path, store: Archives) -> str:
     return str(fault.value)
 
 
+@pytest.mark.exhaustive
 def test_a_webhook_follows_no_redirect_and_a_receiver_that_lies_fails_nothing(server: Archives):
     with served_archives("127.0.0.2") as other, socket.create_server(("127.0.0.1", 0)) as listener:
         answers = [

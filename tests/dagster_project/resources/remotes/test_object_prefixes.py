@@ -67,6 +67,7 @@ def names(work: Workspace) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
+@pytest.mark.exhaustive
 def test_a_prefix_is_copied_once_and_changes_follow(s3: Any, fetch: Fetch, work: Workspace):
     first = fetch()
     assert names(work) == ["dev.2004-01.mbox", "dev.2004-02.mbox"]
@@ -85,6 +86,7 @@ def test_a_prefix_is_copied_once_and_changes_follow(s3: Any, fetch: Fetch, work:
     ]
 
 
+@pytest.mark.exhaustive
 def test_the_same_size_with_other_bytes_is_seen_by_its_etag(s3: Any, fetch: Fetch, work: Workspace):
     fetch()
     s3.put_object(Bucket=BUCKET, Key="mail/dev.2004-01.mbox", Body=mbox([Mail(3)]))
@@ -134,6 +136,7 @@ def test_a_service_that_is_not_there_may_come_back(s3: Any, fetch: Fetch):
         fetch(endpoint="http://127.0.0.1:9")
 
 
+@pytest.mark.exhaustive
 def test_keys_are_nowhere_in_what_is_kept(s3: Any, fetch: Fetch, work: Workspace):
     fetch()
     kept = b"".join(p.read_bytes() for p in work.folder.rglob("*") if p.is_file())

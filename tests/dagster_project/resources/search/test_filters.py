@@ -212,6 +212,7 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.exhaustive
 @given(CONDITIONS)
 @examples(150)
 def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
@@ -223,6 +224,7 @@ def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
     assert set(np.flatnonzero(met).tolist()) == oracle(condition, rows)
 
 
+@pytest.mark.exhaustive
 @given(
     st.fixed_dictionaries(
         {},
@@ -252,6 +254,7 @@ def test_filters_keep_what_a_reading_of_all_rows_keeps(
     assert mask is None or set(np.flatnonzero(mask).tolist()) == kept
 
 
+@pytest.mark.exhaustive
 @given(PARTS, st.booleans())
 @examples(40)
 def test_a_filtered_search_with_hnsw_finds_as_many_as_an_exact_one(

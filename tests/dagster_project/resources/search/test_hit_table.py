@@ -149,6 +149,7 @@ def test_what_a_hit_answers_is_left_out_where_another_hit_says_it():
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_mail_is_shown_by_the_words_of_its_author_and_says_what_they_answer(index: SearchIndex):
     (hit,) = index.search(["m2@example.org"]).hits.to_pylist()
     assert hit["snippet"] == "The compactor was measured in run 2; it keeps its pace."

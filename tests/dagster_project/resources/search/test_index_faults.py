@@ -49,6 +49,7 @@ def fault(connection: duckdb.DuckDBPyConnection, path: Path, statement: str, *va
     return caught.value
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("words", [2_000, MAX_CONDITION_WORDS])
 def test_a_long_phrase_is_a_fault_of_the_query_or_finds_nothing(built_once: Workspace, words: int):
     phrase = '"' + " ".join(["the compactor"] * (words // 2)) + '"'
@@ -60,6 +61,7 @@ def test_a_long_phrase_is_a_fault_of_the_query_or_finds_nothing(built_once: Work
                 index.search([phrase])
 
 
+@pytest.mark.exhaustive
 def test_a_pattern_that_is_too_large_is_a_fault_of_the_query(
     built_once: Workspace, connection: duckdb.DuckDBPyConnection
 ):
@@ -155,6 +157,7 @@ def test_a_fault_while_the_file_is_whole_does_not_accuse_it(built_once: Workspac
     assert type(caught.value) is WeftError and "delete" not in str(caught.value)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "statement",
     [

@@ -58,6 +58,7 @@ def quick(index: SearchIndex) -> int:
     return index.search(["compactor"]).hits.num_rows
 
 
+@pytest.mark.exhaustive
 def test_slow_questions_are_interrupted_and_others_answered_meanwhile(pool: IndexPool):
     async def run() -> None:
         late = await Slow().held(pool, _MOST - 1)
@@ -74,6 +75,7 @@ def test_slow_questions_are_interrupted_and_others_answered_meanwhile(pool: Inde
     asyncio.run(run())
 
 
+@pytest.mark.exhaustive
 def test_a_question_that_waited_too_long_is_never_asked(pool: IndexPool):
     asked: list[int] = []
 

@@ -70,6 +70,7 @@ def one(work: Workspace, statement: str) -> Any:
     return work.column(statement)[0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "kind", "statement"),
     [
@@ -147,6 +148,7 @@ def test_bytes_inside_of_a_letter_are_refused(library: Workspace):
     assert (result.exit_code, "inside of a letter" in result.stderr) == (2, True)
 
 
+@pytest.mark.exhaustive
 def test_the_beginning_of_a_hash_suggests_the_whole(library: Workspace):
     whole = one(library, "SELECT min(chunk_id) FROM chunks")
     result = weft(library, "get", whole[:10])
@@ -169,6 +171,7 @@ def test_similar_is_what_is_nearest_in_the_shape_of_a_search(library: Workspace)
     assert scores[0] == pytest.approx(best, abs=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", ["docs:manual.md", "docs:manual.md#repair", "{SELECT attachment_id FROM attachments}"]
 )
@@ -220,6 +223,7 @@ def served(library: Workspace, request: pytest.FixtureRequest) -> Iterator[Serve
         server.wait()
 
 
+@pytest.mark.exhaustive
 def test_assistants_search_open_and_collect_within_limits(served: Served):
     found, opened, cut, rest, block, unknown, long, filtered = served.calls(
         ("search", {"query": "compactor load", "limit": 1000}),

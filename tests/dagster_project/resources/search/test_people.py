@@ -70,6 +70,7 @@ def published() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("field", "value", "found"),
     [

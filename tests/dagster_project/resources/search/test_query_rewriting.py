@@ -27,6 +27,7 @@ def explained(work: Workspace, *arguments: str) -> dict[str, Any]:
     return query["explain"]
 
 
+@pytest.mark.exhaustive
 def test_a_leaning_query_is_completed_by_rules(built: Workspace):
     found = explained(built, "why does it?", *TURNS)
     assert (found["used"], found["rewritten_by"]) == ("why does it? compactor stalls load", "rules")

@@ -63,6 +63,7 @@ def test_hnsw_finds_what_the_exact_search_finds(index: SearchIndex):
         assert a == pytest.approx(b, abs=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_filtered_search_is_exact_and_keeps_to_the_filter(index: SearchIndex):
     index.settings = index.settings.model_copy(update={"vector_search": "ann"})
     result = index.search(QUERIES, Filters(list_id="dev", since=datetime(2000, 1, 1, tzinfo=UTC)))
@@ -81,6 +82,7 @@ def test_above_the_limit_of_exact_search_the_signs_of_vectors_find_the_same(copi
     assert set(filtered.hits["list_id"].to_pylist()) == {"dev"}
 
 
+@pytest.mark.exhaustive
 def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_missing(copied: SearchIndex):
     beside = folder_of(copied.path)
     assert beside.is_dir()
@@ -196,6 +198,7 @@ def test_an_empty_query_is_a_fault_that_says_so(copied: SearchIndex):
     assert copied.search([""], Filters(since=datetime(1990, 1, 1, tzinfo=UTC))).hits.num_rows
 
 
+@pytest.mark.exhaustive
 def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
     def ask(number: int) -> int:
         held = query_current(built_once.index, "SELECT count(*) + $n AS n FROM messages", {"n": number})

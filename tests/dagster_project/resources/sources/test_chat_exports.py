@@ -195,6 +195,7 @@ def test_times_are_in_the_zone_asked_for_else_in_that_of_the_source(
     assert list(given.asker.own) == (["chat:x@0001"] if configured else [])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("packed", [True, False], ids=["zip", "folder"])
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
@@ -244,6 +245,7 @@ def test_a_name_that_is_only_a_prefix_and_a_dot_stops_nothing():
     assert chat_names([("in/WhatsApp Chat with ..zip", "zip"), ("in/a.txt", "whatsapp")])[1] == "in/a"
 
 
+@pytest.mark.exhaustive
 def test_exports_a_thousand_folders_deep_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(1100):

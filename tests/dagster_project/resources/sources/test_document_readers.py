@@ -81,6 +81,7 @@ def reason(readers: DocumentReaders, data: bytes, kind: str) -> str:
     return str(fault.value)
 
 
+@pytest.mark.exhaustive
 def test_bombs_end_with_a_reason_and_the_next_file_is_read(readers: DocumentReaders):
     bomb = made.zipped({"word/document.xml": bytes(257 << 20)})
     assert reason(readers, bomb, "docx").startswith("compression_bomb: ")

@@ -46,6 +46,7 @@ def test_every_commit_is_a_mail_in_the_partition_of_its_month(workspace: Workspa
     assert partition.list_id == "dev"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("grain", "expected"),
     [
@@ -337,6 +338,7 @@ def test_git_that_is_missing_is_named(workspace: Workspace, epoch: Epoch, monkey
         held(workspace)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("code", [0, 128])
 def test_of_what_git_says_without_end_little_is_kept(
     epoch: Epoch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

@@ -149,6 +149,7 @@ def test_a_missing_root_and_one_without_files_are_errors(tmp_path: Path):
         tree_files(source(), tmp_path, tmp_path / "state")
 
 
+@pytest.mark.exhaustive
 def test_a_file_a_hundred_times_as_deep_takes_little_more_time(tmp_path: Path):
     def taken(depth: int) -> float:
         folder = tmp_path.joinpath(str(depth), *"d" * depth)

@@ -68,6 +68,7 @@ def test_the_start_page_says_what_there_is(web: TestClient):
     assert links(page.text, "^/t/")
 
 
+@pytest.mark.exhaustive
 def test_hits_stand_in_threads_with_marks_and_lead_to_their_bytes(web: TestClient, built_once: Workspace):
     page = web.get("/", params={"q": "compactor pace"})
     assert "<mark>compactor</mark>" in page.text
@@ -150,6 +151,7 @@ def test_pages_follow_each_other_without_a_repeat(web: TestClient):
     assert links(second, r"^/\?q=d%3A2004\.\.$")
 
 
+@pytest.mark.exhaustive
 def test_the_order_is_that_of_the_command_line(web: TestClient, built_once: Workspace):
     said = CliRunner().invoke(
         main, ["search", "--config", str(built_once.config), "--json", "write-ahead log"]
