@@ -89,7 +89,7 @@ COMMANDS = {
     "receipts": LazyCommand(
         f"{_ROOM}.receipts",
         "receipts",
-        "List what assistants were shown, and verify that no receipt was changed or taken out.",
+        "List what assistants were shown, and verify that no receipt was changed, put in or taken out between others.",
     ),
     "search": LazyCommand(
         f"{_ROOM}.search",

@@ -58,8 +58,10 @@ def damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
     budget = _CHECKED_AT_ONCE
     for name, (size, checksum) in sorted(_files(folder).items(), key=lambda file: file[1][0]):
         path = folder / name
-        if not path.is_file():
+        if not path.exists():
             yield f"{name} is missing"
+        elif path.is_dir():
+            raise IsADirectoryError(f"{name} is a folder")
         elif path.stat().st_size != size:
             yield f"{name} has {path.stat().st_size:,} bytes in place of {size:,}"
         elif (reads_all or (budget := budget - size) >= 0) and _checksum(path) != checksum:

@@ -16,7 +16,6 @@ from dagster_project.config.settings import Settings, changed_search
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.outgoing.screen import Screen
-from dagster_project.resources.publish.lens_file import Lens, LensBuild, lens_file
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.filters import Filters, excluded_leaves, where_conditions
@@ -73,6 +72,8 @@ def require_lens(settings: Settings, lens: str | None) -> None:
 
 def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchIndex:
     """The index narrowed to what a lens shows; `whole` is closed."""
+    from dagster_project.resources.publish.lens_file import Lens, LensBuild, lens_file
+
     with closing(whole):
         require_lens(settings, name)
         lens = Lens(name, settings.lenses[name].where)

@@ -104,7 +104,7 @@ def test_damaged_arrays_are_named_with_the_way_out(copied: SearchIndex, name: st
     data = damaged.read_bytes()
     damaged.write_bytes(data[: len(data) // 2] if name.endswith("term_ends.npy") else data[:-20])
     again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
-    with pytest.raises(IndexUnavailableError, match=r"arrays.* is damaged .*delete"):
+    with pytest.raises(IndexUnavailableError, match=r"arrays is damaged .*`weft build` makes it again"):
         again.search(QUERIES)
 
 
@@ -120,7 +120,7 @@ def test_arrays_that_cannot_be_made_are_no_damaged_folder(copied: SearchIndex):
 def test_arrays_of_which_one_is_missing_are_named(copied: SearchIndex):
     (folder_of(copied.path) / FIRST / "starts.npy").unlink()
     again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
-    with pytest.raises(IndexUnavailableError, match=r"starts\.npy is missing.*delete"):
+    with pytest.raises(IndexUnavailableError, match=r"starts\.npy is missing.*`weft build` makes it again"):
         again.search(QUERIES)
 
 
