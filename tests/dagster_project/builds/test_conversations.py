@@ -257,6 +257,7 @@ def test_other_settings_of_the_context_find_it_again_without_publishing(made: Wo
     assert contexts(made)[0]["index_version"] == version
 
 
+@pytest.mark.exhaustive
 def test_a_source_that_goes_takes_its_windows_and_their_context_with_it(made: Workspace):
     configure(made, NOTES)
     made.build()

@@ -136,6 +136,7 @@ def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(workspace: Works
     assert "texts_perhaps_paid" not in answer(weft(workspace, "cost", "--json"))
 
 
+@pytest.mark.exhaustive
 def test_vectors_made_in_groups_are_those_made_at_once(
     built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -143,6 +144,7 @@ def test_vectors_made_in_groups_are_those_made_at_once(
     assert differences(built.index, rebuilt(built, tmp_path / "groups").index) == {}
 
 
+@pytest.mark.exhaustive
 def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini: Loopback):
     with_gemini(built, gemini.url, budget_tokens=10)
     result = weft(built, "build")

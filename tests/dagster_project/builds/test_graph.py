@@ -16,6 +16,7 @@ from tests.archives import Once, Workspace, differences, discussion, rebuilt
 from transforms.graph.hal_export import CHUNKS
 from transforms.graph.hal_schema import SCHEMA
 
+pytestmark = pytest.mark.exhaustive
 DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
 SECTIONS = [
     ("Opening", "Open a store with a path. The lock keeps a second writer out."),
@@ -84,7 +85,6 @@ def test_every_document_is_exported_and_valid(made_once: Workspace):
             validator.validate(json.loads(data))
 
 
-@pytest.mark.exhaustive
 def test_sql_python_the_command_line_and_the_export_show_one_order(made_once: Workspace):
     index = json.loads(graph(made_once)["docs/guide/manual.md/index.json"])
     chunks = index["_embedded"]["chunks"]["manual"]
@@ -139,7 +139,6 @@ def test_other_questions_are_searched(made_once: Workspace, arguments: list[str]
     assert answer["queries"][0]["hits"]
 
 
-@pytest.mark.exhaustive
 def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     text = MANUAL.replace("## Reading", "## Deleting\n\nA deleted key is gone.\n\n## Reading")
     made.put("docs/guide/manual.md", text.replace("level by level", "one after the other"))
@@ -157,7 +156,6 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     assert differences(made.index, anew.index) == {}
 
 
-@pytest.mark.exhaustive
 def test_new_mail_touches_no_file_of_the_graph_and_a_lost_export_is_missed(made: Workspace):
     folder = made.settings.root / "graph"
     before, orders = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")}, stripes(made)

@@ -117,6 +117,7 @@ def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace):
     assert answer["seconds_by_step"]["build_threads"] >= 0
 
 
+@pytest.mark.exhaustive
 def test_readers_are_served_by_the_version_of_the_old_model_until_that_of_the_new_one_is_whole(
     built: Workspace,
 ):

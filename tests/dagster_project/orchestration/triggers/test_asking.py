@@ -208,6 +208,7 @@ def test_every_run_of_a_refresh_is_followed(built: Workspace, instance: dg.Dagst
     assert len(keys) == 2, "Dagster makes one run of a key"
 
 
+@pytest.mark.exhaustive
 def test_after_a_publish_what_waits_for_it_is_asked_for(workspace: Workspace):
     limits = {"slow_at_once_bytes": 0}
     workspace.configure(chunks={"slow_body_chars": 2000}, operations=limits)
@@ -246,6 +247,7 @@ def test_what_a_command_made_it_also_goes_on_with(built: Workspace, instance: dg
     assert "in the process of the command" in reason(following(built, instance, cursor)[0])
 
 
+@pytest.mark.exhaustive
 def test_beside_a_backfill_partitions_that_were_made_are_published(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -265,6 +267,7 @@ def test_beside_a_backfill_partitions_that_were_made_are_published(
     assert reason(following(built, instance, cursor)[0]) == f"run {run.run_id[:8]} is under way"
 
 
+@pytest.mark.exhaustive
 def test_after_vectors_the_graph_is_asked_for_and_what_is_made_of_it_when_it_is_there(workspace: Workspace):
     workspace.put("notes/one.md", "# Compactor\n\nIt merges runs.\n\n# Planner\n\nIt orders runs.\n")
     workspace.configure({"name": "notes", "kind": "vault", "path": "notes"}, graph={"enabled": True})

@@ -176,6 +176,7 @@ def test_who_shares_the_lake_works_at_once_and_who_wants_it_alone_waits_before_t
     assert order == ["both", "end", "publish", "later"]
 
 
+@pytest.mark.exhaustive
 def test_a_build_waits_for_a_run_that_has_the_lake_and_says_for_whom(
     mailed: Workspace, instance: dg.DagsterInstance
 ):

@@ -124,6 +124,7 @@ def test_names_stand_for_mails_people_notes_chats_and_sources(made_once: Workspa
         find(made_once.settings, ["nobody@example.org"])
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_forgotten_of_a_source_that_cannot_be_read(made: Workspace):
     (made.folder / "mail" / "dev").rename(made.folder / "away")
     with pytest.raises(SourceError, match="nothing is forgotten before"):

@@ -229,6 +229,7 @@ def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: p
     assert relations._in_buckets(stage) == every
 
 
+@pytest.mark.exhaustive
 def test_a_run_killed_between_two_parts_is_made_up_for(relations: Relations, monkeypatch: pytest.MonkeyPatch):
     before = relations.stored()
     relations.work.write("dev.late.mbox", [Mail(20, "It does, as run 3 has shown.", reply_to=6)])

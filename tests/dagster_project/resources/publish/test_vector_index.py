@@ -72,6 +72,7 @@ def test_it_is_measured_and_searches_say_which_way_they_take(made: Workspace):
     assert shown(made, "search_index")["vector_search"] == "exact"
 
 
+@pytest.mark.exhaustive
 def test_statements_that_ask_for_it_use_it_without_the_network(made: Workspace):
     statement = vector_index.nearest(256, "chunk_id", 3).replace("?", "$vector")
     plan = query_current(made.index, f"EXPLAIN {statement}", {"vector": [1.0] + [0.0] * 255})

@@ -155,6 +155,7 @@ def test_what_became_of_a_file_is_kept_and_a_fault_of_the_day_is_not(opened: Ope
     assert first.kept.sweep() == 2
 
 
+@pytest.mark.exhaustive
 def test_a_file_after_one_that_ends_the_process_is_read(opened: Open):
     readers = opened(read_memory_bytes=200 << 20)
     huge = made.zipped({"content.xml": b"<a>" + b"<b/>" * 8_000_000 + b"</a>"})
