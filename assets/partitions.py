@@ -75,7 +75,7 @@ GRAPH = SourceType(
 IN_PARTS = frozenset(
     {
         *("embeddings", "threads", "thread_tree", "inferred_quotes", "compared_replies"),
-        *("chunk_context", "context_terms"),
+        *("chunk_context", "context_terms", "measure_counts"),
     }
 )
 """Tables over the whole lake that are stored in parts, so that an hour's new rows rewrite only a few of them."""

@@ -130,6 +130,7 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
             "inferred_quotes",
             "chunk_context",
             "context_terms",
+            "corpus_measures",
             "embeddings",
             "embedding_refusals",
             *graph,

@@ -16,7 +16,7 @@ BUCKETS = "mail_buckets"
 _AT_ONCE = 20_000
 """Mails of the buckets whose rows are taken out of the lake together."""
 _ID_COLUMNS = {"message_chunks": "doc_id"}
-_STORED = ("messages", "message_chunks")
+_STORED = ("messages", "message_chunks", "attachments")
 """Tables of partitions, which have the ids that mails have in their archives."""
 
 

@@ -10,7 +10,7 @@ from assets.conversations import context_stages
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import fetched_asset
 from assets.graph import graph_stages
-from assets.measures import measures_stage
+from assets.measures import measure_stages
 from assets.partitions import GRAPH, SOURCE_TYPES
 from assets.publish import embeddings_asset, embeddings_version, search_index_asset, vector_index_asset
 from assets.published import published_check, published_spec
@@ -100,7 +100,7 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         *source_stages(settings),
         *relation_stages(settings.threads, settings.people),
         chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
-        measures_stage(),
+        *measure_stages(),
     ]
     return (
         *assets_of(stages),

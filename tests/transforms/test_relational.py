@@ -23,7 +23,7 @@ from dagster_project.resources.lake.io_manager import LakeIOManager
 from tests.archives import Mail, Once, Workspace, two_lists
 from transforms.embedding import batches, context_sentences, embedded_text, sent_texts
 from transforms.graph import stripes
-from transforms.mail.threads import corpus_measures, threads
+from transforms.mail.threads import threads
 from transforms.operations import publish_checks
 from transforms.settings.documents import GraphSettings
 from transforms.settings.models import SafetySettings
@@ -32,7 +32,7 @@ QUOTED = """The planner looks at every index of a table before it takes the firs
 which costs a millisecond a table, and more where a table has many of them to look at,
 so that a query over a hundred tables takes a tenth of a second before it has begun."""
 TABLES = (
-    "messages", "message_blocks", "message_chunks", "attachments", "documents", "document_chunks",
+    "messages", "message_chunks", "documents", "document_chunks",
     "conversation_chunks", "memberships", "threads", "thread_tree", "inferred_quotes", "chunk_context",
     "embeddings", "embedding_refusals",
 )  # fmt: skip
@@ -97,18 +97,6 @@ def _requoted(t: SimpleNamespace) -> ibis.Table:
     return t.form(threads.canonical(t.message_chunks, t.memberships, "doc_id"))
 
 
-def _pairs(t: SimpleNamespace) -> pl.DataFrame:
-    mails = t.thread_tree.filter(t.thread_tree.parent_id.notnull()).select("message_id", "parent_id")
-    return pl.DataFrame(mails.order_by("message_id").to_pyarrow())
-
-
-def _lake(t: SimpleNamespace) -> corpus_measures.LakeTables:
-    return corpus_measures.LakeTables(
-        t.messages, t.memberships, t.message_blocks, t.message_chunks, t.attachments, t.thread_tree,
-        t.chunk_context,
-    )  # fmt: skip
-
-
 def _known(t: SimpleNamespace) -> context_sentences.FactTables:
     return context_sentences.FactTables(t.messages, t.thread_tree, t.threads, t.documents)
 
@@ -143,12 +131,6 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.texts_to_embed": lambda t: embedded_text.texts_to_embed(
         t.message_chunks, t.chunk_context
     ),
-    "mail.threads.corpus_measures.body_chunks": lambda t: corpus_measures.body_chunks(t.message_chunks),
-    "mail.threads.corpus_measures.compared_bodies": lambda t: corpus_measures.compared_bodies(
-        t.messages, _pairs(t)
-    ),
-    "mail.threads.corpus_measures.measures_of_lake": lambda t: corpus_measures.measures_of_lake(_lake(t)),
-    "mail.threads.corpus_measures.quote_blocks": lambda t: corpus_measures.quote_blocks(t.message_blocks),
     "embedding.sent_texts.texts_sent": lambda t: sent_texts.texts_sent(_texts(t), SafetySettings()),
     "embedding.context_sentences.chunk_facts": lambda t: context_sentences.chunk_facts(
         t.document_chunks.union(t.message_chunks), _known(t)

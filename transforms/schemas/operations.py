@@ -41,6 +41,14 @@ CORPUS_MEASURES = Table(
 )
 
 
+MEASURE_COUNTS = Table(
+    "measure_counts",
+    "What the mails of one bucket add to a measure of their list.",
+    ("list_id", "measure", "detail"),
+    CORPUS_MEASURES.columns[:-1],
+)
+
+
 READINESS = Table(
     "readiness",
     "One row per mail, document and window of a conversation: whether search can find it, if not why, and when it got "

@@ -127,6 +127,7 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
         "issue_triage": (documents.ISSUE_TRIAGE, None),
         "mail_buckets": (relations.MAIL_BUCKETS, None),
         "compared_replies": (relations.COMPARED_REPLIES, None),
+        "measure_counts": (operations.MEASURE_COUNTS, None),
         "readiness": (operations.READINESS, "readiness"),
         "document_graph": (graph.DOCUMENT_GRAPH, None),
         "evaluation_queries": (evaluation.EVALUATION_QUERIES, None),

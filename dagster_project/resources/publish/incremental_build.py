@@ -25,7 +25,7 @@ from dagster_project.resources.publish.change_sql import (
 )
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
-from dagster_project.resources.publish.version_inputs import FOLLOWING, UnfitBaseError, VersionInputs
+from dagster_project.resources.publish.version_inputs import UnfitBaseError, VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
 
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
@@ -100,7 +100,7 @@ class IndexUpdate(IndexBuild):
             stored = [part for part in self.lake.parts(table) if part in changed]
             self.views.of_parts(self.connection, f"new_{table}", table, stored)
             rows, scope = rows.replace(f"lake_{table}", f"new_{table}"), OF_CHANGED_PARTS.format(table=table)
-        elif changed or table in FOLLOWING:
+        elif changed:
             scope = "true"
         else:
             rows, scope = f"SELECT * FROM ({rows}) WHERE false", "false"

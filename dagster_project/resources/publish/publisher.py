@@ -28,7 +28,6 @@ from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.incremental_build import IndexUpdate
 from dagster_project.resources.publish.spare_version import drop_spare, keep_as_spare, spare_of, start_from
 from dagster_project.resources.publish.version_inputs import (
-    FOLLOWING,
     TABLES,
     WHOLE,
     Mirror,
@@ -215,8 +214,7 @@ class DuckDBPublisher:
         return previous.name == f"weft-{self._version(hashes)}.duckdb"
 
     def _version(self, hashes: Mapping[str, Mapping[str, str]]) -> str:
-        whole = {table: content for table, content in hashes[""].items() if table not in FOLLOWING}
-        contents = json.dumps([self.settings.recorded, {**hashes, "": whole}], sort_keys=True)
+        contents = json.dumps([self.settings.recorded, hashes], sort_keys=True)
         return parts_hash([self.layout, self.settings.index.digest(), contents])[:16]
 
     def current(self) -> Path | None:
@@ -261,7 +259,6 @@ class DuckDBPublisher:
         hashes[""] = {
             table: parts_hash(parts) if table in GRAPH.tables else parts[0]
             for table in self.whole
-            if table not in FOLLOWING or self.lake.footer(table)
             for parts in [[self._content_hash(table, p) for p in whole_parts(table, partitions)]]
         }
         return hashes

@@ -21,8 +21,6 @@ from transforms.settings.search import SearchSettings, TermSettings
 
 WHOLE = lake_wide_inputs()
 """The lake's tables without partitions that each version is built from; the graph's tables are added if it is enabled."""
-FOLLOWING = {"corpus_measures"}
-"""Those of them that are made after a publish: a version shows what the lake had before it, and is no other for them."""
 TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
 """The tables of the partitions of each source type."""
 
@@ -91,11 +89,11 @@ class VersionInputs:
         return _strings(("partition", "table_name", "hash"), rows)
 
     def part_hashes(self) -> pa.Table:
-        """The published table `parts`: the content hash of each part of the other tables, but for what follows a publish."""
+        """The published table `parts`: the content hash of each part of the other tables."""
         rows = [
             (table, part or "", footer.content_hash)
             for table in (*WHOLE, *GRAPH_TABLES)
-            if REGISTRY[table].published and table not in FOLLOWING
+            if REGISTRY[table].published
             for part in (self.lake.parts(table) if table in IN_PARTS else whole_parts(table, self.partitions))
             if (footer := self.lake.footer(table, part))
         ]
