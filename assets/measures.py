@@ -14,12 +14,12 @@ _READS = {
     "messages": Reads(
         ("message_id", "list_id", "defects", "body"), ("message_id", "list_id", "content_hash", "raw_bytes")
     ),
-    "message_blocks": Reads(measures.BLOCK_COLUMNS, ("message_id",)),
+    "message_blocks": Reads(measures.BLOCK_COLUMNS),
     "message_chunks": Reads(measures.CHUNK_COLUMNS, ("doc_id", "chunk_id")),
     "attachments": Reads(("message_id",)),
     "thread_tree": Reads(("message_id", "parent_id", "thread_id")),
 }
-"""What a bucket is measured by. A mail decides its blocks, and the id of a chunk stands for its text."""
+"""What a bucket is measured by. The id of a chunk stands for its text."""
 
 
 def measure_stages() -> Sequence[Stage]:

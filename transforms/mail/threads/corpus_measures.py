@@ -160,7 +160,7 @@ def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataF
 
 
 def counts_of_bucket(tables: MailTables) -> pa.Table:
-    """The `measure_counts` of the mails of one bucket."""
+    """The `measure_counts` of the mails of one bucket, by their key, so that equal mails give equal bytes."""
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")
     )
@@ -197,7 +197,7 @@ def counts_of_bucket(tables: MailTables) -> pa.Table:
         _defects(tables.messages, lists),
     ]
     rows = pl.concat([f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in shares])
-    return MEASURE_COUNTS.conform(rows.select(MEASURE_COUNTS.names).to_arrow())
+    return MEASURE_COUNTS.conform(rows.sort(MEASURE_COUNTS.key).select(MEASURE_COUNTS.names).to_arrow())
 
 
 def corpus_measures(counts: pa.Table) -> pa.Table:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.mail import mail_stages
+from assets.measures import measure_stages
 from assets.partitions import MAIL
 from assets.protocols.lake import Parts
 from assets.relations import chunk_context_stage, relation_stages
@@ -27,7 +28,7 @@ from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.progress import LoggedProgress
 from tests.archives import START, Mail, Workspace
 from tests.examples import examples
-from transforms.mail.threads import buckets, threads
+from transforms.mail.threads import buckets, corpus_measures, threads
 
 TEXT = (
     "The planner looks at every index of a table before it takes the first one of them,\n"
@@ -44,14 +45,15 @@ LEFT_OUT = {
 
 
 class Relations:
-    """The stages of mail up to the context of chunks, run without Dagster over the lake of a workspace."""
+    """The stages of mail up to context and counts of measures, run without Dagster over the lake of a workspace."""
 
     def __init__(self, work: Workspace):
         self.work, self.lake, s = work, work.lake, work.settings
         self.known: dict[str, str] = {}
         self.mail = [s for s in mail_stages(s.mail, s.blocks, s.chunks, s.terms) if s.name not in LEFT_OUT]
         context = chunk_context_stage(s.terms, s.sentences, s.safety, {})
-        self.stages = [s for s in (*relation_stages(s.threads, s.people), context) if s.name not in LEFT_OUT]
+        relations = (*relation_stages(s.threads, s.people), context, measure_stages()[0])
+        self.stages = [s for s in relations if s.name not in LEFT_OUT]
 
     def refresh(self) -> dict[str, set[str]]:
         """Make all that changed; by stage in buckets, the buckets that were made."""
@@ -100,9 +102,15 @@ class Relations:
         tables = self.tables([*stage.inputs, "memberships"])
         once = {
             name: threads.canonical(tables[name], tables["memberships"], key)
-            for name, key in (("messages", "message_id"), ("message_chunks", "doc_id"))
+            for name, key in (
+                ("messages", "message_id"),
+                ("message_chunks", "doc_id"),
+                ("attachments", "message_id"),
+            )
             if name in tables
         }
+        if "thread_tree" in tables:
+            once["thread_tree"] = tables["thread_tree"].filter(~tables["thread_tree"].is_ghost)
         return {name: (tables | once)[name] for name in stage.in_buckets or {}}
 
     def _bucketed(self) -> Iterator[tuple[Stage, str]]:
@@ -136,6 +144,8 @@ class Relations:
 
 
 def _rows(table: pa.Table, stage: Stage, name: str) -> list[dict[str, Any]]:
+    if name == "measure_counts":  # those of a bucket are no rows of the whole lake, their sums are
+        table = corpus_measures.corpus_measures(table)
     return sorted(table.to_pylist(), key=lambda row: [row[column] for column in stage.outputs[name].key])
 
 
@@ -197,6 +207,7 @@ def test_after_any_history_the_relations_are_those_of_the_whole_lake(
         "build_threads": set(),
         "inferred_quotes": set(),
         "build_chunk_context": set(),
+        "measure_counts": set(),
     }
 
 
@@ -220,6 +231,16 @@ def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
     bucket_of = {row["message_id"]: row["bucket"] for row in rows}
     assert len(set(bucket_of.values())) > 3
     assert made["build_threads"] == {bucket_of["m6@example.org"]} == {bucket_of["m20@example.org"]}
+
+
+def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relations: Relations):
+    """The blocks of both have the id of the first, which is in another bucket than the second."""
+    relations.work.write("dev.late.mbox", [Mail(21, TEXT, reply_to=6, at=START - timedelta(hours=1))])
+    for quote in ("> How long is one of them?", f"> {TEXT}".replace("\n", "\n> ")):
+        body = f"{quote}\n\nSo it does, as run 3 has shown."
+        relations.work.write("dev.other.mbox", [Mail(90, body, ident="m21@example.org")])
+        relations.refresh()
+    assert relations.stored() == relations.whole()
 
 
 def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: pytest.MonkeyPatch):

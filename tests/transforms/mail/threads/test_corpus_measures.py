@@ -16,7 +16,7 @@ from transforms.mail.messages import RawMail, read_mail
 from transforms.mail.threads import corpus_measures
 from transforms.mail.threads.threads import build_threads
 from transforms.schemas.mail import ATTACHMENTS
-from transforms.schemas.operations import CORPUS_MEASURES
+from transforms.schemas.operations import CORPUS_MEASURES, MEASURE_COUNTS
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
 
 QUOTED_LINES = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
@@ -47,6 +47,8 @@ def tables_of(raw: list[RawMail]) -> corpus_measures.MailTables:
 def measured(*buckets: list[RawMail]) -> dict[str, tuple[int, int]]:
     """Numerator and denominator by measure and detail."""
     counts = [corpus_measures.counts_of_bucket(tables_of(raw)) for raw in buckets]
+    for table in counts:
+        assert table.equals(table.sort_by([(column, "ascending") for column in MEASURE_COUNTS.key]))
     found = corpus_measures.corpus_measures(pa.concat_tables(counts))
     assert found.schema.names == CORPUS_MEASURES.names
     return {
