@@ -173,6 +173,7 @@ def test_a_relational_transform_does_not_depend_on_what_its_tables_are(
         assert of(FORMS[form]) == expected, form
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(set(CASES) - WINDOWED))
 def test_a_relational_transform_runs_on_polars(lake_tables: dict[str, ibis.Table], name: str):
     assert on_engine(ibis.polars.connect(), lake_tables, name) == on_engine(None, lake_tables, name)

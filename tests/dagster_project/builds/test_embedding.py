@@ -196,6 +196,7 @@ def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, 
     assert gemini.asked[text] == asked + 1
 
 
+@pytest.mark.exhaustive
 def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace, gemini: Loopback):
     of_static = built.lake.tables["embeddings"]
     with_gemini(built, gemini.url)

@@ -188,6 +188,7 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
     kept.unlink()
 
 
+@pytest.mark.exhaustive
 def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace):
     text = measured.config.read_text()
     everything = (
@@ -289,6 +290,7 @@ def test_two_reports_are_compared(measured: Workspace, tmp_path: Path):
     assert (failed.exit_code, "no report of this version" in failed.output) == (2, True)
 
 
+@pytest.mark.exhaustive
 def test_the_job_measures_what_the_command_measures(measured: Workspace, report: dict[str, Any]):
     definitions = build_definitions(measured.settings)
     with dg.DagsterInstance.ephemeral() as instance:

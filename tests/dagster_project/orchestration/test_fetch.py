@@ -117,6 +117,7 @@ def test_attempts_are_limited(work: Workspace, server: Archives, pause: dict[str
     assert checks_of(result)[-2:] == [("reachable", False), ("lag", True)]
 
 
+@pytest.mark.exhaustive
 def test_a_build_fetches_first_a_second_one_finds_nothing_new_and_lost_files_do_not_empty_the_index(
     work: Workspace, server: Archives
 ):

@@ -195,6 +195,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("action", ["mask", "hold"])
 def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
     office: Workspace, tmp_path: Path, action: str

@@ -233,6 +233,7 @@ def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
     assert made["build_threads"] == {bucket_of["m6@example.org"]} == {bucket_of["m20@example.org"]}
 
 
+@pytest.mark.exhaustive
 def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relations: Relations):
     """The blocks of both have the id of the first, which is in another bucket than the second."""
     relations.work.write("dev.late.mbox", [Mail(21, TEXT, reply_to=6, at=START - timedelta(hours=1))])
@@ -243,6 +244,7 @@ def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relation
     assert relations.stored() == relations.whole()
 
 
+@pytest.mark.exhaustive
 def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: pytest.MonkeyPatch):
     every = {row["bucket"] for row in relations.lake.read("mail_buckets").table.to_pylist()}
     stage = next(s for s in relations.stages if s.name == "build_threads")

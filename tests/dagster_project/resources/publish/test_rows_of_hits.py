@@ -69,6 +69,7 @@ def stored_texts(folder: Path) -> str:
     return "".join(found)
 
 
+@pytest.mark.exhaustive
 def test_a_removed_mail_is_in_no_row_of_the_version_that_removes_it(built: Workspace):
     gone = "The shell was measured in run 203"
     before = (built.index / "CURRENT").resolve()

@@ -67,6 +67,7 @@ def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
     ]
 
 
+@pytest.mark.exhaustive
 def test_meaning_is_searched_with_the_model_of_the_settings(made_once: Workspace):
     settings = made_once.settings
     embedder = partial(make_embedder, settings.embedding, settings.gemini, settings.safety)

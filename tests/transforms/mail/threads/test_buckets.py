@@ -54,6 +54,7 @@ def archives(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.exhaustive
 @given(mails=archives(), most=st.integers(1, 4))
 @examples(400)
 def test_threads_of_each_bucket_are_the_threads_of_all(mails: list[dict[str, Any]], most: int):
