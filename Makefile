@@ -46,9 +46,11 @@ test: lint suite
 suite: $(DEV)
 	@$(BIN)/python -m pytest $(BESIDE) -m "not exhaustive" $(SLOWEST)
 
-# Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests.
+# Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests. One that fails beside others
+# runs once more by itself, and both results are printed.
 exhaustive: $(CLUSTERS)
-	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest $(BESIDE) -m "exhaustive or property" $(SLOWEST)
+	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest $(BESIDE) -m "exhaustive or property" $(SLOWEST) \
+	  || WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 0 -m "exhaustive or property" --last-failed --last-failed-no-failures none
 
 test-all: test exhaustive
 
