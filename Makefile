@@ -18,8 +18,8 @@ SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using
   { gsub(/^ +| \(from .*/, ""); printf moves ? "\r  %-76.76s" : "  %.76s\n", $$0; fflush() } END { if (moves) print "" }'
 
 # Three at once on two cores: cases wait for disks and processes. Tests of one file share what it builds, so they stay in
-# one process; the files that take longest begin (tests/longest_first.txt).
-BESIDE = -n 3 --dist loadfile --no-loadscope-reorder
+# one process; the files that take longest begin (tests/longest_first.txt). Long proofs wait more, so four run at once.
+FILES = --dist loadfile --no-loadscope-reorder
 SLOWEST = --durations=$(if $(CI),60,0 --durations-min=20)
 
 .PHONY: run test suite exhaustive test-all lint ui bench bench-scale docs pictures clean
@@ -44,12 +44,12 @@ run: $(STAMP)
 test: lint suite
 
 suite: $(DEV)
-	@$(BIN)/python -m pytest $(BESIDE) -m "not exhaustive" $(SLOWEST)
+	@$(BIN)/python -m pytest -n 3 $(FILES) -m "not exhaustive" $(SLOWEST)
 
 # Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests. One that fails beside others
 # runs once more by itself, and both results are printed.
 exhaustive: $(CLUSTERS)
-	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest $(BESIDE) -m "exhaustive or property" $(SLOWEST) \
+	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 4 $(FILES) -m "exhaustive or property" $(SLOWEST) \
 	  || WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 0 -m "exhaustive or property" --last-failed --last-failed-no-failures none
 
 test-all: test exhaustive

@@ -192,7 +192,7 @@ def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str)
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(lens=st.sampled_from(sorted(LENSES)), query=st.sampled_from(QUERIES))
 def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, query: str):
     # What was asked is repeated in answers, so of a mark in the query what it is joined to is looked for.
