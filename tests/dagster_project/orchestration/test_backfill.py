@@ -56,6 +56,7 @@ def test_what_is_stale_is_asked_for_and_its_runs_come_to_what_a_build_does(
             "outcome": "UNCHANGED",
             "backfill": None,
             "partitions": (),
+            "broken": {},
         }
 
 

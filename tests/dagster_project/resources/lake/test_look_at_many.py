@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ import pytest
 from s3fs import S3FileSystem
 
 from assets.partitions import MAIL
-from dagster_project.resources.lake.kept_footers import _KEPT, _digest
+from dagster_project.resources.lake.kept_footers import KeptFooters
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.parquet_files import Footer
+from dagster_project.resources.lake.parquet_files import Entries, Footer
 from transforms.schemas.registry import lake_tables
 
 PARTITIONS, PAGE = 20_000, 1_000
@@ -101,19 +101,11 @@ def test_a_look_at_20_000_partitions_takes_a_request_for_a_thousand_objects(
     tables = lake_tables(256)
     names = [f"list-{n // 200:03d}/{1990 + n % 200 // 12}-{n % 12 + 1:02d}.{n}" for n in range(PARTITIONS)]
     keys = sorted(f"lake/{table}/{name}.parquet" for table in MAIL.tables for name in names)
-    with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept, kept:
-        kept.execute(_KEPT)
-        rows = [
-            (
-                f"weft/{key}",
-                f'"{etag(key)}"',
-                _digest(tables[key.split("/")[1]].arrow),
-                json.dumps(WRITTEN),
-                9,
-            )
-            for key in keys
-        ]
-        kept.executemany("INSERT INTO footers VALUES (?, ?, ?, ?, ?)", rows)
+    footers = KeptFooters(tmp_path / "footers.sqlite")
+    for key in keys:
+        table = tables[key.split("/")[1]]
+        footers.entries(f"weft/{key}", f'"{etag(key)}"', table, partial(Entries, table.arrow, WRITTEN, 9))
+    footers.keep([])
     with listing_service(keys) as (url, asked):
         for name, value in (("ENDPOINT_URL", url), ("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b")):
             monkeypatch.setenv(f"AWS_{name}", value)
