@@ -76,7 +76,7 @@ docs: $(DEV)
 
 pictures: $(DEV)
 	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture \
-	  tests/dagster_project/orchestration/triggers/test_ui.py tests/dagster_project/servers/web/test_browser.py
+	  tests/dagster_project/orchestration/triggers/test_ui.py tests/extras/web/test_browser.py
 
 # A night's run: four sizes, of which the pages are made, and a million mails, cut to as much disk as a quarter of it takes,
 # beside what the plan says of so many chunks.
@@ -93,7 +93,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Weft needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing packages into $(VENV): a minute or two, 1.1 GB on disk"
-	@$(INSTALL) . | $(SHOWN)
+	@$(INSTALL) ".[web]" | $(SHOWN)
 	@touch $@
 
 $(DEV): $(STAMP)

@@ -22,9 +22,9 @@ import httpx2
 
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings, load_settings
+from dagster_project.extras.web.app import web_app
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.servers.web.app import web_app
 
 CONFIG = Path("data/sample/weft.toml")
 QUERIES = (

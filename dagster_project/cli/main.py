@@ -7,6 +7,7 @@ import logging
 import click
 
 from dagster_project.cli.terminal.lazy_group import LazyCommand, LazyGroup
+from dagster_project.extras.registry import extras
 
 _ROOM = "dagster_project.cli"
 
@@ -96,11 +97,6 @@ COMMANDS = {
         "search",
         "Search the published index; several QUERIES are answered in one pass.",
     ),
-    "serve": LazyCommand(
-        f"{_ROOM}.serving",
-        "serve",
-        "Serve a page to search and read the published index in, until interrupted.",
-    ),
     "serve-graph": LazyCommand(
         f"{_ROOM}.serving",
         "serve_graph",
@@ -136,13 +132,19 @@ COMMANDS = {
 
 
 SECTIONS = {
-    "Start": ("init", "build", "search", "serve", "help"),
+    "Start": ("init", "build", "search", "help"),
     "Search and read": ("get", "similar", "context", "ask", "triage", "stripe", "explain", "sql"),
     "Keep an index": ("plan", "cost", "fetch", "watch", "backfill", "ui", "cache", "forget", "doctor"),
     "Serve": ("mcp", "receipts", "serve-graph"),
     "Measure": ("eval",),
 }
 """The commands by what they are for, in the order in which somebody meets them."""
+
+for _extra in extras():
+    for _name, _command in _extra.commands.items():
+        _module, _attribute = _command.where.split(":")
+        COMMANDS[_name] = LazyCommand(_module, _attribute, _command.help)
+        SECTIONS[_command.section] += (_name,)
 
 
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.

@@ -34,7 +34,7 @@ from dagster_project.resources.search.lookup import document_bytes
 from dagster_project.resources.search.opened_index import open_index, with_options
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
-from dagster_project.servers.web.guards import SafeHeaders, TokenRequired, WholeBody
+from dagster_project.servers.guards import SafeHeaders, TokenRequired, WholeBody
 from transforms.errors import QueryError, WeftError
 from transforms.retrieval.query_language import MAX_CHARACTERS
 from transforms.settings.search import SearchOptions

@@ -6,13 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from dagster_project.resources.search.opened_index import open_index
-from dagster_project.servers.web.app import web_app
 from tests.archives import Workspace, differences, rebuilt
 from tests.format_files import picture
 from tests.gemini_loopback import KEY, loopback
+from tests.pages import pages
 from transforms.errors import SettingsError
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
@@ -55,7 +54,7 @@ def test_a_picture_of_a_note_has_one_vector_and_is_found_shown_and_cited(
             "notes:img/turnstile.png bytes 0-31": "picture",
             "notes:Queue.md#queue bytes 0-53": "section",
         }
-        web = TestClient(web_app(work.settings), base_url="http://127.0.0.1:8320")
+        web = pages(work.settings)
         assert 'src="/picture/notes%3Aimg%2Fturnstile.png"' in web.get("/?q=turnstile").text
         page = web.get("/d/notes%3Aimg%2Fturnstile.png").text
         assert 'class="picture"' in page and "Queue" in page.partition("Linked from")[2]

@@ -15,15 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from starlette.testclient import TestClient
 
-from dagster_project.cli.main import main
+from dagster_project.cli.main import COMMANDS, main
 from dagster_project.resources.outgoing.receipts import Receipts
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.servers.mcp import mcp_server
-from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace
-from transforms.errors import SettingsError
+from tests.pages import pages
 from transforms.settings.search import LensSettings
 
 LENSES = {
@@ -156,7 +154,13 @@ def served(work: Workspace, lens: str, query: str) -> Iterator[str]:
         return said
 
     yield from anyio.run(tools)
-    with TestClient(web_app(work.settings, lens=lens), "http://127.0.0.1:8320") as client:
+    if "serve" in COMMANDS:
+        yield from paged(work, lens, query)
+
+
+def paged(work: Workspace, lens: str, query: str) -> Iterator[str]:
+    """What the pages show under a lens."""
+    with pages(work.settings, lens=lens) as client:
         for path in ("/", "/corpus", "/api/sources"):
             yield client.get(path).text
         for path in ("/", "/why", "/feed", "/api/search"):
@@ -277,14 +281,16 @@ def test_faults_and_state_under_a_lens_name_no_path_and_no_other_source(
             calls = (("search", {"query": "quorum"}), ("sql", {"statement": "FROM nosuch"}))  # fmt: skip
             return str([await client.call_tool(*call) for call in calls])
 
-    with TestClient(web_app(copy.settings, lens="public"), "http://127.0.0.1:8320") as client:
-        pages = [client.get(path).text for path in ("/", "/?q=quorum", "/m/m9", "/api/search?q=quorum")]
-    answers = "".join([anyio.run(called), *pages])
+    answers = anyio.run(called)
+    if "serve" in COMMANDS:
+        with pages(copy.settings, lens="public") as client:
+            paths = ("/", "/?q=quorum", "/m/m9", "/api/search?q=quorum")
+            answers += "".join(client.get(path).text for path in paths)
     assert not [name for name in ("secret", str(tmp_path), ".duckdb", "sources changed") if name in answers]
     assert ("there is no answer now" in answers) is is_damaged
 
 
-def test_a_lens_bounds_what_an_assistant_is_shown_and_is_none_for_pages(work: Workspace):
+def test_a_lens_bounds_what_an_assistant_is_shown(work: Workspace):
     few = LensSettings(where="l:public", passages=2, tokens=60, share=0.5)
     changed = work.settings.model_copy(update={"lenses": {"few": few}})
 
@@ -298,5 +304,3 @@ def test_a_lens_bounds_what_an_assistant_is_shown_and_is_none_for_pages(work: Wo
     assert not first.is_error and not again.is_error and not sources.is_error
     assert more.is_error and "DisclosureLimitError" in more.content[0].text
     assert "ask for less" in more.content[0].text
-    with pytest.raises(SettingsError, match="pages have no sessions"):
-        web_app(changed, lens="few")

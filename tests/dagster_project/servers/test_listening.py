@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.servers.listening import listening, make_server
-from dagster_project.servers.web.app import web_app
 from tests.archives import Workspace
+from tests.pages import pages
 from tests.timing import HUNG, until
 
 TOKEN = "a-token-of-some-length"
@@ -63,7 +63,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(built_once: Workspace) -> Iterator[Served]:
     """The pages behind a token, with short time-outs."""
-    app = web_app(built_once.settings, token=TOKEN, body_seconds=SECONDS)
+    app = pages(built_once.settings, token=TOKEN, body_seconds=SECONDS).app
     made = Served(make_server(app, SECONDS), listening("127.0.0.1", 0))
     yield made
     made.server.should_exit = True

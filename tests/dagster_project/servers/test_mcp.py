@@ -13,14 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
 from dagster_project.resources.outgoing.receipts import Receipts
 from dagster_project.resources.search.sql import bounded_rows
 from dagster_project.servers.mcp import mcp_server
-from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace
+from tests.pages import pages
 from tests.timing import HUNG
 
 ENDLESS = "SELECT sum(hash(a.range, b.range) % 7) FROM range(10_000_000) a, range(10_000_000) b"
@@ -127,18 +126,18 @@ def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(office: Wo
     work = office.copied(tmp_path / "work")
     work.configure(*SOURCES, safety={"outputs": "mask"}, lenses={"all": "source:dev OR source:notes"})
     before = len(list(Receipts(work.settings.root).read()))
-    with TestClient(web_app(work.settings), "http://127.0.0.1:8320") as client:
-        for path in (*(page for page in PAGES if page.startswith("/api/")), "/api/sources", "/?q=compactor"):
+    with pages(work.settings) as client:
+        for path in (*(path for path in PAGES if path.startswith("/api/")), "/api/sources", "/?q=compactor"):
             assert client.get(path).is_success, path
     kept = list(Receipts(work.settings.root).read())[before:]
     assert [r["tool"] for r in kept] == [
         "/api/search", "/api/get", "/api/get", "/api/context", "/api/thread", "/api/sources",
     ]  # fmt: skip
     assert all(r["passages"] and r["masked"] for r in kept[:-1])
-    pages = ["/", "/?q=compactor", "/feed?q=compactor", "/m/m1@example.org", "/raw/m1@example.org",
+    paths = ["/", "/?q=compactor", "/feed?q=compactor", "/m/m1@example.org", "/raw/m1@example.org",
         "/d/notes:compactor.md", "/corpus", "/open/m1@example.org"]  # fmt: skip
-    with TestClient(web_app(work.settings, lens="all"), "http://127.0.0.1:8320") as client:
-        for path in pages:
+    with pages(work.settings, lens="all") as client:
+        for path in paths:
             assert client.get(path, follow_redirects=False).status_code in (200, 302), path
         assert client.get("/m/nobody").status_code == 404
     left = list(Receipts(work.settings.root).read())[before + len(kept) :]
@@ -207,7 +206,7 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
         arguments: result.exit_code for arguments, result in said.items() if result.exit_code not in (0, 3)
     } == {}
     shown: dict[object, str] = {arguments: result.output for arguments, result in said.items()}
-    with TestClient(web_app(work.settings), "http://127.0.0.1:8320") as client:
+    with pages(work.settings) as client:
         thread = client.get("/api/thread?id=m1@example.org").json()["thread_id"]
         answers = {page: client.get(page.format(thread=thread)) for page in PAGES}
     assert {page: a.status_code for page, a in answers.items() if not a.is_success} == {}

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.sources.chats import ChatFiles
-from dagster_project.servers.web.app import web_app
 from tests.archives import Workspace
 from tests.dagster_project.builds.test_conversations import CHAT, configure, weft, write
 from tests.dagster_project.resources.sources.test_chat_exports import written, zipped
 from tests.format_files import Text, docx, paragraph, pdf
+from tests.pages import pages
 from transforms.formats.converted import Converted
 from transforms.formats.read import read_format
 from transforms.hashing import bytes_sha256
@@ -148,7 +147,7 @@ def test_a_pdf_in_a_chat_is_found_with_its_page(tmp_path: Path):
     assert (hit["source_kind"], hit["filename"], hit["page"]) == ("attachment", "Plan.pdf", 2)
     assert "attached file Plan.pdf" in weft(work, "search", "sluice opens noon").output
     assert "sluice" in weft(work, "get", hit["citation"]).output
-    with TestClient(web_app(work.settings), "http://127.0.0.1:8320") as client:
+    with pages(work.settings) as client:
         page = client.get(f"/a/{hit['attachment_id']}")
     assert not list(work.folder.glob("state/cache/documents/*/*"))
     assert page.status_code == 200 and "sluice" in page.text and "/c/" in page.text

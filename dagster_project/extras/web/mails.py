@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dagster_project.extras.web.addresses import page_of
+from dagster_project.extras.web.mail_parts import Part, mail_parts
+from dagster_project.extras.web.marks import Marked, Span
 from dagster_project.resources.search.lookup import Ask
-from dagster_project.servers.web.addresses import page_of
-from dagster_project.servers.web.mail_parts import Part, mail_parts
-from dagster_project.servers.web.marks import Marked, Span
 from transforms.errors import UnknownIdError, shortened
 
 PER_PAGE = 500

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dagster_project.extras.web.addresses import page_of_hit
+from dagster_project.extras.web.asked import asked
+from dagster_project.extras.web.site import Site
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.search_index import SearchIndex
-from dagster_project.servers.web.addresses import page_of_hit
-from dagster_project.servers.web.asked import asked
-from dagster_project.servers.web.site import Site
 from transforms.errors import QueryError
 
 _ATOM = "http://www.w3.org/2005/Atom"

@@ -20,9 +20,9 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from dagster_project.servers.web.app import web_app
+from dagster_project.extras.web.app import web_app
 from tests.archives import Mail, Workspace, mbox
-from tests.dagster_project.servers.web.test_texts import HOSTILE
+from tests.extras.web.test_texts import HOSTILE
 from tests.timing import HUNG, until
 
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.

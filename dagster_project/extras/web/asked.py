@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
+from dagster_project.extras.web.addresses import with_parameters
 from dagster_project.resources.search.filters import Filters
-from dagster_project.servers.web.addresses import with_parameters
 from transforms.errors import QueryError, shortened
 from transforms.retrieval.query_fields import HAS, KINDS
 from transforms.retrieval.query_language import storable

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from dagster_project.servers.web.addresses import CITED
+from dagster_project.extras.web.addresses import CITED
 
 _ADDRESS = re.compile(rb"(?<![\w/])https?://[^\s<>\"'\x00-\x1f]*[^\s<>\"'\x00-\x1f.,;:!?)\]}]")
 _PSEUDONYM = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from dagster_project.servers.web.addresses import page_of
-from dagster_project.servers.web.mail_parts import mail_parts, plain_parts
-from dagster_project.servers.web.mails import _ancestors
-from dagster_project.servers.web.markdown_html import markdown_html
-from dagster_project.servers.web.marks import Marked, Span, followed, highlighted, linked
+from dagster_project.extras.web.addresses import page_of
+from dagster_project.extras.web.mail_parts import mail_parts, plain_parts
+from dagster_project.extras.web.mails import _ancestors
+from dagster_project.extras.web.markdown_html import markdown_html
+from dagster_project.extras.web.marks import Marked, Span, followed, highlighted, linked
 from tests.examples import examples
 
 HOSTILE = (

@@ -25,20 +25,22 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
+from dagster_project.extras.web.addresses import page_of
+from dagster_project.extras.web.app import web_app
+from dagster_project.extras.web.asked import asked
+from dagster_project.extras.web.corpus import month_plot
+from dagster_project.extras.web.facets import histogram
+from dagster_project.extras.web.site import Site
 from dagster_project.resources.evaluation.evaluator import write_report
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.system.locks import only_build
-from dagster_project.servers.web.addresses import page_of
-from dagster_project.servers.web.app import web_app
-from dagster_project.servers.web.asked import asked
-from dagster_project.servers.web.corpus import month_plot
-from dagster_project.servers.web.facets import histogram
-from dagster_project.servers.web.site import Site
 from tests.archives import Workspace
 from tests.timing import HUNG
+from transforms.errors import SettingsError
 from transforms.evaluation.quality import MAIN
 from transforms.evaluation.report import FORMAT
 from transforms.settings.models import SafetySettings
+from transforms.settings.search import LensSettings
 
 BASE = "http://127.0.0.1:8320"
 TOKEN = "a-token-of-some-length"
@@ -283,6 +285,13 @@ def test_the_corpus_has_plots_and_sources(web: TestClient):
     assert ">users</a></th><td>message</td>" in page
     assert "ada@example.org" in page
     assert "last evaluation" not in page
+
+
+def test_a_lens_that_bounds_sessions_is_refused(built_once: Workspace):
+    few = LensSettings(where="source:dev", passages=2, tokens=60, share=0.5)
+    changed = built_once.settings.model_copy(update={"lenses": {"few": few}})
+    with pytest.raises(SettingsError, match="pages have no sessions"):
+        web_app(changed, lens="few")
 
 
 def test_the_corpus_shows_the_last_evaluation_but_under_no_lens(built: Workspace):

@@ -15,10 +15,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
+from dagster_project.extras.web import api, feed, views
+from dagster_project.extras.web.site import FOLDER, SECONDS, Site
+from dagster_project.servers.guards import BODY_SECONDS, SafeHeaders, TokenRequired, WholeBody
 from dagster_project.servers.own_pages import OwnPages
-from dagster_project.servers.web import api, feed, views
-from dagster_project.servers.web.guards import BODY_SECONDS, SafeHeaders, TokenRequired, WholeBody
-from dagster_project.servers.web.site import FOLDER, SECONDS, Site
 from transforms.errors import UnknownIdError, WeftError
 
 

@@ -10,14 +10,14 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from dagster_project.extras.web.asked import FILTERS, asked
+from dagster_project.extras.web.evidence_card import card
+from dagster_project.extras.web.site import Site
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.lookup import resolved_name
 from dagster_project.resources.search.opened_index import with_options
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.servers import answers
-from dagster_project.servers.web.asked import FILTERS, asked
-from dagster_project.servers.web.evidence_card import card
-from dagster_project.servers.web.site import Site
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.settings.search import SearchOptions, SearchSettings
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from dagster_project.servers.web.marks import Marked
+from dagster_project.extras.web.marks import Marked
 
 _WRAPPED = 48
 """Bytes from which on a line may have been wrapped by a mail program, which most do between 65 and 78."""

@@ -9,18 +9,18 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from dagster_project.extras.web import corpus, documents, explained, mails, patches, results
+from dagster_project.extras.web.addresses import page_of
+from dagster_project.extras.web.asked import asked
+from dagster_project.extras.web.evidence_card import card
+from dagster_project.extras.web.mail_parts import plain_parts
+from dagster_project.extras.web.marks import Marked
+from dagster_project.extras.web.site import Site, cited, named
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.explain import explanation
 from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.sources.raw_mail import source_mail
-from dagster_project.servers.web import corpus, documents, explained, mails, patches, results
-from dagster_project.servers.web.addresses import page_of
-from dagster_project.servers.web.asked import asked
-from dagster_project.servers.web.evidence_card import card
-from dagster_project.servers.web.mail_parts import plain_parts
-from dagster_project.servers.web.marks import Marked
-from dagster_project.servers.web.site import Site, cited, named
 from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
 from transforms.text.pictures import picture_of
 

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup, escape
 from pyromark import events_with_range
 
-from dagster_project.servers.web.marks import Marked, linked
+from dagster_project.extras.web.marks import Marked, linked
 from transforms.documents.markdown import DIALECT, parse
 
 _CALLOUT = re.compile(rb">[ \t]*\[!")

@@ -1,0 +1,13 @@
+"""The pages in which people search and read the published index, and the JSON that programs read."""
+
+from dagster_project.extras.registry import Command, Extra
+
+EXTRA = Extra(
+    commands={
+        "serve": Command(
+            "dagster_project.extras.web.command:serve",
+            "Start",
+            "Serve a page to search and read the published index in, until interrupted.",
+        )
+    }
+)

@@ -1,1 +1,0 @@
-"""The page in which people search and read the published index."""

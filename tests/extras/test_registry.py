@@ -1,0 +1,80 @@
+"""What is left if folders of extras are deleted: the package imports, answers, and lacks those commands alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dagster_project
+from dagster_project.extras import registry
+from tests.archives import Workspace
+from tests.timing import HUNG
+
+PACKAGE = Path(dagster_project.__file__).parent
+FOLDERS = sorted(file.parent.name for file in (PACKAGE / "extras").glob("*/__init__.py"))
+
+
+def without(folders: set[str], place: Path) -> Path:
+    """A folder of the three packages that lacks these extras; all others are links."""
+    extras = place / "dagster_project" / "extras"
+    extras.mkdir(parents=True)
+    for child in (PACKAGE.parent / "transforms", PACKAGE.parent / "assets"):
+        (place / child.name).symlink_to(child)
+    for folder, left_out in ((PACKAGE, {"extras"}), (PACKAGE / "extras", folders)):
+        for child in folder.iterdir():
+            if child.name not in left_out:
+                (place / child.relative_to(PACKAGE.parent)).symlink_to(child)
+    return place
+
+
+def weft(packages: Path, *arguments: str) -> str:
+    """The output of a command of these packages; AssertionError unless it succeeds."""
+    code = "import sys; from dagster_project.cli.command import run; run(sys.argv[1:])"
+    environment = {**os.environ, "PYTHONPATH": str(packages), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HUNG,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "deleted",
+    [set(FOLDERS), *(pytest.param({name}, marks=pytest.mark.exhaustive) for name in FOLDERS)],
+    ids=["all", *FOLDERS],
+)
+def test_without_an_extra_everything_else_works(deleted: set[str], built_once: Workspace, tmp_path: Path):
+    packages = without(deleted, tmp_path)
+    listed = {line.split()[0] for line in weft(packages, "--help").splitlines() if line.startswith("  ")}
+    assert {name: name in listed for folder in FOLDERS for name in commands(folder)} == {
+        name: folder not in deleted for folder in FOLDERS for name in commands(folder)
+    }
+    assert "@example.org" in weft(packages, "search", "compactor", "--config", str(built_once.config))
+
+
+def commands(folder: str) -> set[str]:
+    """The names of the commands of an extra."""
+    return set(dict(zip(FOLDERS, registry.extras(), strict=True))[folder].commands)
+
+
+def test_a_search_loads_no_extra(built_once: Workspace):
+    """Each is known by its `__init__.py` alone, and no web server is imported for a search."""
+    code = (
+        "import sys\n"
+        "from dagster_project.cli.main import main\n"
+        f"main(['search', 'compactor', '--config', {str(built_once.config)!r}], standalone_mode=False)\n"
+        "print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HUNG)
+    loaded = set(done.stderr.split())
+    ours = {name for name in loaded if name.startswith("dagster_project.extras.")}
+    known = {f"dagster_project.extras.{name}" for name in ("registry", *FOLDERS)}
+    assert (ours, loaded & {"starlette", "uvicorn", "jinja2"}) == (known, set())
