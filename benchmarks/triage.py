@@ -5,7 +5,7 @@
 The issues of the shipped sample, whose frontmatter names what they repeat (`duplicate_of`), and of a built linux-erofs,
 named by its settings file, the cover letters and lone patches, of which those of one series repeat each other: once as they
 are, once without their titles. The confidences of a collection are fitted without it, on the other one; the constants
-printed last, on both, are those of `transforms/triage/duplicates.py`.
+printed last, on both, are those of `dagster_project/extras/triage/transforms/duplicates.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from printing import new_parser, new_table
 from rich.console import Console
 
 from dagster_project.config.settings import load_settings
+from dagster_project.extras.triage.transforms.duplicates import Repeat, repeats
+from dagster_project.extras.triage.transforms.items import issue_items
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.publish.versions import current_version
 from transforms.documents.files import RawFile, read_documents
@@ -30,8 +32,6 @@ from transforms.settings.documents import DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import TermSettings
 from transforms.text.passages import above_diff
-from transforms.triage.duplicates import Repeat, repeats
-from transforms.triage.items import issue_items
 
 _SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "issues"
 _COVERS = """

@@ -25,6 +25,7 @@ from dagster_project.config.settings import (
     SourceSettings,
     load_settings,
 )
+from dagster_project.extras.registry import extras
 from dagster_project.resources.sources.detection import Detected, sources_at
 from dagster_project.resources.system.globs import write_atomically
 from transforms.errors import SettingsError
@@ -227,10 +228,11 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
     commands = {
         f"{weft} build{ending}": f"reads it{fetch} and publishes the index",
         f'{weft} search{ending} "some words"': "asks it",
-        f"{weft} serve{ending}": "opens a page to search and read in",
     }
-    if any(s.found.kind == "issues" for s in new):
-        commands[f"{weft} triage{ending}"] = "says what came in, and what of it is known"
+    kinds = {"", *(s.found.kind for s in new)}
+    for name, command in ((n, c) for extra in extras() for n, c in extra.commands.items()):
+        if command.next and command.next_for in kinds:
+            commands[f"{weft} {name}{ending}"] = command.next
     width = max(map(len, commands))
     click.echo("Next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items()))
 

@@ -113,11 +113,6 @@ COMMANDS = {
         "stripe",
         "Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.",
     ),
-    "triage": LazyCommand(
-        f"{_ROOM}.documents",
-        "triage",
-        "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat; the newest first.",
-    ),
     "ui": LazyCommand(
         f"{_ROOM}.ui",
         "ui",
@@ -133,7 +128,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Start": ("init", "build", "search", "help"),
-    "Search and read": ("get", "similar", "context", "ask", "triage", "stripe", "explain", "sql"),
+    "Search and read": ("get", "similar", "context", "ask", "stripe", "explain", "sql"),
     "Keep an index": ("plan", "cost", "fetch", "watch", "backfill", "ui", "cache", "forget", "doctor"),
     "Serve": ("mcp", "receipts", "serve-graph"),
     "Measure": ("eval",),

@@ -9,6 +9,7 @@ from assets.documents import document_stages
 from assets.mail import mail_stages, slow_stages
 from assets.stages.declaration import Stage
 from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import declared_tables
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
@@ -21,7 +22,8 @@ from transforms.schemas.registry import lake_tables
 def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
     """The lake at the configured place; what is copied of it goes to `cache`, unless it is None."""
     cache = cache or settings.root / "cache"
-    return ParquetLake(settings.lake_uri, lake_tables(settings.embedding.dimensions), cache / "lake")
+    tables = lake_tables(settings.embedding.dimensions) | declared_tables()
+    return ParquetLake(settings.lake_uri, tables, cache / "lake")
 
 
 def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSources:

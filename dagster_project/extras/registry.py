@@ -11,23 +11,51 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of `weft`: where it is defined (`module:attribute`), its heading in the list, and one sentence of help."""
+    """A command of `weft`: where it is defined (`module:attribute`), its heading in the list, and one sentence of help.
+
+    `next` says what it does to somebody whose `weft init` added a source, if that is of the kind `next_for`.
+    """
 
     where: str
     section: str
     help: str
+    next: str = ""
+    next_for: str = ""
 
 
 @dataclass(frozen=True)
 class Extra:
-    """What a folder of extras adds; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load."""
+    """What a folder of extras adds; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
+
+    Texts of the form `module:attribute` name what is loaded when it is needed.
+    """
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     """By their names."""
+    tables: str = ""
+    """The tables of the lake that it declares, over the whole lake."""
+    stages: str = ""
+    """A function of the settings that returns the stages after the published index."""
+    checks: str = ""
+    """A function of the settings that returns asset checks."""
+    progress: Mapping[str, str] = field(default_factory=dict)
+    """By stage: two or three words for those who watch a build."""
+
+
+def named(attribute: str) -> list[Any]:
+    """The objects that the extras name by an attribute of `Extra` of the form `module:attribute`, loaded."""
+    places = [place for extra in extras() if (place := getattr(extra, attribute))]
+    return [getattr(import_module(module), name) for module, _, name in (p.partition(":") for p in places)]
+
+
+def declared_tables() -> dict[str, Any]:
+    """The tables of the lake that extras declare, by name."""
+    return {table.name: table for tables in named("tables") for table in tables}
 
 
 @cache

@@ -18,10 +18,9 @@ from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
 from assets.stages.stage import assets_of
-from assets.triage import triage_stage
 from dagster_project.config.settings import Settings
 from dagster_project.engines.stores import source_stages
-from dagster_project.resources.context.issues import triage_settings
+from dagster_project.extras.registry import named
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import COMMENTS
 from transforms.operations import table_checks
@@ -110,7 +109,7 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         vector_index_asset(),
         readiness_asset(settings.operations),
         *assets_of(context_stages(settings.context, PackagedTokenCounter())),
-        *assets_of([triage_stage(triage)] if (triage := triage_settings(settings)).needs else []),
+        *assets_of([stage for stages in named("stages") for stage in stages(settings)]),
     )
 
 

@@ -19,9 +19,9 @@ from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
 from assets.sources import partitions_key
-from assets.triage import triage_check
 from dagster_project.composition import make_lake, make_resources
 from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import named
 from dagster_project.orchestration.asset_graph import (
     around_graph,
     make_assets,
@@ -45,7 +45,6 @@ from dagster_project.orchestration.names import (
     WHOLE,
 )
 from dagster_project.orchestration.runs import held_by_run
-from dagster_project.resources.context.issues import triage_settings
 from dagster_project.resources.lake.io_manager import LakeIOManager
 
 
@@ -79,7 +78,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         asset_checks=[
             publish_checks(settings.embedding),
             freshness_check(settings),
-            *([triage_check()] if triage_settings(settings).needs else []),
+            *(check for checks in named("checks") for check in checks(settings)),
             *checks,
         ],
         jobs=_jobs(fetches=bool(fetching)),

@@ -15,10 +15,10 @@ import dagster as dg
 
 from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
-from assets.triage import NAME as TRIAGE
 from dagster_project.composition import make_lake, make_publisher, make_sources, require_served_models, sweep
 from dagster_project.config.settings import Settings
 from dagster_project.engines.engine import make_engine
+from dagster_project.extras.registry import declared_tables
 from dagster_project.orchestration.alerts import (
     alert_checks,
     alert_fetches,
@@ -280,8 +280,11 @@ class _Build:
     def _make_lake(self, plan: Plan) -> dict[str, dict[str, Any]]:
         """Everything over the whole lake, with the graph's partitions in between if there is a graph."""
         before, after = around_graph(self.settings)
-        if TRIAGE not in before:  # without a source of issues nothing makes it again
-            make_lake(self.settings).discard(TRIAGE)
+        for table in set(declared_tables()) - {
+            *before,
+            *after,
+        }:  # nothing makes it again under these settings
+            make_lake(self.settings).discard(table)
         if not self.settings.graph.enabled:
             return self.make_whole([*before, *after])
         made = self.make_whole(before)

@@ -58,6 +58,7 @@ def test_without_an_extra_everything_else_works(deleted: set[str], built_once: W
         name: folder not in deleted for folder in FOLDERS for name in commands(folder)
     }
     assert "@example.org" in weft(packages, "search", "compactor", "--config", str(built_once.config))
+    weft(packages, "plan", "--config", str(built_once.config))
 
 
 def commands(folder: str) -> set[str]:

@@ -1,7 +1,7 @@
 """Exports of issue trackers to files of Markdown: an issue is a document, its comments are turns below headings.
 
 What is here: the JSON of GitHub's and GitLab's REST interfaces and of `gh issue list --json`. What is not: what an issue
-lacks, and which issues it repeats (`transforms.triage`).
+lacks, and which issues it repeats.
 """
 
 from __future__ import annotations

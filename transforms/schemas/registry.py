@@ -124,7 +124,6 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
         "prompt_hashes": (graph.PROMPT_HASHES, "prompt_hashes"),
     }
     other_tables: dict[str, tuple[Table, str | None]] = {
-        "issue_triage": (documents.ISSUE_TRIAGE, None),
         "mail_buckets": (relations.MAIL_BUCKETS, None),
         "compared_replies": (relations.COMPARED_REPLIES, None),
         "measure_counts": (operations.MEASURE_COUNTS, None),

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.safe_console import SafeConsole, terminal
+from dagster_project.extras.registry import extras
 from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.names import WAITS
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
@@ -60,7 +61,6 @@ _STAGES = {
     "chunk_classes": "finding code",
     "chunk_similarities": "ordering chunks",
     "chunk_keywords": "finding keywords",
-    "issue_triage": "sorting issues",
     "publish_relations": "publish: relations",
     "publish_terms": "publish: terms",
     "publish_tables": "publish: tables",
@@ -68,7 +68,7 @@ _STAGES = {
     "publish_vectors": "publish: vectors",
     "search_index": "publishing",
     "document_graph": "writing the graph",
-}
+} | {stage: words for extra in extras() for stage, words in extra.progress.items()}
 _SHOWN = (
     "messages",
     "threads",

@@ -8,6 +8,7 @@ EXTRA = Extra(
             "dagster_project.extras.web.command:serve",
             "Start",
             "Serve a page to search and read the published index in, until interrupted.",
+            next="opens a page to search and read in",
         )
     }
 )

@@ -19,7 +19,7 @@ from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from dagster_project.cli.main import main
+from dagster_project.cli.main import COMMANDS, main
 from dagster_project.cli.terminal.safe_console import SafeConsole
 from tests.archives import Workspace
 from transforms.text.visible import visible
@@ -212,6 +212,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "mcp": [("--config", f"WORK/none{NAMED}"), ("--http", NAMED)],
     "ui": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
 }
+CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMMANDS}
 SHOWING = {
     "search", "context", "sql", "get", "similar", "stripe", "ask", "explain", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "serve-graph", "mcp",

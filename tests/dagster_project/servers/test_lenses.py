@@ -176,8 +176,9 @@ def told(work: Workspace, lens: str, query: str) -> Iterator[str]:
     yield from served(work, lens, query)
     under = ["--lens", lens, "--json", "--config", str(work.config)]
     yield CliRunner().invoke(main, ["context", "--stdin", *under], input=f"The quorum of {query}").output
-    yield CliRunner().invoke(main, ["triage", *under]).output
-    yield Receipts(work.settings.root).path.read_text().rpartition('"weft triage"')[2]
+    if "triage" in COMMANDS:
+        yield CliRunner().invoke(main, ["triage", *under]).output
+        yield Receipts(work.settings.root).path.read_text().rpartition('"weft triage"')[2]
 
 
 @pytest.mark.parametrize(

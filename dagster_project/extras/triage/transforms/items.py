@@ -1,7 +1,7 @@
 """Issues as triage reads them: their texts screened, what each lacks, and the sentences that say most of it.
 
-What is here: documents of issue sources to one row an issue. What is not: repeats (`transforms.triage.duplicates`), and
-summaries of a language model (`assets.triage`).
+What is here: documents of issue sources to one row an issue. What is not: repeats (`duplicates`), and summaries of a
+language model (`..assets`).
 """
 
 from __future__ import annotations

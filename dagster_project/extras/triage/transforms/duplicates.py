@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from dagster_project.extras.triage.transforms.items import pieces, weights
 from transforms.settings.search import TermSettings
 from transforms.text.terms import counted_terms
-from transforms.triage.items import pieces, weights
 
 MOST = 3
 """Earlier issues that are named."""

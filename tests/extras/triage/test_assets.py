@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 
 from assets.sentences import SentenceReport
-from assets.triage import NAME, triage_stage, written_summaries
+from dagster_project.extras.registry import declared_tables
+from dagster_project.extras.triage.assets import NAME, triage_stage, written_summaries
+from dagster_project.extras.triage.transforms.items import issue_items
+from dagster_project.extras.triage.transforms.table import TriageSettings, issue_triage
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.models.language_models import make_language_model
 from tests.documents import read
@@ -24,8 +27,6 @@ from transforms.schemas.registry import lake_tables
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import TermSettings
-from transforms.triage.items import issue_items
-from transforms.triage.table import TriageSettings, issue_triage
 
 pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 
@@ -104,7 +105,7 @@ def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_a
     )
     read_tables = [ibis.memtable(t) for t in (documents, chunks, CHUNK_CONTEXT.empty(), embeddings)]
     stage = triage_stage(TriageSettings({"s": {}}, {}, TermSettings(), SafetySettings()))
-    lake = ParquetLake(str(tmp_path), lake_tables(2))
+    lake = ParquetLake(str(tmp_path), lake_tables(2) | declared_tables())
     model = make_language_model(None, 1, GeminiSettings(), SafetySettings())
 
     def made() -> tuple[int, list[list[str]]]:

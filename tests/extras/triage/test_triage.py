@@ -10,13 +10,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from dagster_project.extras.triage.transforms.duplicates import MOST, repeats
+from dagster_project.extras.triage.transforms.items import issue_items, missing, pieces, shown
+from dagster_project.extras.triage.transforms.table import TriageSettings, issue_triage
 from tests.documents import read
 from transforms.settings.documents import ISSUE_NEEDS
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import TermSettings
-from transforms.triage.duplicates import MOST, repeats
-from transforms.triage.items import issue_items, missing, pieces, shown
-from transforms.triage.table import TriageSettings, issue_triage
 
 pytestmark = pytest.mark.exhaustive
 

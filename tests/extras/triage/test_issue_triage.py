@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
+from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
 from dagster_project.resources.outgoing.receipts import Receipts
 from tests.archives import Workspace
-from transforms.schemas.documents import ISSUE_TRIAGE
 
 pytestmark = pytest.mark.exhaustive
 

@@ -13,14 +13,14 @@ from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import SentenceReport, answered
 from assets.stages.declaration import Made, Stage
+from dagster_project.extras.triage.transforms import duplicates, items
+from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
+from dagster_project.extras.triage.transforms.table import TriageSettings, author_vectors, issue_triage
 from transforms.embedding.context_sentences import Request
 from transforms.graph.stripes import embedded_chunks, matrix
 from transforms.hashing import parts_hash, text_hash
-from transforms.schemas.documents import ISSUE_TRIAGE
 from transforms.settings.models import WRITTEN_KINDS
 from transforms.text.redaction import screened
-from transforms.triage import duplicates, items
-from transforms.triage.table import TriageSettings, author_vectors, issue_triage
 
 NAME = "issue_triage"
 _CHECK = "what_is_shown_is_screened"

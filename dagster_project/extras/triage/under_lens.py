@@ -11,11 +11,11 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
+from dagster_project.extras.triage.transforms import items
+from dagster_project.extras.triage.transforms.table import TriageSettings, author_vectors, issue_triage
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.retrieval.citations import cited
-from transforms.triage import items
-from transforms.triage.table import TriageSettings, author_vectors, issue_triage
 
 _DOCUMENTS = f"""
 SELECT {", ".join(items.DOCUMENT_COLUMNS)} FROM documents WHERE source IN (SELECT unnest($names::VARCHAR[]))

@@ -1,4 +1,4 @@
-"""The table of triage: issues as `transforms.triage.items` reads them, summed up, with what they lack and may repeat."""
+"""The table of triage: issues as `items` reads them, summed up, with what they lack and may repeat."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.extras.triage.transforms import duplicates, items
+from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
 from transforms.hashing import parts_hash
-from transforms.schemas.documents import ISSUE_TRIAGE
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import TermSettings
 from transforms.text.redaction import screened
-from transforms.triage import duplicates, items
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,19 @@
+"""Triage of issues: what each says, holds and lacks, and which earlier ones it may repeat."""
+
+from dagster_project.extras.registry import Command, Extra
+
+EXTRA = Extra(
+    commands={
+        "triage": Command(
+            "dagster_project.extras.triage.command:triage",
+            "Search and read",
+            "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat; the newest first.",
+            next="says what came in, and what of it is known",
+            next_for="issues",
+        )
+    },
+    tables="dagster_project.extras.triage.transforms.schema:TABLES",
+    stages="dagster_project.extras.triage.composition:stages",
+    checks="dagster_project.extras.triage.composition:checks",
+    progress={"issue_triage": "sorting issues"},
+)

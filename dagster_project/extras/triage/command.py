@@ -1,0 +1,86 @@
+"""`weft triage`: the table of triage as people and scripts read it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT, explained
+from dagster_project.config.settings import load_settings
+from dagster_project.engines.stores import make_lake
+from dagster_project.extras.triage.printed import print_issues
+from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
+from dagster_project.extras.triage.under_lens import disclosed, masked, shown_issues
+from dagster_project.resources.context.accounting import Account
+from dagster_project.resources.search.opened_index import open_index
+from transforms.errors import IndexUnavailableError, SettingsError
+
+
+@click.command()
+@click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
+@CONFIG
+@JSON
+@LENS
+@click.option("--source", type=TEXT, help="Only issues of this source.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what came on this day or later.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, help="At most this many, the newest; default: 20."
+)
+@explained
+def triage(
+    numbers: tuple[int, ...],
+    config: Path | None,
+    as_json: bool,
+    lens: str | None,
+    source: str | None,
+    since: datetime | None,
+    limit: int,
+) -> None:
+    """Print of each issue what it says, holds and lacks, and which earlier ones it may repeat; the newest first.
+
+    NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed.
+    """
+    settings = load_settings(config)
+    if not any(s.kind == "issues" for s in settings.sources):
+        raise SettingsError(
+            'no source of the settings is of kind = "issues"; `weft init PLACE` adds an export of issues'
+        )
+    stored = make_lake(settings).stored("issue_triage", ISSUE_TRIAGE.names)
+    if stored is None:
+        raise IndexUnavailableError("no issue was looked at yet; run `weft build`")
+    if lens:
+        with closing(open_index(settings, lens=lens)) as index:
+            rows = _chosen(shown_issues(settings, index, stored), numbers, source, since)[:limit]
+            asked = json.dumps([numbers, source, since, limit], default=str)
+            account = Account(settings, lens, index)
+            account.note("weft triage", asked, disclosed(rows), masked(rows))
+    else:
+        rows = _chosen(stored, numbers, source, since)[:limit]
+    if as_json:
+        click.echo(json.dumps(rows, default=datetime.isoformat, ensure_ascii=False))
+    else:
+        print_issues(rows)
+    if not rows:
+        click.echo("no issue is like that", err=True)
+        sys.exit(NO_RESULTS)
+
+
+def _chosen(
+    table: pa.Table, numbers: Sequence[int], source: str | None, since: datetime | None
+) -> list[dict[str, Any]]:
+    """The rows of `issue_triage` that are asked for, the newest first."""
+    return [
+        row
+        for row in reversed(table.to_pylist())
+        if source in (None, row["source"])
+        and (not numbers or row["number"] in numbers)
+        and (since is None or (row["created_at"] and row["created_at"] >= since.replace(tzinfo=UTC)))
+    ]
