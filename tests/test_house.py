@@ -153,7 +153,7 @@ LAZY_MODULES = {
     "dagster_project.engines.spark": "needs the extra spark",
     "dagster_project.engines.ray": "needs the extra ray",
     "dagster_project.engines.ray_embedder": "needs the extra ray",
-    "dagster_project.resources.publish.lens_file": "loads Ibis, which only a lens needs",
+    "dagster_project.resources.publish.lens.lens_file": "loads Ibis, which only a lens needs",
     "dagster_project.resources.qdrant.collection": "needs the extra qdrant",
     "dagster_project.resources.qdrant.mirror": "needs the extra qdrant",
     "dagster_project.resources.models.gemini.client": "needs the extra gemini",

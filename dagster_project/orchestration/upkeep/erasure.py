@@ -27,7 +27,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
 from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
-from dagster_project.resources.publish.lens_file import FOLDER as LENSES
+from dagster_project.resources.publish.lens.lens_file import FOLDER as LENSES
 from dagster_project.resources.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
 from dagster_project.resources.system.globs import write_atomically
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY

@@ -15,6 +15,7 @@ import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays
 from dagster_project.resources.qdrant.searches import Asked
+from dagster_project.resources.search.conditions.copies import ShownCopies, named_places, shown_copies
 from dagster_project.resources.search.conditions.field_values import DATED, FieldValues, refused
 from dagster_project.resources.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
@@ -130,7 +131,7 @@ class Resolved(NamedTuple):
     """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
 
     Without a text the hits are the chunks of `listed`: none if that is null. With one they stand behind those that rank.
-    Its hits hold a text that the query demands if `demands_text`.
+    Its hits hold a text that the query demands if `demands_text`, and are in one of the sources and lists of `places`.
     `factors` say what some words of the text count, beside 1. `asked` says the same as the mask, where the points of a
     collection have all that is asked.
     """
@@ -142,6 +143,7 @@ class Resolved(NamedTuple):
     factors: Mapping[str, float] = {}
     asked: Asked | None = None
     demands_text: bool = False
+    places: Mapping[str, set[str]] = {}
 
 
 def demands_text(condition: Condition) -> bool:
@@ -179,14 +181,19 @@ class Conditions:
         """
         return self._mask(filters, [*filters.conditions, *conditions], {})
 
-    def shown(self, conditions: Sequence[Condition]) -> np.ndarray:
-        """The numbers of the chunks that a lens of these conditions shows; to exclude a name that nothing has is no fault.
+    def shown(self, conditions: Sequence[Condition]) -> ShownCopies:
+        """What a lens of these conditions shows, none of them on text; to exclude a name that nothing has is no fault.
 
         QueryError if a name that nothing has is included; its text names what else there is.
         """
         known = {leaf: self._nothing for leaf in excluded_leaves(conditions) if self.values.lacks(leaf)}
-        mask = self._mask(Filters(), conditions, known)
-        return np.flatnonzero(self._nothing if mask is None else mask)
+        self._look_up(conditions, known)
+
+        def met(of_leaves: Mapping[Leaf, np.ndarray]) -> np.ndarray:
+            masks = [self._mask_of(condition, self._nothing, of_leaves) for condition in conditions]
+            return np.logical_and.reduce(masks or [self._nothing])
+
+        return shown_copies(self.connection, self.values, conditions, known, met)
 
     def _mask(
         self, filters: Filters, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]
@@ -205,26 +212,28 @@ class Conditions:
     def resolved(self, query: Query, filters: Filters) -> Resolved:
         """What a query asks of this index, beside the filters."""
         known: dict[Leaf, np.ndarray] = {}
-        mask = self._mask(filters, [*filters.conditions, *query.conditions], known)
+        conditions = [*filters.conditions, *query.conditions]
+        mask = self._mask(filters, conditions, known)
+        places = named_places(conditions, self.values)
         identified = self._identified(query.identifier, mask)
         counts = [
             {"condition": str(condition), "chunks": int(self._mask_of(condition, self._nothing, known).sum())}
             for condition in query.conditions
         ]
         if len(identified):
-            return Resolved("", mask, Understood("", counts, "id", None), identified)
+            return Resolved("", mask, Understood("", counts, "id", None), identified, places=places)
         note = None
         if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.original.strip()):
             note = f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
         text, factors = self.texts.ranking(query)
         if mask is not None and not any(map(str.isalnum, text)):
-            return Resolved(
-                "", mask, Understood("", counts, "newest", note), self._by_time[mask[self._by_time]]
-            )
-        asked = self._asked(filters, [*filters.conditions, *query.conditions])
+            newest = self._by_time[mask[self._by_time]]
+            return Resolved("", mask, Understood("", counts, "newest", note), newest, places=places)
+        asked = self._asked(filters, conditions)
         listed = self._unranked(mask, known)
         demands = any(map(demands_text, query.conditions))
-        return Resolved(text, mask, Understood(text, counts, "score", note), listed, factors, asked, demands)
+        understood = Understood(text, counts, "score", note)
+        return Resolved(text, mask, understood, listed, factors, asked, demands, places)
 
     def _asked(self, filters: Filters, conditions: Sequence[Condition]) -> Asked | None:
         """What filters and conditions ask of points; None if these do not have all of it."""
@@ -233,6 +242,8 @@ class Conditions:
             named = self.values.named(condition) if isinstance(condition, Leaf) else None
             if named is None or named[0] in values:
                 return None
+            if named[0] == "source" and self.values.has_copies_in(named[1]):
+                return None  # a point has the source of the copy that is published
             values[named[0]] = named[1]
         return Asked(values, filters.since, filters.until)
 

@@ -72,7 +72,7 @@ def require_lens(settings: Settings, lens: str | None) -> None:
 
 def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchIndex:
     """The index narrowed to what a lens shows; `whole` is closed."""
-    from dagster_project.resources.publish.lens_file import Lens, LensBuild, lens_file
+    from dagster_project.resources.publish.lens.lens_file import Lens, LensBuild, lens_file
 
     with closing(whole):
         require_lens(settings, name)
@@ -82,7 +82,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
             whole.points = points_of(whole.path, settings.index)
             conditions = where_conditions(lens.where)
             try:
-                chunks = whole.conditions.shown(conditions)
+                shown = whole.conditions.shown(conditions)
             except QueryError:
                 # Its message may name what the lens does not show.
                 leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
@@ -95,7 +95,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
                     f"the lens {name!r} cannot be applied to this version{why}: `weft search` with its conditions says why"
                 ) from None
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
-            LensBuild(whole.path, chunks, settings, whole.vectors).write(file, embed)
+            LensBuild(whole.path, shown.chunks, shown.copies, settings, whole.vectors).write(file, embed)
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
     index.published = whole.path
     return index

@@ -16,6 +16,7 @@ import polars as pl
 from assets.protocols.models import Embedder
 from dagster_project.resources.models.rerankers import Reranker
 from dagster_project.resources.publish.versions import current_version
+from dagster_project.resources.search.conditions.copies import at_named_places
 from dagster_project.resources.search.filters import Filters, Resolved
 from dagster_project.resources.search.hit_facts import with_facts
 from dagster_project.resources.search.hit_table import (
@@ -122,6 +123,7 @@ class SearchIndex(OpenedVersion):
         rows = described(
             self, ranked, terms, settings, masks, partial(said_once, limit=limit, complete=complete)
         )
+        at_named_places(self.connection, rows, [query.places for query in resolved])
         hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
         return SearchResult(hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds)

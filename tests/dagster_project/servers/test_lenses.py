@@ -43,7 +43,7 @@ SEEN = {
     "secret": {"secone", "sectwo", "secreply"},
     "notes": {"noteopen", "shutmark", "noteshut.md"},
     "open": {"noteopen"},
-    "mails": {"pubone", "pubtwo"},
+    "mails": {"pubone", "pubtwo", "crossmark"},
     "young": {"chatword"},
     "chats": {"chatword"},
     "nothing": set(),
@@ -264,6 +264,19 @@ def test_to_exclude_what_the_index_does_not_hold_excludes_nothing(work: Workspac
     with closing(open_index(changed, lens="open")) as index:
         shown = index.connection.execute("SELECT message_id FROM messages ORDER BY ALL").fetchall()
     assert [mail for (mail,) in shown] == ["m1@example.org", "m4@example.org", "m5@example.org"]
+
+
+@pytest.mark.parametrize("place", ["public", "secret"])
+def test_a_mail_is_found_in_each_place_that_holds_a_copy_and_names_that_place(work: Workspace, place: str):
+    with closing(open_index(work.settings)) as index:
+        queries = [
+            f"crossmark source:{place}",
+            f"crossmark l:{place}",
+            f"source:{place} l:{place} s:crossmark",
+        ]
+        hits = index.search(queries).hits.to_pylist()
+    found = {(h["query"], h["source"], h["list_id"]) for h in hits if h["doc_id"] == CROSS.message_id}
+    assert found == {(query, place, place) for query in range(3)}
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -38,7 +38,10 @@ _CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
 _STATEMENTS = {
     "m": "SELECT chunk_no FROM chunks WHERE doc_id = $value",
     "l": _CHUNKS_OF.format("SELECT message_id FROM memberships WHERE list_id IN (SELECT unnest($names))"),
-    "source": "SELECT chunk_no FROM chunks WHERE source IN (SELECT unnest($names))",
+    "source": "SELECT chunk_no FROM chunks WHERE source IN (SELECT unnest($names)) UNION "
+    + _CHUNKS_OF.format(
+        "SELECT message_id FROM memberships WHERE NOT is_canonical AND source IN (SELECT unnest($names))"
+    ),
     "tag": _CHUNKS_OF.format(
         "SELECT doc_id FROM (SELECT doc_id, unnest(tags) AS tag FROM documents) WHERE tag IN (SELECT unnest($names))"
     ),
@@ -66,6 +69,10 @@ UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chu
         "(SELECT series_id FROM patch_series WHERE message_id = $value)"
     ),
 }
+_COPIED = (
+    "SELECT 1 FROM memberships m JOIN messages USING (message_id) WHERE m.source <> messages.source "
+    "AND m.source IN (SELECT unnest($names::VARCHAR[])) LIMIT 1"
+)
 # The graph has a rule of its own for documents.
 _CLASSED = "LEFT JOIN chunk_classes c USING (chunk_id)"
 _OF_VALUE = {
@@ -89,7 +96,7 @@ WHERE root.parent_id IS NULL AND NOT root.is_ghost AND NOT EXISTS (
 """The statements of the fields that take few values."""
 _NAMES = {
     "l": ("mailing list", "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL"),
-    "source": ("source", "SELECT DISTINCT source FROM chunks ORDER BY ALL"),
+    "source": ("source", "SELECT source FROM chunks UNION SELECT source FROM memberships ORDER BY ALL"),
     "tag": ("tag", "SELECT DISTINCT unnest(tags) FROM documents ORDER BY ALL"),
     "keyword": ("keyword", "SELECT DISTINCT keyword FROM chunk_keywords ORDER BY ALL"),
     "type": (
@@ -157,6 +164,11 @@ class FieldValues:
         if leaf.field == "kind":
             return POINT_FIELDS["kind"], [leaf.value]
         return (POINT_FIELDS[leaf.field], self._names(leaf)) if leaf.field in POINT_FIELDS else None
+
+    def has_copies_in(self, sources: Sequence[str]) -> bool:
+        """True if a mail is in one of these sources that is published with the copy of another one."""
+        rows = self.connection.execute(_COPIED, {"names": list(sources)}).fetchall()
+        return bool(rows)
 
     def dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times."""
