@@ -15,8 +15,8 @@ from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
+from dagster_project.extras.web.app import web_app
 from dagster_project.servers.mcp import mcp_server
-from dagster_project.servers.web.app import web_app
 from tests.archives import Mail, Workspace
 
 LENSES = {
