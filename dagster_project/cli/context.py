@@ -31,8 +31,18 @@ def _known_zone(_context: click.Context, _option: click.Parameter, name: str | N
         raise click.BadParameter(str(error)) from error
 
 
+class _TextFile(click.Path):
+    """The path of a file or folder; a text that is empty is not one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("the text is empty: name a file, or give the text with --stdin", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command()
-@click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
+@click.argument("file", required=False, type=_TextFile(exists=True, path_type=Path))
 @CONFIG
 @JSON
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input.")

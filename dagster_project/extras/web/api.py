@@ -14,6 +14,7 @@ from dagster_project.extras.web.asked import FILTERS, asked
 from dagster_project.extras.web.evidence_card import card
 from dagster_project.extras.web.site import Site
 from dagster_project.resources.outgoing.receipts import Disclosed
+from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.lookup import resolved_name
 from dagster_project.resources.search.opened_index import with_options
 from dagster_project.resources.search.search_index import SearchIndex
@@ -82,6 +83,7 @@ class ContextRequest(BaseModel):
     text: str = Field(max_length=1_000_000)
     budget_tokens: int = Field(2_000, ge=64)
     where: str = Field("", max_length=1_000)
+    unmasked: bool = Field(False, description="show secrets and addresses as the pages do")
 
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -105,7 +107,7 @@ def get(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def context(site: Site, request: Request, index: SearchIndex) -> Response:
-    """Cited passages for a text, which is the body of a POST or a parameter of a GET."""
+    """Cited passages for a text, which is the body of a POST or a parameter of a GET; masked as for assistants."""
     try:
         if request.method == "POST":
             wanted = ContextRequest.model_validate_json(request.state.body)
@@ -115,8 +117,11 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
         fault = error.errors()[0]
         raise QueryError(f"{'.'.join(map(str, fault['loc'])) or 'the request'}: {fault['msg']}") from error
     budget = min(wanted.budget_tokens, site.settings.mcp.max_characters // 4)
-    found = answers.block(site.settings, index, wanted.text, budget, wanted.where)
-    site.note("/api/context", wanted.text, index, found.passages)
+    if wanted.unmasked and site.lens:
+        raise QueryError("unmasked is for who runs this server under no lens: leave it out")
+    with index.screened(Screen(site.settings.safety, for_assistant=not wanted.unmasked)):
+        found = answers.block(site.settings, index, wanted.text, budget, wanted.where)
+        site.note("/api/context", wanted.text, index, found.passages)
     return _json(found.answer)
 
 
@@ -175,6 +180,7 @@ def description() -> dict[str, Any]:
     )
     text = _parameter("text", "string", "text that wants context", required=True)
     budget = _parameter("budget_tokens", "integer", "tokens of the block")
+    unmasked = _parameter("unmasked", "boolean", "1 shows secrets and addresses as the pages do")
     where = _parameter("where", "string", "conditions of the query language that passages meet")
     return {
         "openapi": "3.1.0",
@@ -203,7 +209,7 @@ def description() -> dict[str, Any]:
                 ],
             ),
             "/api/context": {
-                **_get("context", "Cited passages for a text", "Block", [text, budget, where]),
+                **_get("context", "Cited passages for a text", "Block", [text, budget, where, unmasked]),
                 "post": _operation("postContext", "Cited passages for a long text", "Block")
                 | {"requestBody": {"required": True, "content": _content("ContextRequest")}},
             },

@@ -39,6 +39,7 @@ from transforms.errors import (
     ChatFormatError,
     ContextError,
     IndexUnavailableError,
+    QueryError,
     SourceError,
     UnknownIdError,
     shortened,
@@ -214,8 +215,10 @@ def context_of(
     """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
 
     What it shows passes the screen of `opened`, else that of answers to assistants. What blocks with the manifests `earlier`
-    showed is not shown.
+    showed is not shown. QueryError if the conversation has no text.
     """
+    if not conversation.markdown.strip():
+        raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
     start, clock = time.perf_counter(), _Clock()
     counter = PackagedTokenCounter()
     windows, chunks = _cut(settings, conversation, counter)

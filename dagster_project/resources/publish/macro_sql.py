@@ -186,7 +186,7 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
     return Macro(
         ", ".join(parameters),
         "The k best chunks for some words by BM25 with the weights and constants of this version's settings, "
-        "each of which is a named parameter; the lexical half of a search.",
+        "each of which is a named parameter; the lexical half of a search. No rows for a text without a word of the index.",
         f"""
 {_query_terms(search, term_settings)},
 corpus AS (

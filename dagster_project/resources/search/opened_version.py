@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +97,15 @@ class OpenedVersion:
     def ask(self) -> Ask:
         """Rows of the file, with their texts as `screen` shows them."""
         return self.screen.asking(asking(self.connection))
+
+    @contextmanager
+    def screened(self, screen: Screen) -> Iterator[None]:
+        """Let texts pass another screen for one question."""
+        before, self.screen = self.screen, screen
+        try:
+            yield
+        finally:
+            self.screen = before
 
     @property
     def has_vector_index(self) -> bool:

@@ -392,11 +392,22 @@ def test_conditions_that_are_none_are_refused(made_once: Workspace):
 
 @pytest.mark.parametrize(
     ("said", "outcome", "code"),
-    [("rye flour and sourdough", "CONTEXT", 0), ("\U0001f44d \u2764", "NO_HITS", 3), ("", "NO_HITS", 3)],
+    [
+        ("rye flour and sourdough", "CONTEXT", 0),
+        ("\U0001f44d \u2764", "NO_HITS", 3),
+        (" \n", "SYSTEM_ERROR", 2),
+    ],
 )
 def test_outcomes_have_their_exit_codes(made_once: Workspace, said: str, outcome: str, code: int):
     result = weft(made_once, "context", "--stdin", "--json", input=said)
-    assert (json.loads(result.output)["outcome"], result.exit_code) == (outcome, code)
+    assert (json.loads(result.output.splitlines()[0])["outcome"], result.exit_code) == (outcome, code)
+    assert ("the text is empty" in result.output) is (code == 2)
+
+
+def test_an_empty_text_and_a_file_without_a_name_are_faults(made_once: Workspace):
+    for arguments, given in ((("--stdin",), ""), (("",), None)):
+        result = weft(made_once, "context", *arguments, input=given)
+        assert result.exit_code == 2 and "the text is empty" in result.output
 
 
 def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
 from dagster_project.resources.outgoing.receipts import Receipts
@@ -21,6 +22,7 @@ from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.pages import pages
 from tests.timing import HUNG
+from transforms.settings.search import LensSettings
 
 ENDLESS = "SELECT sum(hash(a.range, b.range) % 7) FROM range(10_000_000) a, range(10_000_000) b"
 SOURCES = (
@@ -234,6 +236,30 @@ def test_a_block_is_masked_as_for_assistants_unless_its_owner_says_otherwise(
     assert [s for s in SECRETS if s in masked] == []
     assert again == masked
     assert [s for s in SECRETS if s in clear] != []
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_block_of_the_pages_is_masked_likewise(office: Workspace, method: str):
+    asked = {"text": "The compactor of the office uploads with these keys"}
+    keyed = office.settings.model_copy(update={"lenses": {"notes": LensSettings(where="source:notes")}})
+    with pages(office.settings) as client, pages(keyed, lens="notes") as under_lens:
+
+        def block(of: TestClient, **unmasked: str) -> dict[str, Any]:
+            given = asked | unmasked
+            answer = (
+                of.get("/api/context", params=given)
+                if method == "get"
+                else of.post("/api/context", json=given)
+            )
+            return dict(answer.json())
+
+        masked, clear, refused = block(client), block(client, unmasked="1"), block(under_lens, unmasked="1")
+        hits = client.get("/api/search", params={"q": "compactor keys"}).text
+    assert "[cloud_key]" in masked["block"]
+    assert [s for s in SECRETS if s in masked["block"]] == []
+    assert [s for s in SECRETS if s in clear["block"]] != []
+    assert "unmasked is for who runs this server under no lens" in refused["error"]
+    assert [s for s in SECRETS if s in hits] != []
 
 
 def test_what_is_masked_leaves_places_as_they_are(office: Workspace):

@@ -12,12 +12,11 @@ import pytest
 from click.testing import CliRunner
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
-from dagster_project.extras.web.app import web_app
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
+from tests.pages import pages
 
 LENSES = {
     "shown": "source:pub OR source:wiki OR source:talk",
@@ -180,15 +179,15 @@ def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str])
         return answers
 
     yield from anyio.run(asked)
-    with TestClient(web_app(work.settings, lens=lens), "http://127.0.0.1:8320") as client:
-        pages = ["/", "/corpus", "/feed?q=mill", "/why?q=mill&id=m10@example.org", "/api/sources"]
-        pages += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")]
-        pages += [
+    with pages(work.settings, lens=lens) as client:
+        addresses = ["/", "/corpus", "/feed?q=mill", "/why?q=mill&id=m10@example.org", "/api/sources"]
+        addresses += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")]
+        addresses += [
             f"{page}{i}"
             for i in ids
             for page in ("/m/", "/t/", "/d/", "/raw/", "/original/", "/api/thread?id=")
         ]
-        for page in pages:
+        for page in addresses:
             yield page, client.get(page).text
     under = ["--lens", lens, "--json", "--config", str(work.config)]
     yield (
