@@ -28,13 +28,14 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dagster_project.config.settings import Settings, load_settings
+from dagster_project.extras.qdrant.batch import PointRanking
+from dagster_project.extras.qdrant.collection import Collection
+from dagster_project.extras.qdrant.mirror import QdrantMirror
+from dagster_project.extras.qdrant.mirrored import mirrored
+from dagster_project.extras.qdrant.points import Points
+from dagster_project.extras.qdrant.searches import DENSE, Allowed, Point, Search
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.evaluation.evaluator import contents, read_ground_truth, run_profiles
-from dagster_project.resources.qdrant.collection import Collection
-from dagster_project.resources.qdrant.mirror import QdrantMirror
-from dagster_project.resources.qdrant.mirrored import mirrored
-from dagster_project.resources.qdrant.points import Points
-from dagster_project.resources.qdrant.searches import DENSE, Allowed, Point, Search
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.resources.search.search_index import SearchIndex
 from tests.qdrant_edge_client import EdgeClient
@@ -118,7 +119,7 @@ def compare(settings: Settings, queries: Path, folder: Path) -> None:
                 client = EdgeClient(place, m)
                 QdrantMirror(client, "weft", settings.search).publish(published, None)
                 client.optimize()
-                index.points = points(client, published)
+                index.ranked_by(PointRanking(points(client, published)))
             ways[name] = ranked(index, queries, search, client)
             if m == 0 and client is not None:
                 replaced(client, settings, published, folder)

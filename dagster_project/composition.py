@@ -12,6 +12,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.config.source_settings import Remote
 from dagster_project.engines.engine import make_engine, on_engine
 from dagster_project.engines.stores import make_lake, make_sources
+from dagster_project.extras.registry import load, rankings
 from dagster_project.resources.configured import (
     EmbeddingModel,
     Index,
@@ -37,8 +38,7 @@ from dagster_project.resources.publish.operations_history import DagsterHistory
 from dagster_project.resources.publish.partition_publisher import PartitionPublisher
 from dagster_project.resources.publish.published_tables import PublishedFile
 from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.publish.version_inputs import PublishSettings
-from dagster_project.resources.qdrant.service import make_mirror
+from dagster_project.resources.publish.version_inputs import Mirror, PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
@@ -132,8 +132,15 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         ),
         guard=make_quality_guard(settings),
         seen=make_seen_partitions(settings),
-        mirror=make_mirror(settings.index, settings.search),
+        mirror=make_mirror(settings),
     )
+
+
+def make_mirror(settings: Settings) -> Mirror | None:
+    """What sends each publish to the service that ranks; None if the published file ranks itself."""
+    offer = rankings().get(settings.index.target)
+    mirror: Mirror | None = load(offer.mirror)(settings.index, settings.search) if offer else None
+    return mirror
 
 
 def sweep(settings: Settings) -> int:

@@ -24,6 +24,7 @@ from dagster_project.composition import (
     make_answer_cache,
     make_embedding_cache,
     make_lake,
+    make_mirror,
     make_publisher,
     make_sources,
 )
@@ -39,7 +40,6 @@ from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish import points_sql
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.versions import damage_of
-from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import runs_of
@@ -320,19 +320,18 @@ def _arrays(connection: duckdb.DuckDBPyConnection, current: Path) -> Iterator[Fi
 
 def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
     """Whether the collection that ranks has all of the published file."""
-    if settings.index.target != "qdrant":
-        return
     try:
-        points = points_of(current, settings.index)
+        if (mirror := make_mirror(settings)) is None:
+            return
+        state = mirror.state_of(current)
     except WeftError as fault:
         yield Finding("index", "fault", str(fault), "weft build, which sends what is missing")
         return
-    if points is None:
-        yield Finding("index", "warning", f"nothing says where in Qdrant {current.name} is", "weft build")
+    if state is None:
+        text = f"nothing says where {current.name} is in the service of `index.url`"
+        yield Finding("index", "warning", text, "weft build")
     else:
-        facts = points.facts
-        text = f"{facts.collection} has all points; the mean length moved by {facts.drift:.2%} since it was filled"
-        yield Finding("index", "ok", text)
+        yield Finding("index", "ok", state)
 
 
 def without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:

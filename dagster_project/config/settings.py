@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from dagster_project.config.file_faults import explain, internal_keys, refused_keys
+from dagster_project.config.index_target import known_target
 from dagster_project.config.model_folders import with_folder
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote, known_zone
 from dagster_project.config.synonyms_file import synonyms_in
@@ -234,7 +235,7 @@ class Settings(StageSettings):
     embedding: EmbeddingSettings = EmbeddingSettings()
     gemini: GeminiSettings = GeminiSettings()
     safety: SafetySettings = SafetySettings()
-    index: IndexSettings = IndexSettings()
+    index: Annotated[IndexSettings, AfterValidator(known_target)] = IndexSettings()
     operations: OperationsSettings = OperationsSettings()
     engine: EngineSettings = EngineSettings()
     alerts: AlertSettings = AlertSettings()

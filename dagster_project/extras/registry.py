@@ -29,6 +29,21 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Ranking:
+    """A service that ranks in place of the published file, if `index.target` has its name.
+
+    `opened` is a function of a published file and the section `[index]` that returns the ranking, None if the service does
+    not have the file; `mirror` one of `[index]` and `[search]` that returns what sends each publish there. `url` is the
+    pattern of `index.url`, `example` one with its meaning.
+    """
+
+    opened: str
+    mirror: str
+    url: str
+    example: str
+
+
+@dataclass(frozen=True)
 class Extra:
     """What a folder of extras adds; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
 
@@ -43,14 +58,26 @@ class Extra:
     """A function of the settings that returns the stages after the published index."""
     checks: str = ""
     """A function of the settings that returns asset checks."""
+    rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    """By their names."""
     progress: Mapping[str, str] = field(default_factory=dict)
     """By stage: two or three words for those who watch a build."""
 
 
 def named(attribute: str) -> list[Any]:
     """The objects that the extras name by an attribute of `Extra` of the form `module:attribute`, loaded."""
-    places = [place for extra in extras() if (place := getattr(extra, attribute))]
-    return [getattr(import_module(module), name) for module, _, name in (p.partition(":") for p in places)]
+    return [load(place) for extra in extras() if (place := getattr(extra, attribute))]
+
+
+def load(place: str) -> Any:
+    """The object at a place of the form `module:attribute`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def rankings() -> dict[str, Ranking]:
+    """The services that may rank, by name."""
+    return {name: ranking for extra in extras() for name, ranking in extra.rankings.items()}
 
 
 def declared_tables() -> dict[str, Any]:

@@ -13,13 +13,13 @@ import dagster as dg
 import yaml
 from upath import UPath
 
+from dagster_project.composition import make_mirror
 from dagster_project.config.settings import Settings
 from dagster_project.engines.engine import TaskEngine, make_engine
 from dagster_project.engines.stores import make_lake
 from dagster_project.orchestration.instance import instance_place, open_instance
 from dagster_project.orchestration.outcomes import Finding
 from dagster_project.resources.lake.parquet_files import is_local
-from dagster_project.resources.qdrant.service import make_mirror
 from transforms.errors import WeftError
 
 _AREA = "deployment"
@@ -186,10 +186,8 @@ def _index(settings: Settings) -> Iterator[Finding]:
     folder = settings.root / "index"
     text = f"versions are published in {folder}, which whoever searches has to mount"
     try:
-        mirror = make_mirror(settings.index, settings.search)
-        if mirror:
-            mirror.require_answer()
-            text += f"; Qdrant at {settings.index.address} answers"
+        if mirror := make_mirror(settings):
+            text += f"; {mirror.require_answer()} answers"
         yield Finding(_AREA, "ok", text)
     except WeftError as fault:
-        yield _fault(str(fault), "mend index.url, or see that Qdrant runs")
+        yield _fault(str(fault), "mend index.url, or see that its service runs")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from transforms.settings.base import StageSettings, without_credentials
 
@@ -93,23 +92,19 @@ for a full rebuild of 1,000, 1.7 s of 10,000 and 5.3 s of 50,000, and with the i
 """
 
 
-_QDRANT = r"(?:https?://[^/]+|file:/.*)/[A-Za-z0-9_.-]+"
-"""A service, or for trials a folder that one process at a time opens, and the name of the alias."""
+OWN_TARGET = "duckdb"
+"""The target by which the published file ranks itself."""
 
 
 class IndexSettings(StageSettings):
     """How the published file is made and kept."""
 
-    target: Literal["duckdb", "qdrant"] = Field(
-        "duckdb",
-        description="what ranks: the arrays beside the published file, or a collection of Qdrant that each publish updates; "
+    target: str = Field(
+        OWN_TARGET,
+        description="what ranks: `duckdb`, the arrays beside the published file; or a service that each publish updates: "
         "the file has no vectors then, and texts stay in the lake",
     )
-    url: str | None = Field(
-        None,
-        description="qdrant: address of the service and name of the alias, such as `http://host:6333/weft`; its key is in "
-        "QDRANT_API_KEY",
-    )
+    url: str | None = Field(None, description="address of that service, without credentials")
     ann_max_vectors: int = Field(
         _INDEXED_VECTORS,
         ge=0,
@@ -123,21 +118,3 @@ class IndexSettings(StageSettings):
     )
 
     _checked_url = field_validator("url")(without_credentials)
-
-    @model_validator(mode="after")
-    def _names_a_collection(self) -> IndexSettings:
-        if self.target == "qdrant" and not (self.url and re.fullmatch(_QDRANT, self.url)):
-            raise ValueError(
-                "qdrant needs `url`, as http://host:6333/weft: the service, and the name of the alias"
-            )
-        return self
-
-    @property
-    def address(self) -> str:
-        """The address of the service of Qdrant; empty if there is none."""
-        return (self.url or "").rpartition("/")[0]
-
-    @property
-    def collection(self) -> str:
-        """The alias of the current collection, with which the names of all begin."""
-        return (self.url or "").rpartition("/")[2]

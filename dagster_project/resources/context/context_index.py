@@ -19,7 +19,8 @@ from assets.protocols.search import Asker
 from dagster_project.resources.context.passages import passages
 from dagster_project.resources.context.rules import included_chunks
 from dagster_project.resources.search.filters import Filters, where_conditions
-from dagster_project.resources.search.points_batch import nearest
+from dagster_project.resources.search.opened_version import HnswScores
+from dagster_project.resources.search.ranking import Near
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
@@ -32,7 +33,6 @@ from transforms.text import terms
 
 _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
-_QUERIES_AT_ONCE = 64
 _MODEL_OF_DESIGN, _LEAST_OF_DESIGN = "gemini-embedding-001", 0.7
 _NEAR_PAIRS = 0.05
 """Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for models of which its own says
@@ -208,30 +208,15 @@ class IndexForContext:
         allowed: Sequence[np.ndarray | None],
         settings: ContextSettings,
     ) -> Iterator[fusion.Scores]:
-        """The cosines of each query, valid until the next is computed, of the chunks that are allowed.
+        """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
 
-        With `mode = "ann"` they come from the HNSW index if there is one and it finds enough; `paths` counts. Otherwise the
-        queries are multiplied with all vectors, a block of queries at a time into the same memory: new memory for every
-        block would cost as much as the product.
+        With `mode = "ann"` they come from the HNSW index if there is one and it finds enough; `paths` counts.
         """
-        if self.index.points is not None:
-            self.paths["exact"] += len(vectors)
-            for first in range(0, len(vectors), _QUERIES_AT_ONCE):
-                rows = slice(first, first + _QUERIES_AT_ONCE)
-                yield from nearest(self.index.points, vectors[rows], allowed[rows], settings.candidates)
-            return
-        approximate = settings.mode == "ann" and self.index.has_vector_index
-        block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), self.index.chunk_count), dtype=np.float32)
-        for number, (query, mask) in enumerate(zip(vectors, allowed, strict=True)):
-            place = number % _QUERIES_AT_ONCE
-            near = self._nearest(query, mask, settings) if approximate else None
-            if near is None and approximate:
-                self.index.cosines(query[np.newaxis], out=block[place : place + 1])
-            elif near is None and place == 0:
-                some = vectors[number : number + _QUERIES_AT_ONCE]
-                self.index.cosines(some, out=block[: len(some)])
-            self.paths["exact" if near is None else "hnsw"] += 1
-            yield near or fusion.ExactScores(block[place], mask)
+        in_view = settings.nprobe if settings.mode == "ann" else 0
+        near = Near(settings.candidates, in_view, settings.overfetch)
+        for scores in self.index.ranking.nearest(self.index, vectors, allowed, near):
+            self.paths["hnsw" if isinstance(scores, HnswScores) else "exact"] += 1
+            yield scores
 
     def _masks(self, askers: Mapping[str, Asker], settings: ContextSettings) -> dict[str, np.ndarray | None]:
         """By window which chunks its queries may find; None where nothing is left out."""
@@ -256,18 +241,6 @@ class IndexForContext:
                 mask[np.asarray(hidden, dtype=np.int64)] = False
                 masks[window] = mask
         return masks
-
-    def _nearest(
-        self, query: np.ndarray, mask: np.ndarray | None, settings: ContextSettings
-    ) -> fusion.Scores | None:
-        """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
-        embedded = self.index.chunk_count - len(self.index.unembedded)
-        wanted = min(settings.candidates * settings.overfetch, embedded)
-        near = self.index.hnsw_scores(query, wanted, settings.nprobe)
-        if mask is not None:
-            near.nearest = near.nearest[mask[near.nearest]]
-            embedded = int(mask.sum()) - int(mask[self.index.unembedded].sum())
-        return near if len(near.nearest) >= min(settings.candidates, embedded) else None
 
     def _named(self, candidates: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
         numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"

@@ -16,8 +16,8 @@ from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import QueryVectorCache
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.versions import current_version
-from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.index_faults import translated
+from dagster_project.resources.search.ranking import ranking_of
 from dagster_project.resources.search.search_index import SearchIndex
 
 
@@ -39,7 +39,7 @@ class PublishedVersions:
             place = current_version(self.settings.root / "index")
         index = SearchIndex(place, self.embedder, self.settings.terms, self.settings.search)
         try:
-            index.points = points_of(place, self.settings.index)
+            index.ranked_by(ranking_of(place, self.settings.index))
             yield self.of(index)
         except duckdb.Error as error:
             raise translated(error, index.path) from error

@@ -18,8 +18,8 @@ from dagster_project.resources.evaluation.evaluator import (
 )
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
-from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.opened_index import open_index
+from dagster_project.resources.search.ranking import ranking_of
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.errors import (
     CheckFailedError,
@@ -152,7 +152,7 @@ def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     index = SearchIndex(path, embedder, settings.terms, search, reranker)
     try:
-        index.points = points_of(path, settings.index)
+        index.ranked_by(ranking_of(path, settings.index))
         truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
         relevance = judgements(pl.DataFrame(truth.relevance), contents(index, pl.DataFrame(truth.relevance)))
         runs, _ = run_profiles(index, pl.DataFrame(truth.queries), {profile: search}, stages=("final",))

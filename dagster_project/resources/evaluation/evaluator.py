@@ -117,7 +117,7 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
     """Milliseconds of single searches with these settings: of how many, their median and the slowest of 20."""
     texts = list(queries[:_TIMED_QUERIES])
     timed = SearchIndex(index.path, index.embedder, index.term_settings, settings, index.reranker)
-    timed.points = index.points
+    timed.ranked_by(index.ranking)
     try:
         timed.search(texts[:1])  # what is read once per process is not part of a search
         milliseconds = []

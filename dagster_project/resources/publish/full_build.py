@@ -349,7 +349,7 @@ class IndexBuild:
             "published_at": self.now.isoformat(timespec="seconds"),
             "postings_since_rebuild": str(self._postings_since_rebuild()),
             **(
-                {PLACE: place_from(self.file, self.lake.base), POINTS: "qdrant"}
+                {PLACE: place_from(self.file, self.lake.base), POINTS: self.settings.index.target}
                 if self.settings.has_points
                 else {}
             ),

@@ -16,7 +16,7 @@ from dagster_project.resources.progress import Phases
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_wide_inputs
 from transforms.settings.models import EmbeddingSettings
-from transforms.settings.operations import IndexSettings
+from transforms.settings.operations import OWN_TARGET, IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
 
 WHOLE = lake_wide_inputs()
@@ -41,8 +41,8 @@ class PublishSettings:
 
     @property
     def has_points(self) -> bool:
-        """True if Qdrant has the vectors and texts stay in the lake: what it ranks may be too much for a file."""
-        return self.index.target == "qdrant"
+        """True if a service has the vectors and texts stay in the lake: what it ranks may be too much for a file."""
+        return self.index.target != OWN_TARGET
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Published:
     unusable: str | None = None
     """What of the previous version could not be reused, and why."""
     mirrored: Mapping[str, Any] = field(default_factory=dict)
-    """What was sent to a collection of Qdrant, and how far its mean length is from that of the version."""
+    """What was sent to the service that ranks, and how far its mean length is from that of the version."""
     in_place: bool = False
     """True if the build changed the spare version in place, which spares copying the previous version."""
 
@@ -109,7 +109,16 @@ class UnfitBaseError(Exception):
 
 
 class Mirror(Protocol):
-    """What keeps the published index elsewhere, too."""
+    """What sends each publish to the service that ranks."""
+
+    def require_answer(self) -> str:
+        """The service in words; IndexUnavailableError unless it answers."""
+
+    def state_of(self, published: Path) -> str | None:
+        """What the service has of a published file, in words; None if nothing says that it has it.
+
+        IndexUnavailableError if it lacks some of it.
+        """
 
     def holds(self, published: Path) -> bool:
         """True if all of a published file is there."""

@@ -14,9 +14,13 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays
-from dagster_project.resources.qdrant.searches import Asked
 from dagster_project.resources.search.conditions.copies import ShownCopies, named_places, shown_copies
-from dagster_project.resources.search.conditions.field_values import DATED, FieldValues, refused
+from dagster_project.resources.search.conditions.field_values import (
+    DATED,
+    FieldConditions,
+    FieldValues,
+    refused,
+)
 from dagster_project.resources.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
 from transforms.retrieval import collapse
@@ -132,8 +136,8 @@ class Resolved(NamedTuple):
 
     Without a text the hits are the chunks of `listed`: none if that is null. With one they stand behind those that rank.
     Its hits hold a text that the query demands if `demands_text`, and are in one of the sources and lists of `places`.
-    `factors` say what some words of the text count, beside 1. `asked` says the same as the mask, where the points of a
-    collection have all that is asked.
+    `factors` say what some words of the text count, beside 1. `fields` say the same as the mask, if fields can say all of
+    it.
     """
 
     text: str
@@ -141,7 +145,7 @@ class Resolved(NamedTuple):
     understood: Understood
     listed: np.ndarray | None = None
     factors: Mapping[str, float] = {}
-    asked: Asked | None = None
+    fields: FieldConditions | None = None
     demands_text: bool = False
     places: Mapping[str, set[str]] = {}
 
@@ -229,23 +233,24 @@ class Conditions:
         if mask is not None and not any(map(str.isalnum, text)):
             newest = self._by_time[mask[self._by_time]]
             return Resolved("", mask, Understood("", counts, "newest", note), newest, places=places)
-        asked = self._asked(filters, conditions)
+        fields = self._fields(filters, conditions)
         listed = self._unranked(mask, known)
         demands = any(map(demands_text, query.conditions))
         understood = Understood(text, counts, "score", note)
-        return Resolved(text, mask, understood, listed, factors, asked, demands, places)
+        return Resolved(text, mask, understood, listed, factors, fields, demands, places)
 
-    def _asked(self, filters: Filters, conditions: Sequence[Condition]) -> Asked | None:
-        """What filters and conditions ask of points; None if these do not have all of it."""
+    def _fields(self, filters: Filters, conditions: Sequence[Condition]) -> FieldConditions | None:
+        """Filters and conditions by fields; None if fields cannot say all of it."""
         values: dict[str, Sequence[str]] = {}
         for condition in conditions:
-            named = self.values.named(condition) if isinstance(condition, Leaf) else None
-            if named is None or named[0] in values:
+            if not isinstance(condition, Leaf) or condition.field in values:
                 return None
-            if named[0] == "source" and self.values.has_copies_in(named[1]):
-                return None  # a point has the source of the copy that is published
-            values[named[0]] = named[1]
-        return Asked(values, filters.since, filters.until)
+            if (named := self.values.named(condition)) is None:
+                return None
+            if condition.field == "source" and self.values.has_copies_in(named):
+                return None  # a ranking elsewhere has the source of the copy that is published
+            values[condition.field] = named
+        return FieldConditions(values, filters.since, filters.until)
 
     def _unranked(self, mask: np.ndarray | None, known: Mapping[Leaf, np.ndarray]) -> np.ndarray | None:
         """The allowed chunks in no ranking that hold a text that is looked for, newest first; None if there are none."""

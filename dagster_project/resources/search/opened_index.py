@@ -17,8 +17,8 @@ from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.qdrant.service import points_of
 from dagster_project.resources.search.filters import Filters, excluded_leaves, where_conditions
+from dagster_project.resources.search.ranking import ranking_of
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.errors import LensError, QueryError, SettingsError, WeftError, shortened
 from transforms.retrieval.query_language import TEXT_FIELDS, leaves_of
@@ -43,7 +43,7 @@ def open_index(settings: Settings, for_assistant: bool = False, lens: str | None
         index = _under_lens(settings, index, lens)
     else:
         try:
-            index.points = points_of(index.path, settings.index)
+            index.ranked_by(ranking_of(index.path, settings.index))
         except WeftError:
             index.close()
             raise
@@ -79,7 +79,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
         lens = Lens(name, settings.lenses[name].where)
         file = lens_file(settings.root, whole.path, lens)
         if not file.exists():
-            whole.points = points_of(whole.path, settings.index)
+            whole.ranked_by(ranking_of(whole.path, settings.index))
             conditions = where_conditions(lens.where)
             try:
                 shown = whole.conditions.shown(conditions)

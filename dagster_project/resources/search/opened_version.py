@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +22,6 @@ from dagster_project.resources.lake.lake_texts import show, show_stored
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import LAYOUT, require_whole, version_of
-from dagster_project.resources.qdrant.points import Points
 from dagster_project.resources.search.filters import Conditions
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import Ask, asking
@@ -74,8 +73,8 @@ class OpenedVersion:
                 f"{path} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
                 f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
             )
-        self.points: Points | None = None
-        """The collection that ranks in place of the arrays."""
+        self.vectors_elsewhere: Callable[[np.ndarray], np.ndarray] | None = None
+        """Gives the vectors of chunks that the arrays do not have."""
         self.screen = Screen(SafetySettings(outputs="send"))
         self.threads = ThreadPoolExecutor(os.cpu_count())
         self._in_view = 0
@@ -122,15 +121,17 @@ class OpenedVersion:
         """What is read most, mapped into memory."""
         arrays = open_arrays(self.connection, self.path, self.manifest)
         if POINTS in self.manifest:
-            if self.points is None:
+            if self.vectors_elsewhere is None:
                 raise IndexUnavailableError(
-                    f"the vectors of {self.path} are in Qdrant, and `index.target`, `index.url` or the files in "
+                    f"the vectors of {self.path} are in {self.manifest[POINTS].capitalize()}, and `index.target`, "
+                    "`index.url` or the files in "
                     f"{folder_of(self.path)} do not say where: set them as they were, or run `weft build`, which publishes "
                     "a file as they are now"
                 )
             known = arrays.vectors
             width = int(self.manifest["dimensions"])
-            arrays = replace(arrays, vectors=PointVectors([], known.slots, known.absent, self.points, width))
+            vectors = VectorsElsewhere([], known.slots, known.absent, self.vectors_elsewhere, width)
+            arrays = replace(arrays, vectors=vectors)
         if self.texts:
             arrays.rows.shown = self.texts.of
         return arrays
@@ -216,10 +217,10 @@ class OpenedVersion:
 
 
 @dataclass(frozen=True)
-class PointVectors(CodedVectors):
-    """The vectors of chunks that are in a collection, of `width` numbers each."""
+class VectorsElsewhere(CodedVectors):
+    """The vectors of chunks that a service has, of `width` numbers each."""
 
-    points: Points
+    fetched: Callable[[np.ndarray], np.ndarray]
     width: int
 
     @property
@@ -228,8 +229,8 @@ class PointVectors(CodedVectors):
         return self.width
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
-        """The vectors of these chunks, float32 of shape (chunks, dimensions), in one round trip for 2,000."""
-        vectors = self.points.vectors(chunks)
+        """The vectors of these chunks, float32 of shape (chunks, dimensions)."""
+        vectors = self.fetched(chunks)
         return vectors if vectors.shape[1] else np.zeros((len(chunks), self.width), dtype=np.float32)
 
 

@@ -27,8 +27,8 @@ from dagster_project.resources.search.hit_table import (
 )
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.opened_version import OpenedVersion
-from dagster_project.resources.search.points_batch import batches
 from dagster_project.resources.search.query_batch import QueryBatch
+from dagster_project.resources.search.ranking import BY_FILE, Ranking, batches
 from dagster_project.resources.search.repeats import said_once
 from dagster_project.resources.search.second_look import SecondLook
 from transforms.errors import QueryError
@@ -69,6 +69,11 @@ class SearchIndex(OpenedVersion):
     ):
         super().__init__(path, embedder, term_settings)
         self.settings, self.reranker = settings, reranker
+        self.ranking: Ranking = BY_FILE
+
+    def ranked_by(self, ranking: Ranking) -> None:
+        """Let a ranking score the chunks of this version from now on."""
+        self.ranking, self.vectors_elsewhere = ranking, ranking.vectors
 
     @_translating_faults
     def search(
@@ -169,11 +174,12 @@ class SearchIndex(OpenedVersion):
         parts = [
             self._ranked(batch, settings, report, spare)
             for batch in batches(
+                self.ranking,
                 self,
                 [q.text for q in resolved],
                 [q.mask for q in resolved],
                 [q.factors for q in resolved],
-                [q.asked for q in resolved],
+                [q.fields for q in resolved],
             )
         ]
         hits = pl.concat([p.hits for p in parts] or [_nothing_ranked()])
@@ -218,7 +224,7 @@ class SearchIndex(OpenedVersion):
         columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
         parts = [pl.DataFrame(schema=columns)]
         texts = [plain_query(query).text for query in queries]
-        for batch in batches(self, texts, [None] * len(texts)):
+        for batch in batches(self.ranking, self, texts, [None] * len(texts)):
             for name in order:
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()

@@ -85,7 +85,7 @@ def named_places(conditions: Iterable[Condition], values: FieldValues) -> dict[s
     for condition in conditions:
         if isinstance(condition, Leaf) and condition.field in _OF_COPY:
             column = "list_id" if condition.field == "l" else "source"
-            names = set((values.named(condition) or ("", ()))[1])
+            names = set(values.named(condition) or ())
             named[column] = named.get(column, names) & names
     return named
 
@@ -116,5 +116,5 @@ def at_named_places(
 
 def _has(copies: pl.DataFrame, leaf: Leaf, values: FieldValues) -> pl.Series:
     """Of each copy whether its source or one of its lists is one that a leaf names."""
-    names: Iterable[str] = () if values.lacks(leaf) else (values.named(leaf) or ("", ()))[1]
+    names: Iterable[str] = () if values.lacks(leaf) else values.named(leaf) or ()
     return copies.get_column(_OF_COPY[leaf.field]).list.eval(pl.element().is_in(list(names))).list.any()

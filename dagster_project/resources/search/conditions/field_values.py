@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -30,8 +30,8 @@ UNION ALL SELECT doc_id, first_at, last_at FROM conversation_windows
 # GLOB, takes no longer for more wildcards.
 _AT_PATH = "regexp_matches(path, $path)"
 
-POINT_FIELDS = {"source": "source", "kind": "kind", "l": "lists", "tag": "tags"}
-"""The fields that the points of a collection have, and how they are called there."""
+_OF_ROWS = ("source", "kind", "l", "tag")
+"""The fields by which a ranking elsewhere can restrict a search by itself."""
 
 # Statements that give the numbers of the chunks of documents whose field has the value.
 _CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
@@ -106,6 +106,14 @@ _NAMES = {
 }
 
 
+class FieldConditions(NamedTuple):
+    """A mask in words: one of the values of each field (`source`, `kind`, `l`, `tag`), and a time within a span."""
+
+    values: Mapping[str, Sequence[str]]
+    since: datetime | None = None
+    until: datetime | None = None
+
+
 class FieldValues:
     """Looks for the values that leaves of fields other than TEXT_FIELDS name; `now` is what ages count from."""
 
@@ -159,11 +167,11 @@ class FieldValues:
             return True
         return False
 
-    def named(self, leaf: Leaf) -> tuple[str, list[str]] | None:
-        """A field of `POINT_FIELDS` and its values, one of which a chunk must have for this leaf; None for other leaves."""
+    def named(self, leaf: Leaf) -> list[str] | None:
+        """The values of a field of FieldConditions, one of which a chunk has that meets this leaf; None for other leaves."""
         if leaf.field == "kind":
-            return POINT_FIELDS["kind"], [leaf.value]
-        return (POINT_FIELDS[leaf.field], self._names(leaf)) if leaf.field in POINT_FIELDS else None
+            return [leaf.value]
+        return self._names(leaf) if leaf.field in _OF_ROWS else None
 
     def has_copies_in(self, sources: Sequence[str]) -> bool:
         """True if a mail is in one of these sources that is published with the copy of another one."""

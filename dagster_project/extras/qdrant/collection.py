@@ -21,17 +21,17 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
-from dagster_project.resources.qdrant.searches import (
+from dagster_project.extras.qdrant.searches import (
     DENSE,
     MAILS,
     WORDS,
     Allowed,
-    Asked,
     Found,
     Point,
     Search,
     point_id,
 )
+from dagster_project.resources.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
 
 KEY_VARIABLE = "QDRANT_API_KEY"
@@ -49,6 +49,8 @@ _SECONDS = 60
 _INDEXED = {"since": "integer", "until": "integer", "gone_at": "integer", "source": "keyword", "kind": "keyword",
             "lists": "keyword", "tags": "keyword", "at": "datetime", "ended_at": "datetime"}  # fmt: skip
 """The fields of the payload that conditions name, and their types."""
+_NAMES = {"l": "lists", "tag": "tags"}
+"""How the payload calls fields that queries call otherwise."""
 
 
 @lru_cache(4)
@@ -87,13 +89,13 @@ def _filter(allowed: Allowed) -> models.Filter:
     valid = [] if allowed.number is None else _of_version(allowed.number)
     ids = [] if allowed.ids is None else [models.HasIdCondition(has_id=list(allowed.ids))]
     others = [models.HasIdCondition(has_id=list(allowed.but))] if allowed.but else None
-    fields = [] if allowed.asked is None else _fields(allowed.asked)
+    fields = [] if allowed.fields is None else _fields(allowed.fields)
     return models.Filter(must=[*valid, *ids, *fields], must_not=others)
 
 
-def _fields(asked: Asked) -> list[models.FieldCondition]:
+def _fields(asked: FieldConditions) -> list[models.FieldCondition]:
     named = [
-        models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+        models.FieldCondition(key=_NAMES.get(field, field), match=models.MatchAny(any=list(values)))
         for field, values in asked.values.items()
     ]
     dated = [

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
-from dagster_project.resources.qdrant.points import NOTHING, Known, Listed, Points
-from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Asked, Search
+from dagster_project.extras.qdrant.points import NOTHING, Known, Listed, Points
+from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Search
+from dagster_project.resources.search.conditions.field_values import FieldConditions
 from dagster_project.resources.search.opened_version import OpenedVersion
 from dagster_project.resources.search.query_batch import Mask, QueryBatch
+from dagster_project.resources.search.ranking import Near
 from transforms.retrieval import bm25, fusion
 from transforms.settings.search import SearchSettings
 
-_CELLS_AT_ONCE = 1 << 25
+_QUERIES_AT_ONCE = 64
 
 
 class PointTermScores(bm25.TermScores):
@@ -77,17 +79,40 @@ class AskedScores(PointScores):
         return known.of(chunks, self.low)
 
 
-def nearest(points: Points, vectors: np.ndarray, masks: Sequence[Mask], count: int) -> list[AskedScores]:
-    """The `count` chunks nearest to each of some vectors that its mask lets through, in one round trip."""
-    searches = []
-    for vector, mask in zip(vectors, masks, strict=True):
-        allowed = points.allowed(mask)
-        searches += [Search(DENSE, vector, count, allowed), Search(DENSE, -vector, 1, allowed)]
-    found = points.best(searches)
-    return [
-        AskedScores(points, vector, near.chunks, *_edges(near, far))
-        for vector, near, far in zip(vectors, found[::2], found[1::2], strict=True)
-    ]
+class PointRanking:
+    """The points of one version, which score its chunks as its file would."""
+
+    def __init__(self, points: Points):
+        self.points = points
+        self.vectors: Callable[[np.ndarray], np.ndarray] | None = points.vectors
+
+    def batch(
+        self,
+        version: OpenedVersion,
+        queries: Sequence[str],
+        first: int,
+        masks: Sequence[Mask],
+        factors: Sequence[Mapping[str, float]],
+        conditions: Sequence[FieldConditions | None],
+    ) -> QueryBatch:
+        """The batch of queries, restricted by conditions on fields where there are any, else by masks."""
+        batch = PointsBatch(version, queries, first, masks, factors)
+        batch.points, batch.conditions = self.points, conditions or [None] * len(queries)
+        return batch
+
+    def nearest(
+        self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Mask], near: Near
+    ) -> Iterator[fusion.Scores]:
+        """The cosines of each vector with the chunks that its mask allows, many vectors in one round trip."""
+        for first in range(0, len(vectors), _QUERIES_AT_ONCE):
+            searches = []
+            some = vectors[first : first + _QUERIES_AT_ONCE]
+            for vector, mask in zip(some, masks[first : first + len(some)], strict=True):
+                allowed = self.points.allowed(mask)
+                searches += [Search(DENSE, vector, near.limit, allowed), Search(DENSE, -vector, 1, allowed)]
+            found = self.points.best(searches)
+            for vector, closest, farthest in zip(some, found[::2], found[1::2], strict=True):
+                yield AskedScores(self.points, vector, closest.chunks, *_edges(closest, farthest))
 
 
 def _edges(near: Listed, far: Listed) -> tuple[float, float]:
@@ -103,17 +128,8 @@ class PointsBatch(QueryBatch):
     _near: Sequence[PointScores] = ()
     _scores: tuple[str, list[PointTermScores]] | None = None
 
-    def __init__(
-        self,
-        version: OpenedVersion,
-        queries: Sequence[str],
-        first: int,
-        masks: Sequence[Mask],
-        factors: Sequence[Mapping[str, float]] = (),
-        asked: Sequence[Asked | None] = (),
-    ):
-        super().__init__(version, queries, first, masks, factors)
-        self.asked = asked or [None] * len(self.queries)
+    points: Points
+    conditions: Sequence[FieldConditions | None] = ()
 
     def candidates(self, settings: SearchSettings) -> pl.DataFrame:
         """The candidates (`fusion.FUSED`) of each query that has terms, one query after the other."""
@@ -147,8 +163,8 @@ class PointsBatch(QueryBatch):
     ) -> list[PointScores]:
         """Find the best of each query by its words, which get to know them, and by its vector."""
         points, searches = self.points, []
-        for score, vector, mask, asked in zip(words, self.vectors, self.masks, self.asked, strict=True):
-            allowed = points.allowed(mask, asked)
+        for score, vector, mask, fields in zip(words, self.vectors, self.masks, self.conditions, strict=True):
+            allowed = points.allowed(mask, fields)
             searches += [
                 Search(
                     WORDS,
@@ -189,27 +205,3 @@ class PointsBatch(QueryBatch):
         for score, near, *parts in zip(words, self._near, known[::3], known[1::3], known[2::3], strict=True):
             score.known, near.known, by_first = parts
             score.known_mails = Known(places.document[by_first.chunks], by_first.scores)
-
-    @property
-    def points(self) -> Points:
-        """The points of the version that is searched."""
-        assert self.version.points is not None
-        return self.version.points
-
-
-def batches(
-    version: OpenedVersion,
-    queries: Sequence[str],
-    masks: Sequence[Mask],
-    factors: Sequence[Mapping[str, float]] = (),
-    asked: Sequence[Asked | None] = (),
-) -> Iterator[QueryBatch]:
-    """The queries in batches whose scores of all chunks fit into memory.
-
-    `asked` is what of the masks the points of a collection know themselves.
-    """
-    step = max(1, _CELLS_AT_ONCE // max(1, version.chunk_count))
-    for first in range(0, len(queries), step):
-        rows = slice(first, first + step)
-        batch = version, queries[rows], first, masks[rows], factors[rows]
-        yield QueryBatch(*batch) if version.points is None else PointsBatch(*batch, asked[rows])

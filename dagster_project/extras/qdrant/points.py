@@ -7,9 +7,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dagster_project.resources.qdrant.mirrored import Mirrored, PointIds
-from dagster_project.resources.qdrant.searches import Allowed, Asked, Found, Search
-from transforms.embedding import sparse_vectors
+from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds
+from dagster_project.extras.qdrant.searches import Allowed, Found, Search
+from dagster_project.extras.qdrant.transforms import sparse_vectors
+from dagster_project.resources.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
 
 _SPARE = 30
@@ -67,11 +68,11 @@ class Points:
                 "version: `weft build` sends them again"
             )
 
-    def allowed(self, mask: np.ndarray | None, asked: Asked | None = None) -> Allowed:
-        """The points of this version that a mask of chunks lets through, by what is `asked` if that says the same."""
+    def allowed(self, mask: np.ndarray | None, fields: FieldConditions | None = None) -> Allowed:
+        """The points of this version that a mask of chunks lets through, by `fields` if these say the same."""
         number = self.facts.number
-        if asked is not None:
-            return Allowed(number, asked=asked)
+        if fields is not None:
+            return Allowed(number, fields=fields)
         if mask is None:
             return Allowed(number)
         if 2 * np.count_nonzero(mask) <= len(mask):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagster_project.extras.qdrant.transforms import sparse_vectors
 from tests.transforms.retrieval.test_bm25 import segment
-from transforms.embedding import sparse_vectors
 from transforms.retrieval import bm25
 from transforms.retrieval.postings import GoneTerms, Postings, Slots
 from transforms.settings.search import SearchSettings

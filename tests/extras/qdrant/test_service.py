@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.config.settings import load_settings
+from dagster_project.extras.qdrant.batch import PointRanking
 from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Mail, two_lists
 from transforms.errors import IndexUnavailableError, SettingsError
@@ -24,7 +25,7 @@ def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: 
     work = two_lists(tmp_path / "work", index={"target": "qdrant", "url": url})
     work.build()
     with closing(open_index(work.settings)) as index:
-        assert index.points and index.points.facts.number == 1
+        assert isinstance(index.ranking, PointRanking) and index.ranking.points.facts.number == 1
         before = index.search(["compactor"]).hits.to_pylist()
     assert before
     plain = work.config.read_text().replace('target = "qdrant"', 'target = "duckdb"')
@@ -43,13 +44,13 @@ def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: 
         )
         assert said.exit_code == 0 and "Compactor news" in said.output, said.output
     with closing(open_index(work.settings)) as index:
-        assert index.points and index.points.facts.number == 2
+        assert isinstance(index.ranking, PointRanking) and index.ranking.points.facts.number == 2
     said = CliRunner().invoke(main, ["doctor", "--json", "--config", str(work.config)])
     assert "has all points; the mean length moved by 0." in said.output
 
 
 def test_a_service_that_does_not_answer_is_told_with_the_remedy(tmp_path: Path):
-    from dagster_project.resources.qdrant.collection import Collection, connected
+    from dagster_project.extras.qdrant.collection import Collection, connected
 
     with pytest.raises(IndexUnavailableError, match=r'does not answer .*`index.target = "duckdb"`'):
         Collection(connected("http://127.0.0.1:9"), "weft-1").count(1)

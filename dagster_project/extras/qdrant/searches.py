@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
+
+from dagster_project.resources.search.conditions.field_values import FieldConditions
 
 WORDS, MAILS, DENSE = "words", "mails", "dense"
 """The vectors of a point: the terms of its chunk, those of its whole mail (on the first chunk of a mail), the embedding."""
@@ -21,14 +22,6 @@ class Point(NamedTuple):
     payload: Mapping[str, Any]
 
 
-class Asked(NamedTuple):
-    """What points must have: one of the values of each field, and a time within a span."""
-
-    values: Mapping[str, Sequence[str]]
-    since: datetime | None = None
-    until: datetime | None = None
-
-
 class Allowed(NamedTuple):
     """The points that a search may find: those of a publish, unless `number` is None, or those with some ids.
 
@@ -38,7 +31,7 @@ class Allowed(NamedTuple):
     number: int | None = None
     ids: Sequence[str] | None = None
     but: Sequence[str] = ()
-    asked: Asked | None = None
+    fields: FieldConditions | None = None
 
 
 class Search(NamedTuple):

@@ -13,15 +13,16 @@ import numpy as np
 import polars as pl
 from qdrant_client import QdrantClient
 
+from dagster_project.extras.qdrant.changes import POINTS, changed_documents, chunks_of
+from dagster_project.extras.qdrant.collection import Collection, faults_of
+from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds, mirrored, write_mirrored
+from dagster_project.extras.qdrant.points import Points
+from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Point
+from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.resources.arrays.segments import read_terms, segments_of
 from dagster_project.resources.arrays.vector_arrays import UNSENT
 from dagster_project.resources.publish.version_inputs import UnfitBaseError
-from dagster_project.resources.qdrant.changes import POINTS, changed_documents, chunks_of
-from dagster_project.resources.qdrant.collection import Collection, faults_of
-from dagster_project.resources.qdrant.mirrored import Mirrored, PointIds, mirrored, write_mirrored
-from dagster_project.resources.qdrant.searches import DENSE, MAILS, WORDS, Point
-from transforms.embedding import sparse_vectors
 from transforms.hashing import parts_hash
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings
@@ -36,13 +37,25 @@ _CHUNKS_AT_ONCE = 20_000
 class QdrantMirror:
     """Sends what is published to collections of a service, which `alias` names; `search` has the weights of fields."""
 
-    def __init__(self, client: QdrantClient, alias: str, search: SearchSettings):
-        self.client, self.alias, self.search = client, alias, search
+    def __init__(self, client: QdrantClient, alias: str, search: SearchSettings, address: str = ""):
+        self.client, self.alias, self.search, self.address = client, alias, search, address
 
-    def require_answer(self) -> None:
-        """IndexUnavailableError unless the service answers."""
+    def require_answer(self) -> str:
+        """The service in words; IndexUnavailableError unless it answers."""
         with faults_of(self.alias):
             self.client.get_collections()
+        return f"Qdrant at {self.address}"
+
+    def state_of(self, published: Path) -> str | None:
+        """What the collection of a published file has, in words; None if nothing says where its points are.
+
+        IndexUnavailableError if it lacks some of them.
+        """
+        if (stored := mirrored(published)) is None:
+            return None
+        facts, ids = stored
+        Points(Collection(self.client, facts.collection), facts, ids)
+        return f"{facts.collection} has all points; the mean length moved by {facts.drift:.2%} since it was filled"
 
     def holds(self, published: Path) -> bool:
         """True if the points of a published file are all there."""

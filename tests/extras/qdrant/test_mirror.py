@@ -27,11 +27,12 @@ from transforms.settings.search import SearchSettings
 pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
 
-from dagster_project.resources.qdrant import collection  # noqa: E402
-from dagster_project.resources.qdrant.collection import Collection  # noqa: E402
-from dagster_project.resources.qdrant.mirror import QdrantMirror  # noqa: E402
-from dagster_project.resources.qdrant.mirrored import mirrored  # noqa: E402
-from dagster_project.resources.qdrant.points import Points  # noqa: E402
+from dagster_project.extras.qdrant import collection  # noqa: E402
+from dagster_project.extras.qdrant.batch import PointRanking  # noqa: E402
+from dagster_project.extras.qdrant.collection import Collection  # noqa: E402
+from dagster_project.extras.qdrant.mirror import QdrantMirror  # noqa: E402
+from dagster_project.extras.qdrant.mirrored import mirrored  # noqa: E402
+from dagster_project.extras.qdrant.points import Points  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive
@@ -63,7 +64,7 @@ def ranked_by(client: EdgeClient, work: Workspace) -> Iterator[SearchIndex]:
     with closing(open_index(work.settings)) as index:
         stored = mirrored(index.path)
         assert stored
-        index.points = Points(Collection(client, stored[0].collection), *stored)
+        index.ranked_by(PointRanking(Points(Collection(client, stored[0].collection), *stored)))
         yield index
 
 
@@ -178,7 +179,7 @@ def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
         assert chunks(searched(older)) == before
     with ranked_by(client, built) as newer:
         assert chunks(searched(newer)) == chunks(of_file(built))
-        assert newer.points and newer.points.facts.number == 2
+        assert isinstance(newer.ranking, PointRanking) and newer.ranking.points.facts.number == 2
 
 
 def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(

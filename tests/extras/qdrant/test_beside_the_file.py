@@ -21,8 +21,8 @@ from transforms.errors import WeftError
 pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
 
-from dagster_project.resources.qdrant import collection  # noqa: E402
-from dagster_project.resources.qdrant.mirrored import mirrored  # noqa: E402
+from dagster_project.extras.qdrant import collection  # noqa: E402
+from dagster_project.extras.qdrant.mirrored import mirrored  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive

@@ -1,0 +1,15 @@
+"""A collection of Qdrant that ranks in place of the published file: what is sent there, and how it is asked."""
+
+from dagster_project.extras.registry import Extra, Ranking
+
+EXTRA = Extra(
+    rankings={
+        "qdrant": Ranking(
+            opened="dagster_project.extras.qdrant.service:ranking_of",
+            mirror="dagster_project.extras.qdrant.service:make_mirror",
+            # A service, or for trials a folder that one process at a time opens, and the name of the alias.
+            url=r"(?:https?://[^/]+|file:/.*)/[A-Za-z0-9_.-]+",
+            example="http://host:6333/weft: the service, and the name of the alias",
+        )
+    }
+)

@@ -1,0 +1,49 @@
+"""Qdrant as the settings name it: what mirrors a publish there, and the points of a published file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dagster_project.extras.qdrant.batch import PointRanking
+from dagster_project.extras.qdrant.mirrored import mirrored
+from dagster_project.extras.qdrant.points import Points
+from dagster_project.resources.system.extras import not_installed
+from transforms.settings.operations import IndexSettings
+from transforms.settings.search import SearchSettings
+
+if TYPE_CHECKING:
+    from dagster_project.extras.qdrant.mirror import QdrantMirror
+
+
+def make_mirror(index: IndexSettings, search: SearchSettings) -> QdrantMirror:
+    """What sends each publish to Qdrant; SettingsError without the extra."""
+    try:
+        # What these import comes with the extra.
+        from dagster_project.extras.qdrant.collection import connected
+        from dagster_project.extras.qdrant.mirror import QdrantMirror
+    except ImportError as error:
+        raise not_installed(error, "qdrant") from error
+    alias = (index.url or "").rpartition("/")[2]
+    return QdrantMirror(connected(_address(index)), alias, search, _address(index))
+
+
+def ranking_of(published: Path, index: IndexSettings) -> PointRanking | None:
+    """The points of a published file as its ranking; None if it was not sent to Qdrant.
+
+    SettingsError without the extra.
+    """
+    if (stored := mirrored(published)) is None:
+        return None
+    try:
+        # What it imports comes with the extra.
+        from dagster_project.extras.qdrant.collection import Collection, connected
+    except ImportError as error:
+        raise not_installed(error, "qdrant") from error
+    facts, ids = stored
+    return PointRanking(Points(Collection(connected(_address(index)), facts.collection), facts, ids))
+
+
+def _address(index: IndexSettings) -> str:
+    """The address of the service."""
+    return (index.url or "").rpartition("/")[0]
