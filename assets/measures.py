@@ -48,8 +48,8 @@ def measure_stages() -> Sequence[Stage]:
     )
 
 
-def _counts(*tables: ibis.Table) -> pa.Table:
-    return measures.counts_of_bucket(measures.MailTables(*(table.to_pyarrow() for table in tables)))
+def _counts(*tables: pa.Table) -> pa.Table:
+    return measures.counts_of_bucket(measures.MailTables(*tables))
 
 
 def _sums(counts: ibis.Table) -> Made:

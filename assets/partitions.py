@@ -93,3 +93,8 @@ CONTEXT = SourceType(
     ),
 )
 """The tables of what each window of a conversation finds in the published index, which does not contain them."""
+
+
+def partitions_named(kind: str) -> str:
+    """Dagster's name of the partitions of a source type, or of what adds to those of one."""
+    return next(s.partitions for s in (*SOURCE_TYPES, SLOW, GRAPH, CONTEXT) if s.name == kind)

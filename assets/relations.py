@@ -90,7 +90,7 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
         Stage(
             "build_threads",
             {"threads": THREADS, "thread_tree": THREAD_TREE},
-            _threads,
+            threads_transforms.build_threads,
             threads_transforms.VERSION,
             "Joins mails to threads by what they answer, or by their subject.",
             inputs=_MAILS,
@@ -100,7 +100,6 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
                 "memberships": Reads(("message_id", "list_id")),
             },
             kinds=(),
-            code=threads_transforms.build_threads,
             lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
         ),
     ]
@@ -207,8 +206,14 @@ def chunk_context_stage(
         words = terms.context_terms(added, restated, term_settings, sentence_settings.lexical)
         return Made((added, words), report.metadata())
 
-    def make_bucket(*read: ibis.Table) -> Sequence[pa.Table]:
-        added, restated = context_transforms.joined_context(*read)
+    def make_bucket(
+        chunks: pa.Table, messages: pa.Table, tree: pa.Table, inferred: pa.Table, lake: OfBucket
+    ) -> Sequence[pa.Table]:
+        parents = lake.evaluated(context_transforms.parent_texts, chunks, tree)
+        bodies = lake.evaluated(context_transforms.quoting_bodies, messages, inferred)
+        quoting = lake.evaluated(context_transforms.chunks_with_quotes, chunks, inferred)
+        restated = context_transforms.quotes_moved(quoting, bodies)
+        added = context_transforms.chunk_context(parents, restated)
         return added, terms.context_terms(added, restated, term_settings)
 
     return Stage(
@@ -221,7 +226,7 @@ def chunk_context_stage(
         inputs=[field.name for field in fields(ContextTables)] if told else [*_CONTEXT_READS, "memberships"],
         in_buckets=None if told else _CONTEXT_READS,
         deps=("slow_chunks",),
-        resources=("language_model", "answer_cache") if told else (),
+        resources=("language_model", "answer_cache") if told else ("lake",),
         kinds=("ibis",),
         code=joined_context,
         lineage={
@@ -243,11 +248,6 @@ def _mail_buckets(messages: ibis.Table, memberships: ibis.Table, settings: Threa
     mails = _once(messages, memberships, *_THREADED)
     lists = memberships.select("message_id", "list_id")
     return buckets.mail_buckets(mails.to_pyarrow(), lists.to_pyarrow(), settings)
-
-
-def _threads(messages: ibis.Table, memberships: ibis.Table, settings: ThreadSettings) -> Sequence[pa.Table]:
-    """The tables `threads`, `thread_tree`, of mails that are each present once."""
-    return threads_transforms.build_threads(messages.to_pyarrow(), memberships.to_pyarrow(), settings)
 
 
 def _patch_series(
@@ -283,15 +283,11 @@ def _document_links(
 
 
 def _inferred_quotes(
-    messages: ibis.Table, message_chunks: ibis.Table, thread_tree: ibis.Table, lake: OfBucket
+    messages: pa.Table, message_chunks: pa.Table, thread_tree: pa.Table, lake: OfBucket
 ) -> Sequence[pa.Table]:
     """The tables `inferred_quotes`, `compared_replies`, of mails that are each present once."""
-    chunks = message_chunks.filter(message_chunks.attachment_id.isnull())
-    pairs = quotes.compared_replies(
-        messages.select(quotes.COMPARED).to_pyarrow(),
-        chunks.select("doc_id", "chunk_id").to_pyarrow(),
-        thread_tree.to_pyarrow(),
-    )
+    chunks = message_chunks.filter(pc.field("attachment_id").is_null())
+    pairs = quotes.compared_replies(messages, chunks, thread_tree)
     before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
     known = lake.stored("compared_replies", COMPARED_REPLIES.names)
     again = quotes.pairs_to_compare(pairs, None if before is None else known)
@@ -299,14 +295,13 @@ def _inferred_quotes(
     return (found if before is None else quotes.merged_quotes(before, pairs, again, found)), pairs
 
 
-def quoted_in(pairs: pa.Table, messages: ibis.Table, chunks: ibis.Table) -> pa.Table:
-    """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are read."""
+def quoted_in(pairs: pa.Table, messages: pa.Table, chunks: pa.Table) -> pa.Table:
+    """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are compared."""
     if not pairs.num_rows:
         return INFERRED_QUOTES.empty()
-    parents = pairs.select(["parent_id"]).rename_columns(["message_id"])
-    wanted = ibis.memtable(pa.concat_tables([pairs.select(["message_id"]), parents]))
+    ids = pa.chunked_array([*pairs["message_id"].chunks, *pairs["parent_id"].chunks])
     return quotes.inferred_quotes(
-        messages.semi_join(wanted, "message_id").to_pyarrow(),
-        chunks.semi_join(wanted, chunks.doc_id == wanted.message_id).to_pyarrow(),
+        messages.filter(pc.is_in(messages["message_id"], ids)),
+        chunks.filter(pc.is_in(chunks["doc_id"], ids)),
         pairs,
     )

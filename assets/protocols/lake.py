@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -87,6 +87,9 @@ class Lake(Protocol):
 
     def intact(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """As `stored`, but LakeDamageError if it is damaged."""
+
+    def evaluated(self, expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:
+        """The rows of a function of Ibis tables, applied to Arrow tables."""
 
 
 class Progress(Protocol):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import ibis
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assets.protocols.lake import Lake
 from assets.stages.fingerprints import fingerprints
@@ -41,6 +42,10 @@ class OfBucket:
     def stored(self, table: str, columns: Sequence[str]) -> pa.Table | None:
         """Columns of what is stored of the bucket; None if nothing is, or it is damaged."""
         return self.lake.stored(table, columns, self.bucket)
+
+    def evaluated(self, expression: Callable[..., ibis.Table], *tables: pa.Table) -> pa.Table:
+        """The rows of an expression of the rows of the bucket."""
+        return self.lake.evaluated(expression, *tables)
 
 
 class Buckets:
@@ -81,14 +86,20 @@ class Buckets:
                 self.mail_counts[bucket] = count
         return found
 
-    def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[ibis.Table]]]:
+    def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[pa.Table]]]:
         """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""
         for batch in _batches(buckets, self.mail_counts.__getitem__):
             there = self.published.filter(self.published.bucket.isin(batch)).select("partition").distinct()
             partitions = there.to_pyarrow()["partition"].to_pylist()
-            cached = [self._of(name, batch, partitions).cache() for name in self.reads]
+            tables = [self._of(name, batch, partitions).to_pyarrow() for name in self.reads]
             for bucket in batch:
-                yield bucket, [table.filter(table.bucket == bucket).drop("bucket") for table in cached]
+                yield (
+                    bucket,
+                    [
+                        table.filter(pc.equal(table["bucket"], bucket)).drop_columns("bucket")
+                        for table in tables
+                    ],
+                )
 
     def _of(self, name: str, buckets: Sequence[str], partitions: Sequence[str]) -> ibis.Table:
         """The rows of some buckets, read from the partitions alone that have their mails."""

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import dagster as dg
 import ibis
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from assets.partitions import IN_PARTS, WHOLE_PART
 from assets.protocols.engine import Engine, MadeTable, Outcome
-from assets.protocols.lake import Lake, Parts, Progress, Staged
+from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged
 from assets.stages.buckets import BUCKETS, Buckets, Reads
 from assets.stages.config import chosen_settings, config_of
 from assets.stages.declaration import Settings, Stage
@@ -30,6 +30,16 @@ lake's I/O manager records the materializations of the stage, each with the cont
 """
 
 
+class Tables(Protocol):
+    """The tables of the lake as the stages of one run read them."""
+
+    def reader(self, table: str) -> Partitions:
+        """The reader of the partitions of a table."""
+
+    def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
+        """A table over all partitions that Dagster knows, or the whole table if it has none."""
+
+
 def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:
     """The multi-assets of the stages, in their order."""
     with warnings.catch_warnings():
@@ -43,19 +53,21 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     # What reads sources takes the settings of the file alone: with these the sources were opened.
     config = None if stage.settings is None or stage.reads_sources else config_of(stage.name, stage.settings)
     source_type = stage.source_type
-    bucketed = [BUCKETS] if stage.in_buckets else []
+    parted = stage.inputs if source_type else ()
+    read = (*stage.inputs, *([BUCKETS] if stage.in_buckets else []), *stage.whole)
 
     @dg.multi_asset(
         name=stage.name,
         partitions_def=partitions_of(source_type) if source_type else None,
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.group,
-        ins={table: dg.AssetIn(table) for table in (*stage.inputs, *bucketed, *stage.whole)},
-        deps=[*stage.deps, *_index_of(stage)],
+        # Read in the step itself: of each input that Dagster loads it stores two events.
+        deps=[*read, *stage.deps, *_index_of(stage)],
         outs={name: _out(stage, name) for name in stage.outputs},
         pool=stage.pool or (source_type.pool if source_type else None),
         config_schema=config.to_fields_dict() if config else None,
         required_resource_keys={
+            "io_manager",
             "lake",
             "progress",
             *(["sources"] if stage.reads_sources else []),
@@ -64,8 +76,11 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
             *(["published_index"] if stage.asks_index else []),
         },
     )
-    def run_stage(context: dg.AssetExecutionContext, **loaded: Any) -> Iterator[dg.Output[Any]]:
+    def run_stage(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
         settings = chosen_settings(stage.settings, context.op_execution_context.op_config if config else None)
+        tables: Tables = context.resources.io_manager
+        loaded = {table: tables.over_all(table, context.instance) for table in read if table not in parted}
+        loaded |= {table: tables.reader(table) for table in parted}
         run = _Run(context, stage, settings, loaded)
         with run.published_index():
             if source_type:
@@ -124,7 +139,7 @@ class _Stored:
 
 
 class _Run:
-    """One run of a stage's asset: `loaded` are its inputs as the I/O manager gives them."""
+    """One run of a stage's asset: `loaded` are its inputs, readers of partitions or Ibis tables over all of them."""
 
     def __init__(
         self,

@@ -92,10 +92,13 @@ def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
     whole = whole_tables(settings)
 
     def opened(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
-        with held_by_run(
-            context, settings.root, settings.lake_uri, whole, partial(progress.step, WAITS, rows=0)
+        with (
+            held_by_run(
+                context, settings.root, settings.lake_uri, whole, partial(progress.step, WAITS, rows=0)
+            ),
+            contextlib.closing(LakeIOManager(make_lake(settings))) as manager,
         ):
-            yield LakeIOManager(make_lake(settings))
+            yield manager
 
     return dg.IOManagerDefinition(resource_fn=contextlib.contextmanager(opened))  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,26 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
                 _empty[:] = [made.serialize()]
 
     def has_table(self, table_name: str) -> bool:
-        """True if the index has a table; tables come with migrations and do not go, and each event asks for some."""
-        known: set[str] = self.__dict__.setdefault("_known_tables", set())
-        if table_name not in known and super().has_table(table_name):
-            known.add(table_name)
-        return table_name in known
+        """True if the index has a table; each event asks for some."""
+        look = super().has_table
+        return self._stays(f"table {table_name}", lambda: look(table_name))
+
+    def has_secondary_index(self, name: str) -> bool:
+        """True if the index was migrated so far."""
+        look = super().has_secondary_index
+        return self._stays(f"index {name}", lambda: look(name))
+
+    def has_asset_key_col(self, column_name: str) -> bool:
+        """True if the table of assets has a column."""
+        look = super().has_asset_key_col
+        return self._stays(f"column {column_name}", lambda: look(column_name))
+
+    def _stays(self, name: str, look: Callable[[], bool]) -> bool:
+        """What `look` says; it is not asked again once it says yes, since migrations add and do not take away."""
+        known: set[str] = self.__dict__.setdefault("_known", set())
+        if name not in known and look():
+            known.add(name)
+        return name in known
 
     def dispose(self) -> None:
         """Close the kept connections, which folds SQLite's write-ahead logs into their files."""

@@ -127,6 +127,9 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.chunks_with_quotes": lambda t: embedded_text.chunks_with_quotes(
         _requoted(t), t.inferred_quotes
     ),
+    "embedding.embedded_text.quoting_bodies": lambda t: embedded_text.quoting_bodies(
+        t.messages, t.inferred_quotes
+    ),
     "embedding.embedded_text.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
     "embedding.embedded_text.texts_to_embed": lambda t: embedded_text.texts_to_embed(
         t.message_chunks, t.chunk_context

@@ -26,11 +26,16 @@ def joined_context(
 
     `messages` needs message_id and body; `quotes` is `inferred_quotes`.
     """
-    parents = parent_texts(chunks, tree).to_pyarrow()
+    requoted_texts = quotes_moved(
+        chunks_with_quotes(chunks, quotes).to_pyarrow(), quoting_bodies(messages, quotes).to_pyarrow()
+    )
+    return chunk_context(parent_texts(chunks, tree).to_pyarrow(), requoted_texts), requoted_texts
+
+
+def quoting_bodies(messages: ibis.Table, quotes: ibis.Table) -> ibis.Table:
+    """Columns message_id and body of the mails that have inferred quotes."""
     # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
-    needed = messages.view().semi_join(quotes, "message_id").select("message_id", "body").to_pyarrow()
-    requoted_texts = quotes_moved(chunks_with_quotes(chunks, quotes).to_pyarrow(), needed)
-    return chunk_context(parents, requoted_texts), requoted_texts
+    return messages.view().semi_join(quotes, "message_id").select("message_id", "body")
 
 
 def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHARS) -> ibis.Table:

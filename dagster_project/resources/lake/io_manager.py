@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +10,12 @@ from typing import Any
 
 import dagster as dg
 import ibis
-import pyarrow as pa
-from dagster import UPathIOManager
-from upath import UPath
 
-from assets.partitions import IN_PARTS, SLOW_PARTS
+from assets.partitions import IN_PARTS, SLOW_PARTS, partitions_named
 from assets.protocols.lake import Partitions, Parts
 from dagster_project.resources.lake.lake import ParquetLake, StagedFile, commit_all
+from dagster_project.resources.lake.lake_backend import LakeBackend
 from dagster_project.resources.lake.oversize import slow_partitions
-from dagster_project.resources.lake.parquet_files import checked, is_local, opened
 from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.memory import give_memory_back
 from transforms.schemas.registry import REGISTRY, tables_of
@@ -28,7 +24,7 @@ MEMORY_LIMIT = "1GB"
 """What DuckDB may hold in memory; beyond it spills to disk."""
 
 
-class LakeIOManager(UPathIOManager):
+class LakeIOManager(dg.IOManager):
     """Dagster's way into the lake.
 
     A partitioned asset hands over its staged partitions and receives a `Partitions` reader of each
@@ -36,29 +32,17 @@ class LakeIOManager(UPathIOManager):
     inputs are Ibis tables, over all partitions that exist where there are any.
     """
 
-    extension = ".parquet"
-
     def __init__(self, lake: ParquetLake):
-        super().__init__(base_path=lake.base)
         self.lake = lake
-        self._backend: ibis.backends.duckdb.Backend | None = None
+        self._backend: LakeBackend | None = None
         self._opened: dict[tuple[str, ...], ibis.Table] = {}
-
-    def dump_to_path(self, context: dg.OutputContext, obj: Any, path: UPath) -> None:
-        """Commit one staged partition, or stage and commit an unpartitioned table."""
-        staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
-        staged.commit()
-        context.step_context.set_data_version(context.asset_key, dg.DataVersion(staged.content_hash))
-
-    def load_from_path(self, context: dg.InputContext, path: UPath) -> pa.Table:
-        """One stored file as an Arrow table."""
-        with opened(path) as file:
-            return checked(file).read(use_threads=is_local(path))
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
         """Commit every staged partition of the output and yield its materialization, or commit its one table."""
         if not context.has_asset_partitions:
-            super().handle_output(context, obj)
+            staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
+            staged.commit()
+            context.step_context.set_data_version(context.asset_key, dg.DataVersion(staged.content_hash))
             return
         made = [obj[partition] for partition in context.asset_partition_keys]
         commit_all(part.staged for part in made)
@@ -70,8 +54,17 @@ class LakeIOManager(UPathIOManager):
         table = context.asset_key.path[-1]
         step = context.step_context
         if context.has_asset_partitions and (step.has_partition_key or step.has_partition_key_range):
-            return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
-        keys = context.asset_partition_keys if context.has_asset_partitions else [None]
+            return self.reader(table)
+        return self.over_all(table, context.instance)
+
+    def reader(self, table: str) -> Partitions:
+        """The reader of the partitions of a table."""
+        return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
+
+    def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
+        """A table over all partitions that Dagster knows, or the whole table if it has none."""
+        kind = REGISTRY[table].partitions
+        keys = instance.get_dynamic_partitions(partitions_named(kind)) if kind else [None]
         return self.table(table, keys)
 
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
@@ -80,7 +73,7 @@ class LakeIOManager(UPathIOManager):
         LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
         """
         if self._backend is None:
-            self._backend = ibis.duckdb.connect()
+            self._backend = LakeBackend().connect()
             self._backend.raw_sql("SET TimeZone='UTC'")
             self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
             self._backend.raw_sql("SET enable_progress_bar=false")
@@ -97,19 +90,25 @@ class LakeIOManager(UPathIOManager):
                 raise self.lake.unusable(*place)
         key = (name, *files)
         if key not in self._opened:
-            self._opened[key] = self._view(name, files) if files else self._empty(name)
+            view = f"{name}_{sum(opened[0] == name for opened in self._opened)}"
+            self._opened[key] = self._view(view, files) if files else self._empty(view, name)
         return self._opened[key]
 
-    def _view(self, name: str, files: list[str]) -> ibis.Table:
+    def close(self) -> None:
+        """Close the connection of the Ibis tables, which nothing may read any more."""
+        if self._backend is not None:
+            self._backend.disconnect()
+            self._backend, self._opened = None, {}
+
+    def _view(self, view: str, files: list[str]) -> ibis.Table:
         """A view over files, which reads them at each query, so it stays right when they are written again."""
         assert self._backend
-        view: ibis.Table = self._backend.read_parquet(files, table_name=f"{name}_{secrets.token_hex(4)}")
-        return view
+        found: ibis.Table = self._backend.read_parquet(files, table_name=view)
+        return found
 
-    def _empty(self, name: str) -> ibis.Table:
+    def _empty(self, view: str, name: str) -> ibis.Table:
         """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""
         assert self._backend
-        view = f"{name}_{secrets.token_hex(4)}"
         self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls(self.lake.tables[name])} LIMIT 0")
         empty: ibis.Table = self._backend.table(view)
         return empty

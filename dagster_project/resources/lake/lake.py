@@ -17,6 +17,7 @@ from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
 from dagster_project.resources.lake.copies import TEMPORARY, Copies
 from dagster_project.resources.lake.kept_footers import local_footers
+from dagster_project.resources.lake.lake_backend import evaluated
 from dagster_project.resources.lake.parquet_files import (
     CORRUPT,
     MISSING,
@@ -293,6 +294,8 @@ class ParquetLake:
                 return set(read.column(first).to_pylist())
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return set()
+
+    evaluated = staticmethod(evaluated)
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""

@@ -118,8 +118,9 @@ class Relations:
 
     def _made(self, stage: Stage, tables: Mapping[str, ibis.Table]) -> Sequence[Any]:
         settings = [] if stage.settings is None else [stage.settings]
-        nothing = SimpleNamespace(stored=lambda table, columns: None)
-        made = stage.make(*tables.values(), *settings, **({"lake": nothing} if stage.resources else {}))
+        nothing = SimpleNamespace(stored=lambda table, columns: None, evaluated=self.lake.evaluated)
+        rows = [table.to_pyarrow() if stage.in_buckets else table for table in tables.values()]
+        made = stage.make(*rows, *settings, **({"lake": nothing} if stage.resources else {}))
         return [made] if isinstance(made, pa.Table | ibis.Table) else made
 
     def _store(self, stage: Stage, partition: str | None, made: Any) -> None:
