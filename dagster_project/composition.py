@@ -37,8 +37,8 @@ from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
 from dagster_project.resources.publish.partition_publisher import PartitionPublisher
 from dagster_project.resources.publish.published_tables import PublishedFile
-from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.publish.version_inputs import Mirror, PublishSettings
+from dagster_project.resources.publish.publisher import DuckDBPublisher, Mirror
+from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.seen_partitions import SeenPartitions

@@ -33,12 +33,12 @@ from dagster_project.orchestration.deployment import deployment
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.outcomes import Finding
 from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of
-from dagster_project.resources.arrays.vector_arrays import POINTS
+from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
-from dagster_project.resources.publish import points_sql
 from dagster_project.resources.publish.publisher import DuckDBPublisher
+from dagster_project.resources.publish.table_sql import RANKED
 from dagster_project.resources.publish.versions import damage_of
 from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.resources.system.duckdb_extensions import load_vss
@@ -295,8 +295,8 @@ def _index_facts(
         ).fetchall()
         if name in expected
     }
-    for name, statement in points_sql.COUNTED.items() if POINTS in manifest else ():
-        (counts[name],) = connection.execute(statement).fetchone() or (0,)
+    if VECTORS_IN in manifest:
+        expected = {name: count for name, count in expected.items() if name not in RANKED}
     if wrong := sorted(name for name in expected if expected[name] != counts.get(name)):
         yield Finding(
             "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", remedy

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from qdrant_client import QdrantClient
 
+from dagster_project.extras.qdrant.builds import LAYOUT, PointBuild, PointUpdate, unsent_of
 from dagster_project.extras.qdrant.changes import POINTS, changed_documents, chunks_of
 from dagster_project.extras.qdrant.collection import Collection, faults_of
 from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds, mirrored, write_mirrored
@@ -21,7 +22,6 @@ from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Point
 from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.resources.arrays.segments import read_terms, segments_of
-from dagster_project.resources.arrays.vector_arrays import UNSENT
 from dagster_project.resources.publish.version_inputs import UnfitBaseError
 from transforms.hashing import parts_hash
 from transforms.retrieval import bm25
@@ -36,6 +36,8 @@ _CHUNKS_AT_ONCE = 20_000
 
 class QdrantMirror:
     """Sends what is published to collections of a service, which `alias` names; `search` has the weights of fields."""
+
+    full_build, update, layout = PointBuild, PointUpdate, LAYOUT
 
     def __init__(self, client: QdrantClient, alias: str, search: SearchSettings, address: str = ""):
         self.client, self.alias, self.search, self.address = client, alias, search, address
@@ -150,7 +152,7 @@ class _Version:
         places = self.arrays.places
         self.weights = bm25.weighed(self.arrays.postings, search)
         self.mails = bm25.weighed_mails(self.arrays.postings, search, places.document, places.is_mail)
-        unsent = folder_of(file) / UNSENT
+        unsent = unsent_of(file)
         self.unsent = [
             np.load(unsent / f"{n}.npy", mmap_mode="r") for n in ("chunks", "vectors") if unsent.exists()
         ]

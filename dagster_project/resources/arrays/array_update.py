@@ -29,17 +29,17 @@ from dagster_project.resources.arrays.segments import (
     share,
     write_terms,
 )
-from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT, vectors_of, write_unsent
+from dagster_project.resources.arrays.vector_arrays import vectors_of
 from transforms.embedding.sign_codes import sign_codes
 
 
 def update_arrays(
     connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], before: Path
-) -> None:
+) -> np.ndarray:
     """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
 
-    They say the same as after a full rebuild; only where a chunk stands in them depends on what came when.
-    ValueError if they do not fit each other.
+    They say the same as after a full rebuild; only where a chunk stands in them depends on what came when. Returns the
+    numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other.
     """
     old_no, new_no, is_recounted = _numbers(connection)
     was_there = old_no >= 0
@@ -52,12 +52,11 @@ def update_arrays(
         slots[new_no[stays]] = np.load(before / "slots.npy")[old_no[stays]]
         came = np.sort(new_no[~stays])
         _write_segments(connection, aside, before, came, slots)
-        if POINTS in facts:
-            write_unsent(connection, aside / UNSENT, came, int(facts["dimensions"]))
         # Counting the rows of the file would read for each posting whether it was deleted, all of it into memory.
         _require_postings(aside, json.loads(facts["rows"])["postings"])
         update_hit_rows(connection, aside, before, source)
         write_narrow(connection, aside, slots)
+    return came
 
 
 def _numbers(connection: duckdb.DuckDBPyConnection) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -35,7 +35,7 @@ from dagster_project.resources.arrays.segments import (
     segments_of,
     write_terms,
 )
-from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT, write_vectors
+from dagster_project.resources.arrays.vector_arrays import VECTORS_IN, write_vectors
 from dagster_project.resources.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError
@@ -78,7 +78,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     """
     folder = folder_of(index)
     created = None
-    if POINTS in facts and not fits(folder, facts):
+    if VECTORS_IN in facts and not fits(folder, facts):
         raise IndexUnavailableError(
             f"{folder} is missing, or of another version, and cannot be made from {index.name}: `weft build` makes both anew"
         )
@@ -177,20 +177,11 @@ def write_arrays(
         write_narrow(connection, aside, np.arange(chunks, dtype=np.int32))
 
 
-def write_chunk_rows(
-    connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int, *, has_points: bool = False
-) -> None:
-    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors.
-
-    If the version `has_points`, vectors are those of the relation `vectors`, and are to be sent.
-    """
+def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
+    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
     chunks = _count(connection, "chunks")
     write_hit_rows(connection, folder, chunks)
-    if has_points:
-        write_vectors(connection, folder / UNSENT, chunks, dimensions, "vectors")
-        np.save(folder / UNSENT / "chunks.npy", np.arange(chunks))
-    else:
-        write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
+    write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from dagster_project.resources.arrays.vector_arrays import UNSENT
 from dagster_project.resources.system.durable import sync
 
 FACTS = "facts.json"
@@ -29,8 +28,6 @@ def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) 
     files, new = {}, []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
-        if name.startswith(f"{UNSENT}/"):
-            continue  # deleted when it is sent
         if before and name in known and (before / name).samefile(path):
             files[name] = known[name]
         else:

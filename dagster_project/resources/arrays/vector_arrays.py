@@ -12,10 +12,8 @@ from dagster_project.resources.arrays.posting_arrays import WrittenArray
 from transforms.embedding.sign_codes import WORD, sign_codes
 from transforms.embedding.vectors import stacked
 
-POINTS = "vectors_in"
-"""What the manifest calls the service that has the vectors of a version, which has none, nor a table of postings."""
-UNSENT = "unsent"
-"""The folder with the vectors that a publish is to send there: their chunks by number, and `vectors.npy` of these."""
+VECTORS_IN = "vectors_in"
+"""The entry of the manifest with the service that has the vectors of a version, which has none, nor a table of postings."""
 _VECTORS_AT_ONCE = 1 << 15
 
 
@@ -53,15 +51,3 @@ def vectors_of(
     table = connection.execute(statement).to_arrow_table()
     vectors[np.searchsorted(chunks, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
     return vectors
-
-
-def write_unsent(
-    connection: duckdb.DuckDBPyConnection, folder: Path, chunks: np.ndarray, dimensions: int
-) -> None:
-    """Write the vectors of `vectors`, those of the chunks that came or changed, whose numbers ascend."""
-    folder.mkdir()
-    np.save(folder / "chunks.npy", chunks)
-    np.save(folder / "vectors.npy", vectors_of(connection, _TO_SEND, chunks, dimensions))
-
-
-_TO_SEND = "SELECT chunk_no, vector FROM vectors"

@@ -132,8 +132,6 @@ GONE_POSTINGS = (
     f"CREATE TEMP TABLE gone_postings AS SELECT rowid AS place, term_id FROM postings WHERE {_GONE}",
     "DELETE FROM postings WHERE rowid IN (SELECT place FROM gone_postings)",
 )
-GONE_TERMS = "CREATE TEMP TABLE gone_postings AS SELECT term_id FROM gone_terms JOIN terms USING (term)"
-"""The same where the file has no postings, of the terms that the gone ones name, one by one."""
 INVERTED = (
     """
 CREATE TEMP TABLE gone_from_terms AS

@@ -7,23 +7,20 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from assets.partitions import CHUNKS_OF, IN_PARTS
 from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
-from dagster_project.resources.arrays.vector_arrays import POINTS
-from dagster_project.resources.lake.lake_texts import PLACE, place_from
 from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.publish import (
     macro_sql,
-    points_sql,
     readiness_sql,
     table_sql,
     vector_index,
@@ -70,7 +67,7 @@ class IndexBuild:
     def __init__(self, inputs: VersionInputs, file: Path):
         self.inputs, self.settings, self.file = inputs, inputs.settings, file
         self.lake, self.hashes, self.partitions = inputs.lake, inputs.hashes, inputs.partitions
-        self.views = LakeViews(inputs.lake, inputs.hashes, texts_stay=self.settings.has_points)
+        self.views = LakeViews(inputs.lake, inputs.hashes, texts_stay=self.texts_stay)
         self.phases = inputs.phases
         self.now = datetime.now(UTC)
 
@@ -117,6 +114,10 @@ class IndexBuild:
             self._unusable,
         )
 
+    texts_stay = False
+    """True if the file refers to texts, which stay in the lake."""
+    further_views: tuple[str, ...] = ()
+    """Tables that are views in this file."""
     _is_update = False
     _unusable: str | None = None
     _memory_limit = "1200MB"
@@ -169,8 +170,7 @@ class IndexBuild:
             run(f"SET memory_limit = '{_INSERTING_LIMIT}'")
             give_memory_back()
             dimensions = self.settings.embedding.dimensions
-            has_points = self.settings.has_points
-            chunk_rows = start(partial(write_chunk_rows, has_points=has_points), self._arrays, dimensions)
+            chunk_rows = start(self._write_chunk_rows, self._arrays, dimensions)
             self._insert_postings(files, self._arrays)
             chunk_rows.result()
         run(f"SET memory_limit = '{self._memory_limit}'")
@@ -187,11 +187,16 @@ class IndexBuild:
         connection.execute(table_sql.NUMBERS)
         connection.execute(table_sql.NUMBERED)
         connection.execute(table_sql.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
-        kind = "TEMP TABLE vectors" if self.settings.has_points else "TABLE embeddings"
-        connection.execute(f"CREATE {kind} AS {self._embedded('lake_embeddings')}")
+        self._create_vectors(connection)
+
+    def _create_vectors(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Create the vectors, and the reasons why chunks have none."""
+        connection.execute(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
         connection.execute(table_sql.REFUSALS)
-        if self.settings.has_points:
-            points_sql.create(connection, self.settings.embedding)
+
+    def _write_chunk_rows(self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
+        """Write the arrays that need no inverted index."""
+        write_chunk_rows(connection, folder, dimensions)
 
     def _posting_files(self) -> PostingFiles:
         """The terms of all chunks, sorted in files beside this one."""
@@ -218,21 +223,26 @@ class IndexBuild:
         )
         batches = files.batches()
         first = next(batches)
-        has_points = self.settings.has_points
-        if not has_points:
-            self._create("postings", pa.Table.from_batches([keyed(first, keys)]))
+        self._store_postings(first, keys, is_first=True)
         self.phases.step("publish_postings", first.num_rows)
         with PostingArrays(arrays_folder / FIRST) as arrays:
             # Batch by batch: of a stream, DuckDB buffers far more than it has written, and does not count that memory.
             for batch in batches:
                 arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))
-                if not has_points:
-                    with self._registered("new_rows", pa.Table.from_batches([keyed(batch, keys)])):
-                        run("INSERT INTO postings FROM new_rows")
+                self._store_postings(batch, keys, is_first=False)
                 self.phases.step("publish_postings", batch.num_rows)
         self._create("terms", files.terms())
         self._create("chunk_lengths", keyed(files.chunk_lengths(), keys))
         shutil.rmtree(files.folder)
+
+    def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
+        """Store some postings; the first create the table."""
+        rows = pa.Table.from_batches([keyed(batch, keys)])
+        if is_first:
+            self._create("postings", rows)
+            return
+        with self._registered("new_rows", rows):
+            self.connection.execute("INSERT INTO postings FROM new_rows")
 
     def _create(self, table: str, rows: pa.Table) -> None:
         """Create a table with rows in their order."""
@@ -323,8 +333,7 @@ class IndexBuild:
 
     def _index_vectors(self) -> dict[str, str]:
         """Make the HNSW index unless there are too many vectors; what the manifest says of it."""
-        most = 0 if self.settings.has_points else self.settings.index.ann_max_vectors
-        if not 0 < self._count("embeddings") <= most:
+        if not 0 < self._count("embeddings") <= self.settings.index.ann_max_vectors:
             return {"vector_search": "exact"}
         seconds = vector_index.create(self.connection)
         return {"vector_search": vector_index.HNSW, "vector_index_seconds": f"{seconds:.3f}"}
@@ -334,10 +343,7 @@ class IndexBuild:
             "SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND table_name <> 'manifest' AND "
             "database_name = current_database()"
         ).fetchall()
-        rows = {name: self._count(name) for (name,) in sorted(tables)}
-        if self.settings.has_points:
-            for name, statement in points_sql.COUNTED.items():
-                (rows[name],) = self.connection.execute(statement).fetchone() or (0,)
+        rows = {name: self._count(name) for (name,) in sorted(tables)} | self._further_rows()
         self.facts = {
             **self.inputs.facts,
             "layout_version": LAYOUT,
@@ -348,15 +354,19 @@ class IndexBuild:
             "rows": json.dumps(rows, sort_keys=True),
             "published_at": self.now.isoformat(timespec="seconds"),
             "postings_since_rebuild": str(self._postings_since_rebuild()),
-            **(
-                {PLACE: place_from(self.file, self.lake.base), POINTS: self.settings.index.target}
-                if self.settings.has_points
-                else {}
-            ),
+            **self._further_facts(),
         }
         self.connection.execute("CREATE OR REPLACE TABLE manifest (key VARCHAR, value VARCHAR)")
         self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(self.facts.items()))
         return rows
+
+    def _further_rows(self) -> dict[str, int]:
+        """How many rows views of the file stand for."""
+        return {}
+
+    def _further_facts(self) -> dict[str, str]:
+        """Entries of the manifest beside those of every file."""
+        return {}
 
     def _postings_since_rebuild(self) -> int:
         """Postings added or removed since the last full rebuild."""
@@ -383,7 +393,7 @@ class IndexBuild:
         self.connection.commit()
 
     def _comment(self) -> None:
-        views = {*macro_sql.VIEWS, *(points_sql.VIEWS if self.settings.has_points else ())}
+        views = {*macro_sql.VIEWS, *self.further_views}
         for name, (comment, columns) in table_sql.COMMENTS.items():
             what = "VIEW" if name in views else "TABLE"
             self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{quoted(comment)}'")

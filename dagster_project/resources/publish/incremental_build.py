@@ -13,8 +13,7 @@ import pyarrow as pa
 from assets.partitions import IN_PARTS
 from dagster_project.resources.arrays.array_update import update_arrays
 from dagster_project.resources.arrays.arrays import fits, folder_of
-from dagster_project.resources.arrays.segments import postings_of
-from dagster_project.resources.publish import change_sql, points_sql, readiness_sql, table_sql, vector_index
+from dagster_project.resources.publish import change_sql, readiness_sql, table_sql, vector_index
 from dagster_project.resources.publish.change_sql import (
     DIFFERING,
     INSERTED,
@@ -25,11 +24,11 @@ from dagster_project.resources.publish.change_sql import (
 )
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
-from dagster_project.resources.publish.version_inputs import UnfitBaseError, VersionInputs
+from dagster_project.resources.publish.version_inputs import VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
 
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
-_DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
+DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
 """What reading damaged arrays raises."""
 
 
@@ -39,6 +38,8 @@ class IndexUpdate(IndexBuild):
     The cost depends on what changed: of unchanged rows, only the narrow columns of numbers and statistics are updated.
     """
 
+    came: np.ndarray
+    """The numbers of the chunks that came or whose terms or vectors changed, once the arrays are updated."""
     _is_update = True
     _threads = 0
     _memory_limit = "3GB"
@@ -52,8 +53,6 @@ class IndexUpdate(IndexBuild):
         """`previous` is the current version, `arrays` the folder with the arrays of the version that `file` holds now."""
         super().__init__(inputs, file)
         self.previous, self.arrays = previous, arrays
-        if self.settings.has_points:
-            self._change_tables = (*self._change_tables, "vectors")
 
     def _fill(self) -> list[str]:
         run = self.connection.execute
@@ -178,31 +177,19 @@ class IndexUpdate(IndexBuild):
         run(change_sql.UNCOUNTED)
         for statement in table_sql.COUNTED:
             run(statement)
-        if self.settings.has_points:
-            with self._registered("gone_terms", self._gone_terms()):
-                run(change_sql.GONE_TERMS)
-        else:
-            for statement in change_sql.GONE_POSTINGS:
-                run(statement)
+        self._remove_postings()
         for statement in change_sql.INVERTED:
             run(statement)
-        if not self.settings.has_points:
-            run(change_sql.ADDED_POSTINGS)
+        self._add_postings()
 
-    def _gone_terms(self) -> pa.Table:
-        """The terms of the chunks that go or are counted anew, a row for each of them, as the arrays before have them."""
-        keys = self.connection.execute("SELECT chunk_key FROM uncounted ORDER BY chunk_key").fetchnumpy()
-        if not fits(self.arrays, self.before):
-            raise UnfitBaseError(f"the arrays of version {self.before['version']} are missing")
-        with duckdb.connect(str(self.previous), read_only=True) as connection:
-            before = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()
-        chunks = np.searchsorted(before["chunk_key"], keys["chunk_key"])
-        try:
-            return postings_of(self.arrays, chunks).select("term").to_arrow()
-        except _DAMAGES as error:
-            raise UnfitBaseError(
-                f"the arrays of version {self.before['version']} are damaged ({error})"
-            ) from error
+    def _remove_postings(self) -> None:
+        """Remove the postings of the chunks that go or are counted again; `gone_postings` has their terms."""
+        for statement in change_sql.GONE_POSTINGS:
+            self.connection.execute(statement)
+
+    def _add_postings(self) -> None:
+        """Add the postings of the chunks that came or are counted again."""
+        self.connection.execute(change_sql.ADDED_POSTINGS)
 
     def _term_forms(self) -> None:
         added = self._forms_in(self.connection, change_sql.TEXTS_NOW)
@@ -213,17 +200,21 @@ class IndexUpdate(IndexBuild):
 
     def _vectors(self) -> None:
         run = self.connection.execute
-        for statement in () if self.settings.has_points else change_sql.RENUMBERED:
-            run(statement)
+        self._renumber_vectors()
         run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_REEMBEDDED))
         # Of most parts only the hashes of the texts are read; of the few with new texts, the vectors too.
         parts = [part for (part,) in run(change_sql.PARTS_WITH_TEXTS).fetchall()]
         self.views.of_parts(self.connection, "needed_embeddings", "embeddings", parts)
-        if self.settings.has_points:
-            run(f"CREATE TEMP TABLE vectors AS {self._embedded('needed_embeddings')}")
-            points_sql.create(self.connection, self.settings.embedding)
-        else:
-            run(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
+        self._add_vectors()
+
+    def _renumber_vectors(self) -> None:
+        """Give the vectors that stay the numbers that their chunks have now."""
+        for statement in change_sql.RENUMBERED:
+            self.connection.execute(statement)
+
+    def _add_vectors(self) -> None:
+        """Add the vectors of `embedded_texts`."""
+        self.connection.execute(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:
         (moved,) = self.connection.execute(change_sql.MOVED_POSTINGS).fetchone() or (0,)
@@ -234,12 +225,16 @@ class IndexUpdate(IndexBuild):
         version = self.before["version"]
         try:
             if fits(self.arrays, self.before):
-                return update_arrays(self.connection, folder_of(self.file), self.facts, self.arrays)
+                folder = folder_of(self.file)
+                self.came = update_arrays(self.connection, folder, self.facts, self.arrays)
+                return
             self._unusable = f"the arrays of version {version} are missing, or of another one"
-        except _DAMAGES as error:
+        except DAMAGES as error:
             if is_of_full_disk(error):
                 raise
             self._unusable = f"the arrays of version {version} are damaged ({error})"
-        if self.settings.has_points:
-            raise UnfitBaseError(self._unusable)
-        return super()._write_arrays()
+        self._write_all_arrays()
+
+    def _write_all_arrays(self) -> None:
+        """Write the arrays from the file."""
+        super()._write_arrays()

@@ -12,16 +12,16 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import duckdb
 
 from assets.partitions import GRAPH, MAIL
 from assets.protocols.lake import Progress
 from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of, write_arrays
-from dagster_project.resources.arrays.vector_arrays import POINTS, UNSENT
+from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.lake_texts import PLACE
 from dagster_project.resources.lake.oversize import slow_hashes
 from dagster_project.resources.progress import LoggedProgress, Phases
 from dagster_project.resources.publish.full_build import IndexBuild
@@ -30,7 +30,6 @@ from dagster_project.resources.publish.spare_version import drop_spare, keep_as_
 from dagster_project.resources.publish.version_inputs import (
     TABLES,
     WHOLE,
-    Mirror,
     Published,
     PublishSettings,
     UnfitBaseError,
@@ -55,6 +54,32 @@ _REBUILD_SHARE = 0.25
 restores the order of the inverted index and frees unused space."""
 _LEAST_REBUILT = 600_000
 """Postings, a few row groups: as long as no more changed since the last full rebuild, queries are no slower."""
+
+
+class Mirror(Protocol):
+    """What sends each publish to the service that ranks, and builds the files of which it has the vectors.
+
+    `layout` are the texts by which the layout of these files differs from that of others.
+    """
+
+    full_build: type[IndexBuild]
+    update: type[IndexUpdate]
+    layout: tuple[str, ...]
+
+    def require_answer(self) -> str:
+        """The service in words; IndexUnavailableError unless it answers."""
+
+    def state_of(self, published: Path) -> str | None:
+        """What the service has of a published file, in words; None if nothing says that it has it.
+
+        IndexUnavailableError if it lacks some of it.
+        """
+
+    def holds(self, published: Path) -> bool:
+        """True if all of a published file is there."""
+
+    def publish(self, new: Path, before: Path | None) -> Mapping[str, Any]:
+        """Send what the file `new` has otherwise than the current one; what was done."""
 
 
 class DuckDBPublisher:
@@ -82,7 +107,7 @@ class DuckDBPublisher:
     @property
     def layout(self) -> str:
         """Hash of everything that must be equal for rows of an older version to be reused."""
-        code_versions = (terms.VERSION, embedded_text.VERSION, *([PLACE, POINTS] * self.settings.has_points))
+        code_versions = (terms.VERSION, embedded_text.VERSION, *(self.mirror.layout if self.mirror else ()))
         return parts_hash(
             [LAYOUT, *code_versions, self.settings.terms.digest(), self.settings.embedding.digest()]
         )[:16]
@@ -122,7 +147,7 @@ class DuckDBPublisher:
             facts = dict(connection.execute("FROM manifest").fetchall())
             if damage_of_arrays(version, facts) is None:
                 return True
-            if POINTS in facts:
+            if VECTORS_IN in facts:
                 return False
             write_arrays(connection, folder_of(version), facts)
         return True
@@ -147,7 +172,7 @@ class DuckDBPublisher:
     def _bases(self, previous: Path | None) -> Iterator[Path]:
         """The earlier versions that an incremental build can start from; first the spare one, which need not be copied."""
         if previous and not self._rewrites() and self._can_be_updated(previous):
-            # What is in Qdrant is that of the current version.
+            # The service has what the current version has.
             spare = None if self.mirror else spare_of(self.folder)
             if spare and self._is_usable(spare) and self._can_be_updated(spare):
                 yield spare
@@ -181,13 +206,14 @@ class DuckDBPublisher:
             if base and previous:
                 is_spare = base != previous
                 arrays = start_from(base, building, in_place=is_spare)
-                update = IndexUpdate(inputs, building, previous, arrays).run()
+                kind = self.mirror.update if self.mirror else IndexUpdate
+                update = kind(inputs, building, previous, arrays).run()
                 result = replace(update, path=place, in_place=is_spare)
             else:
-                result = replace(IndexBuild(inputs, building).run(), path=place)
+                full = self.mirror.full_build if self.mirror else IndexBuild
+                result = replace(full(inputs, building).run(), path=place)
             if self.mirror:
                 result = replace(result, mirrored=self.mirror.publish(building, self.current()))
-                shutil.rmtree(folder_of(building) / UNSENT, ignore_errors=True)
             if self.guard:
                 self.guard(building, self.current())
             sync([building])

@@ -260,6 +260,8 @@ def _of_lake(table: Table, published: str) -> tuple[str, dict[str, str]]:
     return table.comment, columns | _ADDED_COLUMNS.get(published, {})
 
 
+RANKED = ("embeddings", "postings")
+"""The tables that are views in a file whose vectors a service has."""
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     **{t.published: _of_lake(t.schema, t.published) for t in REGISTRY.values() if t.published},
     "backlinks": (

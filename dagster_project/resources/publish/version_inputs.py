@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -16,7 +16,7 @@ from dagster_project.resources.progress import Phases
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_wide_inputs
 from transforms.settings.models import EmbeddingSettings
-from transforms.settings.operations import OWN_TARGET, IndexSettings
+from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
 
 WHOLE = lake_wide_inputs()
@@ -38,11 +38,6 @@ class PublishSettings:
     search: SearchSettings
     recorded: Mapping[str, object]
     has_graph: bool = False
-
-    @property
-    def has_points(self) -> bool:
-        """True if a service has the vectors and texts stay in the lake: what it ranks may be too much for a file."""
-        return self.index.target != OWN_TARGET
 
 
 @dataclass(frozen=True)
@@ -106,25 +101,6 @@ def _strings(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
 
 class UnfitBaseError(Exception):
     """Why a version cannot be made of an earlier one, but of the lake alone."""
-
-
-class Mirror(Protocol):
-    """What sends each publish to the service that ranks."""
-
-    def require_answer(self) -> str:
-        """The service in words; IndexUnavailableError unless it answers."""
-
-    def state_of(self, published: Path) -> str | None:
-        """What the service has of a published file, in words; None if nothing says that it has it.
-
-        IndexUnavailableError if it lacks some of it.
-        """
-
-    def holds(self, published: Path) -> bool:
-        """True if all of a published file is there."""
-
-    def publish(self, new: Path, before: Path | None) -> Mapping[str, Any]:
-        """Send what the file `new` has otherwise than the current one; what was done."""
 
 
 def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:

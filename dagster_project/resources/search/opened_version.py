@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from assets.protocols.models import Embedder
 from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
-from dagster_project.resources.arrays.vector_arrays import POINTS
+from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
 from dagster_project.resources.lake.lake_texts import show, show_stored
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
@@ -120,10 +120,10 @@ class OpenedVersion:
     def arrays(self) -> SearchArrays:
         """What is read most, mapped into memory."""
         arrays = open_arrays(self.connection, self.path, self.manifest)
-        if POINTS in self.manifest:
+        if VECTORS_IN in self.manifest:
             if self.vectors_elsewhere is None:
                 raise IndexUnavailableError(
-                    f"the vectors of {self.path} are in {self.manifest[POINTS].capitalize()}, and `index.target`, "
+                    f"the vectors of {self.path} are in {self.manifest[VECTORS_IN].capitalize()}, and `index.target`, "
                     "`index.url` or the files in "
                     f"{folder_of(self.path)} do not say where: set them as they were, or run `weft build`, which publishes "
                     "a file as they are now"

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.arrays.vector_arrays import UNSENT
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Mail, Workspace, differences, discussion, rebuilt
@@ -136,7 +135,8 @@ def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql
     tables = set(points.column("SELECT table_name FROM duckdb_tables()"))
     assert "chunks" in tables and not tables & {"embeddings", "postings"}
     arrays = folder_of(current(points))
-    assert not [p for p in arrays.rglob("*") if p.name.startswith("vector") or p.name == UNSENT]
+    assert not [p for p in arrays.rglob("*") if p.name.startswith("vector")]
+    assert not list(arrays.parent.glob("*.unsent"))
     counts = "SELECT (SELECT count(*) FROM embeddings), (SELECT sum(df) FROM terms)"
     assert points.sql(counts) == built_once.sql(counts)
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.arrays.vector_arrays import POINTS
+from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.lake_texts import PLACE, TEXTS, texts_of
-from dagster_project.resources.publish import macro_sql, points_sql, table_sql
+from dagster_project.resources.publish import macro_sql, table_sql
 from dagster_project.resources.publish.lake_views import quoted
 from dagster_project.resources.publish.lens.copies import OTHER, judge
 from dagster_project.resources.publish.lens.relations import relate
@@ -112,14 +112,14 @@ class LensBuild:
         self._create_tables(connection, facts, has_references=texts is not None)
         words = relate(connection, self.threads, self.terms)
         folder = folder_of(self.published)
-        count_words(connection, words, folder if POINTS in facts else None)
-        insert_vectors(connection, int(facts["dimensions"]), self.vectors if POINTS in facts else None)
+        count_words(connection, words, folder if VECTORS_IN in facts else None)
+        insert_vectors(connection, int(facts["dimensions"]), self.vectors if VECTORS_IN in facts else None)
         embed_others(connection, embed)
         connection.register("forms", self._forms(connection))
         run(
             "INSERT INTO term_forms SELECT form, any_value(term), sum(texts) FROM forms GROUP BY form ORDER BY form"
         )
-        for name in (PLACE, POINTS):
+        for name in (PLACE, VECTORS_IN):
             facts.pop(name, None)
         self._manifest(connection, facts)
         macro_sql.create(connection, self.search, self.terms)
@@ -132,7 +132,7 @@ class LensBuild:
         run = connection.execute
         names = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'src'"
         tables = [name for (name,) in run(names).fetchall()]
-        for table in (*tables, *(points_sql.VIEWS if POINTS in facts else ())):
+        for table in (*tables, *(table_sql.RANKED if VECTORS_IN in facts else ())):
             rows = _ROWS.get(table, f"SELECT * FROM src.{table} WHERE false")
             # A reference would name a partition, which a lens may not show.
             shown = [f"lake_text({name}) AS {name}" for name in TEXTS[table][1]] if table in TEXTS else []

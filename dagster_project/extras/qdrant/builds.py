@@ -1,0 +1,112 @@
+"""The builds of a published file whose vectors and postings go to a collection: the file has neither, and refers to texts.
+
+The vectors that are to be sent are written to a folder aside, which the publish removes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from dagster_project.extras.qdrant import points_sql
+from dagster_project.resources.arrays.arrays import fits
+from dagster_project.resources.arrays.hit_rows import write_hit_rows
+from dagster_project.resources.arrays.segments import postings_of
+from dagster_project.resources.arrays.vector_arrays import VECTORS_IN, vectors_of, write_vectors
+from dagster_project.resources.lake.lake_texts import PLACE, place_from
+from dagster_project.resources.publish import table_sql
+from dagster_project.resources.publish.full_build import IndexBuild
+from dagster_project.resources.publish.incremental_build import DAMAGES, IndexUpdate
+from dagster_project.resources.publish.version_inputs import UnfitBaseError
+
+LAYOUT = (PLACE, VECTORS_IN)
+"""By these the layout of such a file differs from that of others."""
+_GONE_TERMS = "CREATE TEMP TABLE gone_postings AS SELECT term_id FROM gone_terms JOIN terms USING (term)"
+
+
+def unsent_of(file: Path) -> Path:
+    """The folder with the vectors that a publish of this file is to send: `chunks.npy` has their numbers."""
+    return file.with_suffix(".unsent")
+
+
+class PointBuild(IndexBuild):
+    """The full rebuild: all vectors are to be sent."""
+
+    texts_stay = True
+    further_views = points_sql.VIEWS
+
+    def _create_vectors(self, connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute(f"CREATE TEMP TABLE vectors AS {self._embedded('lake_embeddings')}")
+        connection.execute(table_sql.REFUSALS)
+        points_sql.create(connection, self.settings.embedding)
+
+    def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
+        """Nothing: the segments beside the file have them."""
+
+    def _write_chunk_rows(self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
+        (chunks,) = connection.execute("SELECT count(*) FROM chunks").fetchone() or (0,)
+        write_hit_rows(connection, folder, chunks)
+        unsent = unsent_of(self.file)
+        write_vectors(connection, unsent, chunks, dimensions, "vectors")
+        np.save(unsent / "chunks.npy", np.arange(chunks))
+
+    def _index_vectors(self) -> dict[str, str]:
+        return {"vector_search": "exact"}
+
+    def _further_rows(self) -> dict[str, int]:
+        rows = {}
+        for name, statement in points_sql.COUNTED.items():
+            (rows[name],) = self.connection.execute(statement).fetchone() or (0,)
+        return rows
+
+    def _further_facts(self) -> dict[str, str]:
+        return {PLACE: place_from(self.file, self.lake.base), VECTORS_IN: self.settings.index.target}
+
+
+class PointUpdate(PointBuild, IndexUpdate):
+    """The build on the current version: the vectors of chunks that came or changed are to be sent."""
+
+    _change_tables = (*IndexUpdate._change_tables, "vectors")
+
+    def _remove_postings(self) -> None:
+        with self._registered("gone_terms", self._gone_terms()):
+            self.connection.execute(_GONE_TERMS)
+
+    def _gone_terms(self) -> pa.Table:
+        """The terms of the chunks that go or are counted again, a row for each of them, as the arrays before have them."""
+        keys = self.connection.execute("SELECT chunk_key FROM uncounted ORDER BY chunk_key").fetchnumpy()
+        if not fits(self.arrays, self.before):
+            raise UnfitBaseError(f"the arrays of version {self.before['version']} are missing")
+        with duckdb.connect(str(self.previous), read_only=True) as connection:
+            before = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()
+        chunks = np.searchsorted(before["chunk_key"], keys["chunk_key"])
+        try:
+            return postings_of(self.arrays, chunks).select("term").to_arrow()
+        except DAMAGES as error:
+            raise UnfitBaseError(
+                f"the arrays of version {self.before['version']} are damaged ({error})"
+            ) from error
+
+    def _add_postings(self) -> None:
+        """Nothing, as in a full rebuild."""
+
+    def _renumber_vectors(self) -> None:
+        """Nothing: points are known by the keys of chunks."""
+
+    def _add_vectors(self) -> None:
+        self.connection.execute(f"CREATE TEMP TABLE vectors AS {self._embedded('needed_embeddings')}")
+        points_sql.create(self.connection, self.settings.embedding)
+
+    def _write_arrays(self) -> None:
+        super()._write_arrays()
+        unsent, dimensions = unsent_of(self.file), int(self.facts["dimensions"])
+        unsent.mkdir()
+        np.save(unsent / "chunks.npy", self.came)
+        vectors = vectors_of(self.connection, "SELECT chunk_no, vector FROM vectors", self.came, dimensions)
+        np.save(unsent / "vectors.npy", vectors)
+
+    def _write_all_arrays(self) -> None:
+        raise UnfitBaseError(self._unusable)
