@@ -162,6 +162,11 @@ def lake_wide_inputs() -> tuple[str, ...]:
     )
 
 
+def partitions_of(table: str) -> str | None:
+    """Whose partitions a table has; None for one over the whole lake, as all are that extras declare."""
+    return REGISTRY[table].partitions if table in REGISTRY else None
+
+
 def lake_names(published: str) -> tuple[str, ...]:
     """The tables of the lake whose rows a published table shows."""
     return tuple(name for name, table in REGISTRY.items() if table.published == published)

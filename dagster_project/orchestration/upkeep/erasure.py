@@ -30,7 +30,7 @@ from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, parti
 from dagster_project.resources.publish.lens.lens_file import FOLDER as LENSES
 from dagster_project.resources.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
 from dagster_project.resources.system.globs import write_atomically
-from transforms.schemas.registry import GRAPH_TABLES, REGISTRY
+from transforms.schemas.registry import GRAPH_TABLES, partitions_of
 
 _BUSY_SECONDS = 60.0
 _INDEX = "index"
@@ -68,7 +68,7 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
     if not settings.graph.enabled:
         for table in GRAPH_TABLES:
             lake.discard(table)
-            for partition in lake.partitions(table) if REGISTRY[table].partitions else ():
+            for partition in lake.partitions(table) if partitions_of(table) else ():
                 lake.remove_tables([table], partition)
         shutil.rmtree(settings.graph_folder, ignore_errors=True)
     counts = {

@@ -18,7 +18,7 @@ from dagster_project.resources.lake.lake_backend import LakeBackend
 from dagster_project.resources.lake.oversize import slow_partitions
 from dagster_project.resources.system.duckdb_types import nulls
 from dagster_project.resources.system.memory import give_memory_back
-from transforms.schemas.registry import REGISTRY, tables_of
+from transforms.schemas.registry import partitions_of, tables_of
 
 MEMORY_LIMIT = "1GB"
 """What DuckDB may hold in memory; beyond it spills to disk."""
@@ -63,7 +63,7 @@ class LakeIOManager(dg.IOManager):
 
     def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
         """A table over all partitions that Dagster knows, or the whole table if it has none."""
-        kind = REGISTRY[table].partitions
+        kind = partitions_of(table)
         keys = instance.get_dynamic_partitions(partitions_named(kind)) if kind else [None]
         return self.table(table, keys)
 
@@ -123,7 +123,7 @@ class LakeIOManager(dg.IOManager):
 
     def _must_be_there(self, table: str, partition: str | None) -> bool:
         """True for a whole table, for a part, and for a partition whose last table is there."""
-        kind = None if table in IN_PARTS else REGISTRY[table].partitions
+        kind = None if table in IN_PARTS else partitions_of(table)
         return kind is None or self.lake.is_stored(tables_of(kind)[-1], partition)
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:

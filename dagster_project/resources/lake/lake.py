@@ -37,7 +37,7 @@ from dagster_project.resources.system.processes import is_left_over
 from dagster_project.resources.system.store_locks import require_leases
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
-from transforms.schemas.registry import REGISTRY
+from transforms.schemas.registry import partitions_of
 from transforms.schemas.table import Table
 
 
@@ -183,7 +183,7 @@ class ParquetLake:
 
         None of a table over the whole lake.
         """
-        if REGISTRY[table].partitions is None:
+        if partitions_of(table) is None:
             return []
         files = [(name, p) for name in {table, SLOW_PARTS.get(table, table)} for p in self.partitions(name)]
         return sorted({footer.code_version for file in files if (footer := self.footer(*file))})
@@ -376,7 +376,7 @@ class ParquetLake:
         if not is_local(self.base):
             Copies(self.copies).sweep()
         for table in {file.name.removesuffix(".parquet") for file in self.base.glob("*.parquet")}:
-            if table in REGISTRY and REGISTRY[table].partitions:
+            if partitions_of(table):
                 self.discard(table)
         for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{TEMPORARY}*"):
             pid = path.name.removeprefix(TEMPORARY).split("-")[0]

@@ -114,10 +114,8 @@ class IndexBuild:
             self._unusable,
         )
 
-    texts_stay = False
-    """True if the file refers to texts, which stay in the lake."""
-    further_views: tuple[str, ...] = ()
-    """Tables that are views in this file."""
+    texts_stay = False  # in the lake, to which the file refers
+    further_views: tuple[str, ...] = ()  # in place of tables
     _is_update = False
     _unusable: str | None = None
     _memory_limit = "1200MB"
@@ -361,12 +359,10 @@ class IndexBuild:
         return rows
 
     def _further_rows(self) -> dict[str, int]:
-        """How many rows views of the file stand for."""
-        return {}
+        return {}  # of views in place of tables
 
     def _further_facts(self) -> dict[str, str]:
-        """Entries of the manifest beside those of every file."""
-        return {}
+        return {}  # for the manifest
 
     def _postings_since_rebuild(self) -> int:
         """Postings added or removed since the last full rebuild."""

@@ -15,7 +15,7 @@ from dagster_project.resources.lake.parquet_files import is_local
 from dagster_project.resources.publish.lake_views import quoted
 from dagster_project.resources.system.disk_space import may_be_made
 from dagster_project.resources.system.durable import put
-from transforms.schemas.registry import REGISTRY
+from transforms.schemas.registry import partitions_of
 
 _NAME = "lake.duckdb"
 _PARTITION = r"regexp_extract(_file, '([^/]+/[^/]+)\.parquet$', 1)"
@@ -72,7 +72,7 @@ def _views(lake: ParquetLake) -> dict[str, str]:
     views = {}
     for table, declared in lake.tables.items():
         columns = ", ".join(f'"{name}"' for name in declared.names)
-        if "partition" not in declared.names and REGISTRY[table].partitions:
+        if "partition" not in declared.names and partitions_of(table):
             columns += f", {_PARTITION} AS partition"
         if files := ", ".join(f"'{quoted(place)}'" for place in _files(lake, table)):
             views[table] = f"SELECT {columns} FROM read_parquet([{files}], filename = '_file')"
@@ -81,7 +81,7 @@ def _views(lake: ParquetLake) -> dict[str, str]:
 
 def _files(lake: ParquetLake, table: str) -> list[str]:
     """The patterns of the files that hold a table, of those that there are."""
-    if REGISTRY[table].partitions is None and table not in IN_PARTS:
+    if partitions_of(table) is None and table not in IN_PARTS:
         return [str(lake.path(table))] if lake.is_stored(table) else []
     if table in IN_PARTS and lake.is_stored(table):
         lake.require_parts(table)
