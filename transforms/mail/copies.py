@@ -10,7 +10,7 @@ class Copy(NamedTuple):
     """One mail: the id of its header or text, its hashes, its id in the tables, and its place in the archive.
 
     `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an earlier
-    one has none.
+    one has none. `is_by_bytes` if it says not who wrote it or not when, so that all its bytes are compared.
     """
 
     original_id: str
@@ -24,6 +24,7 @@ class Copy(NamedTuple):
     bytes_sha256: str | None
     row: int | None
     attached: range
+    is_by_bytes: bool
 
 
 class RejectedCopy(NamedTuple):
@@ -116,7 +117,10 @@ class Copies:
 
 
 def _reason(copy: Copy, retained: Copy) -> str:
-    same = "same Message-ID, author, date, subject"
+    if copy.is_by_bytes:
+        return f"duplicate: same bytes as {retained.place}, and no Message-ID, author or date to compare by"
+    of_id = "same Message-ID," if copy.header_message_id else "no Message-ID in either, same"
+    same = f"{of_id} author, date, subject"
     parts = len(retained.part_hashes)
     if copy.content_hash != retained.content_hash:
         return (

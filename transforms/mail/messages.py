@@ -27,7 +27,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = f"11.{FORMATS_VERSION}"
+VERSION = f"12.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
@@ -239,6 +239,7 @@ def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | No
         bytes_sha256(mail.data) if number is None else None,
         number,
         attached,
+        row["header_message_id"] is None and (row["from_addr"] is None or "no_date" in row["defects"]),
     )
 
 

@@ -468,6 +468,18 @@ def test_mails_that_were_cut_off_in_their_headers_are_other_mails(cut: bytes):
     messages, _, (row,) = tables(*(hop + cut for hop in hops), (hops[0] + cut).replace(b"\n", b"\r\n"))
     assert len(messages) == len({mail["message_id"] for mail in messages}) == 6
     assert row["place"] == "f:6"
+    assert row["reason"] == "duplicate: same bytes as f:0, and no Message-ID, author or date to compare by"
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_reason_of_a_copy_without_message_id_names_none(count: int):
+    raw = with_files(*("one", "two")[:count], head=NO_ID)
+    _, _, (row,) = tables(raw, raw)
+    same = "duplicate: no Message-ID in either, same author, date, subject"
+    rest = (
+        ", body and 2 attached parts as f:0" if count else " and body as f:0, and no attached part in either"
+    )
+    assert row["reason"] == same + rest
 
 
 def with_files(*contents: str, head: bytes = HEAD) -> bytes:
@@ -505,8 +517,9 @@ def test_the_fullest_copy_is_kept(head, order):
         mail["header_message_id"] or f"{mail['text_hash']}@synthesised.weft.invalid"
     )
     assert [a["text"] for a in attachments] == ["two", "one"]
+    same = "same Message-ID," if head is HEAD else "no Message-ID in either, same"
     assert {q["place"]: q["reason"] for q in quarantine} == {
-        f"f:{order.index(n)}": "lesser_copy: same Message-ID, author, date, subject and body as "
+        f"f:{order.index(n)}": f"lesser_copy: {same} author, date, subject and body as "
         f"{full}, and only {n} of its 2 attached parts"
         for n in (0, 1)
     }
