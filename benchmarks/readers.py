@@ -34,7 +34,7 @@ from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.resources.search.opened_index import FollowedIndex, open_index
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from transforms.errors import WeftError
 
 PROCESSES = 4

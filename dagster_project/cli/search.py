@@ -33,7 +33,7 @@ from dagster_project.resources.search.lookup import reading
 from dagster_project.resources.search.opened_index import open_index, with_options
 from dagster_project.resources.search.query_rewriting import make_rewriter
 from dagster_project.resources.search.similar import similar
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from transforms.retrieval.query_rewriting import Standalone
 from transforms.settings.search import SearchOptions
 

@@ -16,7 +16,7 @@ from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import reading, resolved_name
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.similar import similar
-from dagster_project.resources.search.sql import bounded_rows
+from dagster_project.resources.search.statements.assistant_sql import bounded_rows
 from transforms.errors import QueryError
 from transforms.settings.search import SearchSettings
 
@@ -314,7 +314,7 @@ FROM chunks c LEFT JOIN ({DATED}) USING (doc_id) GROUP BY source ORDER BY source
 
 def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:
     """The rows of one SELECT on what the index shows, with every text masked, up to so many rows and characters."""
-    found = bounded_rows(index.path, statement, most + 1, most_characters, on_open=index.further.append)
+    found = bounded_rows(index.path, statement, most + 1, most_characters, on_start=index.further.append)
     shown: list[list[str | int | float | bool | None]] = []
     left = most_characters
     for row in zip(*(column.to_pylist() for column in found.slice(0, most).columns), strict=True):

@@ -21,7 +21,7 @@ from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.search_index import SearchIndex
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from dagster_project.resources.sources.chat_exports import (
     Export,
     ExportReader,

@@ -7,11 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-import duckdb
 
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.opened_index import LOOKED_EVERY, FollowedIndex
@@ -93,6 +90,5 @@ class _Question(Generic[_Answer]):
             with self._lock:
                 if self._index is not None and not self._over.is_set():
                     self._index.connection.interrupt()
-                    for connection in list(self._index.further):
-                        with suppress(duckdb.ConnectionException):  # it is closed by now
-                            connection.interrupt()
+                    for further in list(self._index.further):
+                        further.interrupt()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -35,6 +36,13 @@ from transforms.text import terms
 _SAMPLE = 1000
 
 
+class Interruptible(Protocol):
+    """What works for a question."""
+
+    def interrupt(self) -> None:
+        """End the work."""
+
+
 class OpenedVersion:
     """One published version, opened read-only; what is often read is kept in memory.
 
@@ -46,8 +54,8 @@ class OpenedVersion:
         self.path, self.embedder, self.term_settings = path, embedder, term_settings
         self.published = path
         """The published file that this one is, or was narrowed from."""
-        self.further: list[duckdb.DuckDBPyConnection] = []
-        """Connections that a question opened beside `connection`, to be interrupted with it."""
+        self.further: list[Interruptible] = []
+        """What a question asks beside `connection`, to be interrupted with it."""
         with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             try:

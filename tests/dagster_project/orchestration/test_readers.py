@@ -12,7 +12,7 @@ import pytest
 
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.opened_index import FollowedIndex, open_index
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from tests.archives import Mail, Workspace
 from tests.processes import weft
 from tests.timing import until

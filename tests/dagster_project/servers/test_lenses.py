@@ -84,6 +84,7 @@ BUGS = [
      "user": {"login": "x"}, "labels": [{"name": label}]}
     for n, mark, label in ((1, "bugfirst", "front"), (2, "buglater", "back"))
 ]  # fmt: skip
+TABLES = ("messages", "chunks", "terms", "threads", "links", "memberships", "manifest", "duckdb_tables()")
 QUERIES = (
     "quorum",
     "the ledger",
@@ -140,8 +141,7 @@ def served(work: Workspace, lens: str, query: str) -> Iterator[str]:
             ("search", {"query": query}), ("context", {"text": f"What of {query}? And the quorum?"}), ("list_sources", {}),
             *((name, {"id": query}) for name in ("get", "similar", "thread")),
             ("search", {"query": query, "options": {"expand": ["parent", "section", "links"], "weak": True}}),
-            *(("sql", {"statement": f"FROM {table}"}) for table in ("messages", "chunks", "terms", "threads", "links",
-                "memberships", "manifest", "duckdb_tables()")),
+            *(("sql", {"statement": f"FROM {table}"}) for table in TABLES if query == "quorum"),
         ]  # fmt: skip
         async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
             answers = [await client.call_tool(*call) for call in calls]

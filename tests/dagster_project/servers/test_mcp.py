@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
 from dagster_project.resources.outgoing.receipts import Receipts
-from dagster_project.resources.search.sql import bounded_rows
+from dagster_project.resources.search.statements.assistant_sql import bounded_rows
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.pages import pages
@@ -371,6 +372,45 @@ def test_no_cell_is_read_before_it_is_measured(office: Workspace):
     assert long.structured_content == {"columns": ["n", "t"], "rows": [], "is_cut": True}
     assert ["message_id", "VARCHAR"] in [row[:2] for row in described.structured_content["rows"]]
     assert explained.is_error and "only SELECT" in explained.content[0].text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "FROM duckdb_databases()",
+        'SELECT (SELECT path FROM system.main."DuckDB_Databases"() LIMIT 1)',
+        "WITH a AS (FROM pragma_database_list) SUMMARIZE FROM a",
+        "SELECT current_setting('allowed_paths')",
+        "FROM query/**/('FROM duckdb_' || 'settings()')",
+        "FROM duckdb_extensions()",
+        "SELECT no_such_column FROM messages, read_text('weft.toml')",
+    ],
+)
+def test_sql_names_no_path_of_the_machine(office: Workspace, statement: str):
+    (refused,) = called(office, ("sql", {"statement": statement}))
+    assert refused.is_error and "QueryError" in refused.content[0].text
+    assert str(office.folder) not in refused.content[0].text
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["repeat('x', 2_000_000_000)", "repeat(repeat('x', 1_000_000), 2_000)", "list_sum(range(1_000_000_000))"],
+)
+def test_a_value_that_is_made_takes_no_more_memory_than_its_process_may(office: Workspace, made: str):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    giant, small = called(
+        office,
+        ("sql", {"statement": f"SELECT length({made}::VARCHAR)"}),
+        ("sql", {"statement": "SELECT 1 AS n"}),
+    )
+    assert giant.is_error and "MemoryLimitError" in giant.content[0].text
+    assert small.structured_content["rows"] == [[1]]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 500_000
+
+
+def test_sql_calls_the_file_the_same_in_every_version(office: Workspace):
+    (names,) = called(office, ("sql", {"statement": "SELECT DISTINCT database_name FROM duckdb_tables()"}))
+    assert names.structured_content["rows"] == [["weft"]]
 
 
 @pytest.mark.exhaustive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from dagster_project.cli.main import main
+from dagster_project.resources.search.opened_index import open_index
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.pages import pages
@@ -94,6 +96,8 @@ HIDDEN = [
     Mail(-3, "A dance is held.", "The dance"),
     Mail(25, "See m10@example.org.\n\nSigned-off-by: Bea <bea@example.org>\nSigned-off-by: Bea <bea@work.example>"),
 ]  # fmt: skip
+UNSAID = (b"met in secret", b"of secrets spans", b"An older orchard", b"boss@example.org")
+"""What only hidden mails say."""
 QUERIES = (
     "quarry", "the bridge plan", '"the tower"', "canal lock", "mill", "f:bea", "grind finer", "orchard sold", "Yes",
     "source:pub The well", "kind:message d:2004",
@@ -148,14 +152,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Workspace
 
 
 def tables(work: Workspace, lens: str) -> Iterator[tuple[str, str]]:
-    """The rows of each table as `mcp --sql` answers them."""
-
-    async def asked() -> list[tuple[str, str]]:
-        async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
-            calls = [{"statement": f"FROM {table} ORDER BY ALL", "limit": 100} for table in TABLES]
-            return [(str(call["statement"]), answer(await client.call_tool("sql", call))) for call in calls]
-
-    yield from anyio.run(asked)
+    """The rows of each table."""
+    with closing(open_index(work.settings, lens=lens)) as index:
+        for table in TABLES:
+            yield table, str(index.connection.execute(f"FROM {table} ORDER BY ALL").fetchall())
 
 
 def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -164,11 +164,12 @@ def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str])
     async def asked() -> list[tuple[str, str]]:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("list_sources", {}),
+            ("sql", {"statement": "SELECT * EXCLUDE (database_oid, schema_oid, table_oid) FROM duckdb_tables()"}),
             *(("search", {"query": q, "options": OPTIONS}) for q in queries),
             ("context", {"text": "What of the quarry? And of the mill, the bridge and the canal?"}),
             *((name, {"id": i}) for i in ids for name in ("get", "similar", "thread")),
         ]  # fmt: skip
-        async with Client(mcp_server(work.settings, lens)) as client:
+        async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
             answers = [(f"{n} {a}", answer(await client.call_tool(n, a))) for n, a in calls]
             for i in ids:
                 try:
@@ -230,6 +231,8 @@ def test_what_a_lens_hides_changes_no_table_and_no_answer(
         for work in pair
     )
     assert [name for name, said in few.items() if said != many[name]] == []
-    mails, attachments = few["FROM messages ORDER BY ALL"], few["FROM attachments ORDER BY ALL"]
+    files = [file.read_bytes() for file in (pair[1].settings.root / "lenses").rglob("*.duckdb")]
+    assert [word for word in UNSAID for data in files if word in data] == []
+    mails, attachments = few["messages"], few["attachments"]
     assert all(mail.message_id in mails for mail in PUBLIC)
     assert lens == "unlisted" or "tower.txt" in attachments

@@ -38,6 +38,12 @@ FOLDER = "lenses"
 VERSION = "3"
 _BATCH = 5_000
 _VERSION_LETTERS = 16
+_RELATED = {
+    "links": "from_id, byte_start",
+    "inferred_quotes": "message_id, byte_start",
+    "chunk_context": "chunk_id",
+}
+"""Tables with rows that a lens takes out again, and their order: rows that are taken out of a file stay in its bytes."""
 _DATED = {"readiness", "manifest"}
 """Tables that say when something was made."""
 
@@ -111,6 +117,10 @@ class LensBuild:
             run(statement)
         self._create_tables(connection, facts, has_references=texts is not None)
         words = relate(connection, self.threads, self.terms)
+        (database,) = run("SELECT current_database()").fetchone() or ("",)
+        for table, key in _RELATED.items():
+            run(f'CREATE TABLE "{database}".main.{table} AS FROM temp.main.{table} ORDER BY {key}')
+            run(f"DROP TABLE temp.main.{table}")
         folder = folder_of(self.published)
         count_words(connection, words, folder if VECTORS_IN in facts else None)
         insert_vectors(connection, int(facts["dimensions"]), self.vectors if VECTORS_IN in facts else None)
@@ -139,7 +149,7 @@ class LensBuild:
             rows = (
                 f"SELECT * REPLACE ({', '.join(shown)}) FROM ({rows})" if shown and has_references else rows
             )
-            run(f'CREATE TABLE "{table}" AS {rows}')
+            run(f'CREATE {"TEMP TABLE" if table in _RELATED else "TABLE"} "{table}" AS {rows}')
         for table in (*OTHER, "readiness"):
             run(f"INSERT INTO {table} BY NAME {_OTHER_ROWS.get(table, f'FROM other_{table}')}")
 

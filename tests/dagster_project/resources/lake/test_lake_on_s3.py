@@ -15,7 +15,7 @@ from dagster_project.orchestration.deployment import deployment
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.search.sql import query_lake
+from dagster_project.resources.search.statements.sql import query_lake
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
 from tests.s3_loopback import s3_service
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.search.sql import query_lake
+from dagster_project.resources.search.statements.sql import query_lake
 from tests.archives import Mail, Workspace
 from transforms.errors import QueryError
 

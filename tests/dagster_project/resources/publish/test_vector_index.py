@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from dagster_project.resources.publish import vector_index
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from tests.archives import Mail, Workspace, differences, discussion
 
 LIMIT, SEARCH = {"spare_min_bytes": 0}, {"vector_search": "ann"}

@@ -8,7 +8,7 @@ import pytest
 
 from dagster_project.resources.arrays.arrays import _CHUNKS
 from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from tests.archives import Mail, Once, Workspace
 from transforms.errors import ModelMismatchError
 

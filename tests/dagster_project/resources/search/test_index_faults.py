@@ -13,7 +13,7 @@ import pytest
 from dagster_project.resources.search.index_faults import damage_of, faults_translated
 from dagster_project.resources.search.lookup import asking
 from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from tests.archives import Workspace
 from tests.timing import PAUSE
 from transforms.errors import (

@@ -14,7 +14,7 @@ from dagster_project.resources.arrays.arrays import FIRST, folder_of
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
-from dagster_project.resources.search.sql import query_current
+from dagster_project.resources.search.statements.sql import query_current
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError, QueryError
 
