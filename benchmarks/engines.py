@@ -22,7 +22,7 @@ from stages import descendants
 
 from assets.partitions import SOURCE_TYPES
 from dagster_project.config.settings import load_settings
-from dagster_project.engines.engine import make_engine
+from dagster_project.engine import make_engine
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.partitions import planned

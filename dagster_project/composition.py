@@ -10,8 +10,7 @@ from typing import Any
 from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
 from dagster_project.config.source_settings import Remote
-from dagster_project.engines.engine import make_engine, on_engine
-from dagster_project.engines.stores import make_lake, make_sources
+from dagster_project.engine import make_engine, on_engine
 from dagster_project.extras.registry import load, rankings
 from dagster_project.resources.configured import (
     EmbeddingModel,
@@ -42,6 +41,7 @@ from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
+from dagster_project.stores import make_lake, make_sources
 from transforms.embedding import context_sentences
 from transforms.retrieval import bm25
 from transforms.settings.models import WRITTEN_KINDS

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from dagster_project.config.file_faults import explain, internal_keys, refused_keys
-from dagster_project.config.index_target import known_target
+from dagster_project.config.known_services import known_engine, known_target
 from dagster_project.config.model_folders import with_folder
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote, known_zone
 from dagster_project.config.synonyms_file import synonyms_in
@@ -237,7 +237,7 @@ class Settings(StageSettings):
     safety: SafetySettings = SafetySettings()
     index: Annotated[IndexSettings, AfterValidator(known_target)] = IndexSettings()
     operations: OperationsSettings = OperationsSettings()
-    engine: EngineSettings = EngineSettings()
+    engine: Annotated[EngineSettings, AfterValidator(known_engine)] = EngineSettings()
     alerts: AlertSettings = AlertSettings()
     search: SearchSettings = SearchSettings()
     context: ContextSettings = ContextSettings()

@@ -44,6 +44,18 @@ class Ranking:
 
 
 @dataclass(frozen=True)
+class Engine:
+    """What makes partitions elsewhere, if `engine.kind` has its name.
+
+    `make` is a function of the settings that returns the engine, `embedder` one of the settings and an embedder that returns
+    the embedder of many documents.
+    """
+
+    make: str
+    embedder: str = ""
+
+
+@dataclass(frozen=True)
 class Extra:
     """What a folder of extras adds; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
 
@@ -59,6 +71,8 @@ class Extra:
     checks: str = ""
     """A function of the settings that returns asset checks."""
     rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    """By their names."""
+    engines: Mapping[str, Engine] = field(default_factory=dict)
     """By their names."""
     progress: Mapping[str, str] = field(default_factory=dict)
     """By stage: two or three words for those who watch a build."""
@@ -78,6 +92,11 @@ def load(place: str) -> Any:
 def rankings() -> dict[str, Ranking]:
     """The services that may rank, by name."""
     return {name: ranking for extra in extras() for name, ranking in extra.rankings.items()}
+
+
+def engines() -> dict[str, Engine]:
+    """The engines that may make partitions, by name."""
+    return {name: engine for extra in extras() for name, engine in extra.engines.items()}
 
 
 def declared_tables() -> dict[str, Any]:

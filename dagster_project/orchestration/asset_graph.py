@@ -19,10 +19,10 @@ from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
-from dagster_project.engines.stores import source_stages
 from dagster_project.extras.registry import named
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import COMMENTS
+from dagster_project.stores import source_stages
 from transforms.operations import table_checks
 from transforms.schemas.registry import GRAPH_TABLES
 

@@ -17,7 +17,7 @@ from assets.embedding import PAID_TWICE
 from assets.partitions import CONTEXT, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
 from dagster_project.composition import make_lake, make_publisher, make_sources, require_served_models, sweep
 from dagster_project.config.settings import Settings
-from dagster_project.engines.engine import make_engine
+from dagster_project.engine import make_engine
 from dagster_project.extras.registry import declared_tables
 from dagster_project.orchestration.alerts import (
     alert_checks,

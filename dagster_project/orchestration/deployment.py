@@ -15,11 +15,11 @@ from upath import UPath
 
 from dagster_project.composition import make_mirror
 from dagster_project.config.settings import Settings
-from dagster_project.engines.engine import TaskEngine, make_engine
-from dagster_project.engines.stores import make_lake
+from dagster_project.engine import make_engine
 from dagster_project.orchestration.instance import instance_place, open_instance
 from dagster_project.orchestration.outcomes import Finding
 from dagster_project.resources.lake.parquet_files import is_local
+from dagster_project.stores import make_lake
 from transforms.errors import WeftError
 
 _AREA = "deployment"
@@ -170,11 +170,9 @@ def _is_refused(place: UPath) -> bool:
 def _tasks(settings: Settings) -> Iterator[Finding]:
     """Whether a machine of the engine sees the lake: one task that makes nothing says so."""
     try:
-        engine = make_engine(settings)
-        if not isinstance(engine, TaskEngine):
-            return
-        with closing(engine):
-            engine.outcomes("doctor", [], [_PROBE])
+        with closing(make_engine(settings)) as engine:
+            if engine.outcomes("doctor", [], [_PROBE]) is None:
+                return
     except WeftError as fault:
         yield _fault(str(fault), "mend [engine], or what the message names")
     else:

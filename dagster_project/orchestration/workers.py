@@ -27,6 +27,7 @@ from dagster_project.orchestration.work import Work
 from dagster_project.resources.progress import CountedProgress
 from dagster_project.resources.system import unasked_pandas
 from transforms.errors import WeftError
+from transforms.settings.operations import OWN_ENGINE
 
 _RUNS_PER_PROCESS = 6
 """Runs that each process gets at least, where there are as many partitions: the last ones end at about one time."""
@@ -94,7 +95,7 @@ def workers_for(
     wanted = settings.engine.tasks
     count = min(wanted or _PROCESSES, os.cpu_count() or 1, len(partitions))
     is_little = wanted is None and source_bytes(settings, partitions) < _SIDE_BY_SIDE_BYTES
-    if count < 2 or not instance.is_persistent or is_little or settings.engine.kind != "local":
+    if count < 2 or not instance.is_persistent or is_little or settings.engine.kind != OWN_ENGINE:
         yield None
         return
     workers = Workers(settings, instance, progress, count)

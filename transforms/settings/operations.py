@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, field_validator
 
 from transforms.settings.base import StageSettings, without_credentials
@@ -44,17 +42,19 @@ class OperationsSettings(StageSettings):
         return 12 * self.max_lag_minutes
 
 
+OWN_ENGINE = "local"
+"""The engine by which a build makes partitions itself."""
+
+
 class EngineSettings(StageSettings):
     """Where the partitions of sources are made."""
 
-    kind: Literal["local", "spark", "ray"] = Field(
-        "local",
-        description="processes of this machine, or tasks of Spark or Ray, whose machines all see the lake",
+    kind: str = Field(
+        OWN_ENGINE,
+        description="`local`: processes of this machine; or tasks of an engine, whose machines all see the lake",
     )
     master: str | None = Field(
-        None,
-        description="address of the cluster, such as `spark://host:7077`, `sc://host`, `host:6379`; none: that of the "
-        "environment, else this machine",
+        None, description="address of the cluster; none: that of the environment, else this machine"
     )
     tasks: int | None = Field(
         None,

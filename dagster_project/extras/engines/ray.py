@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from assets.protocols.engine import Outcome
-from dagster_project.engines.task import run_task
+from dagster_project.extras.engines.task import run_task
 from transforms.errors import EngineError
 from transforms.settings.operations import EngineSettings
 

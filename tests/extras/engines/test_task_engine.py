@@ -14,8 +14,8 @@ import pytest
 
 from assets.partitions import MAIL, SOURCE_TYPES
 from assets.protocols.engine import Outcome
-from dagster_project.engines.engine import TaskEngine
-from dagster_project.engines.task import run_task, written_tasks
+from dagster_project.extras.engines.task import run_task, written_tasks
+from dagster_project.extras.engines.task_engine import TaskEngine
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.partitions import planned, report_restored
 from dagster_project.orchestration.workers import make_partitions
@@ -130,7 +130,7 @@ def test_a_run_with_settings_of_its_own_makes_its_partitions_itself(built: Works
 
 
 def test_what_a_task_imports_has_no_dagster():
-    code = "import sys, dagster_project.engines.task; sys.exit('dagster' in sys.modules)"
+    code = "import sys, dagster_project.extras.engines.task; sys.exit('dagster' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

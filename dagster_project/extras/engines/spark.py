@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from assets.protocols.engine import Outcome
-from dagster_project.engines.task import run_task
+from dagster_project.extras.engines.task import run_task
 from transforms.errors import EngineError
 from transforms.settings.operations import EngineSettings
 

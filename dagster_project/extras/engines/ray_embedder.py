@@ -11,7 +11,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from assets.protocols.models import Embedded, Embedder
-from dagster_project.engines.ray import connect
+from dagster_project.extras.engines.ray import connect
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.transformer import TransformerEmbedder
 from transforms.errors import EngineError

@@ -1,15 +1,14 @@
-"""The engine of the settings: partitions are made where they are asked for, or by tasks of Spark or Ray."""
+"""The engine that makes partitions by tasks of a cluster: all tables of a run when its first stage asks."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from assets.partitions import PARTITIONS_OF_RUN
 from assets.protocols.engine import Outcome
 from assets.protocols.models import Embedder
 from dagster_project.config.settings import Settings
-from dagster_project.engines.task import written_tasks
+from dagster_project.extras.engines.task import written_tasks
 from dagster_project.resources.system.extras import not_installed
 
 
@@ -21,19 +20,6 @@ class Cluster(Protocol):
 
     def close(self) -> None:
         """Give back what was taken of the cluster."""
-
-
-class LocalEngine:
-    """Leaves every partition to the run that asks."""
-
-    run_partitions = PARTITIONS_OF_RUN
-    """Partitions of a run of a build, at most."""
-
-    def outcomes(self, run_id: str, tables: Collection[str], partitions: Sequence[str]) -> None:
-        """None."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 class TaskEngine:
@@ -63,31 +49,33 @@ class TaskEngine:
         self.cluster.close()
 
 
-def make_engine(settings: Settings) -> LocalEngine | TaskEngine:
-    """The engine of `[engine]`, which begins nothing before the first tasks; SettingsError without its extra."""
-    kind = settings.engine.kind
-    if kind == "local":
-        return LocalEngine()
+def spark_engine(settings: Settings) -> TaskEngine:
+    """The engine over Spark; SettingsError without its packages."""
     try:
-        # What these import comes with an extra, which whoever names the engine has.
-        if kind == "spark":
-            from dagster_project.engines.spark import SparkCluster
-
-            return TaskEngine(settings, SparkCluster(settings.engine))
-        from dagster_project.engines.ray import RayCluster
-
-        return TaskEngine(settings, RayCluster(settings.engine))
+        # What it imports comes with the extra.
+        from dagster_project.extras.engines.spark import SparkCluster
     except ImportError as error:
-        raise not_installed(error, kind) from error
+        raise not_installed(error, "spark") from error
+    return TaskEngine(settings, SparkCluster(settings.engine))
 
 
-def on_engine(settings: Settings, embedder: Embedder) -> Embedder:
+def ray_engine(settings: Settings) -> TaskEngine:
+    """The engine over Ray; SettingsError without its packages."""
+    try:
+        # What it imports comes with the extra.
+        from dagster_project.extras.engines.ray import RayCluster
+    except ImportError as error:
+        raise not_installed(error, "ray") from error
+    return TaskEngine(settings, RayCluster(settings.engine))
+
+
+def ray_embedder(settings: Settings, embedder: Embedder) -> Embedder:
     """The embedder, or one by which actors of Ray embed, where a model is large enough to be worth it."""
-    if settings.engine.kind != "ray" or settings.embedding.model != "transformer":
+    if settings.embedding.model != "transformer":
         return embedder
     try:
         # What it imports comes with the extra.
-        from dagster_project.engines.ray_embedder import RayEmbedder
+        from dagster_project.extras.engines.ray_embedder import RayEmbedder
     except ImportError as error:
         raise not_installed(error, "ray") from error
     return RayEmbedder(embedder, settings.embedding, settings.engine)

@@ -1,11 +1,11 @@
-"""Whether what `[index]` names can rank: the published file, or a service of an extra that is there."""
+"""Whether what `[index]` and `[engine]` name is there: Weft's own, or of an extra."""
 
 from __future__ import annotations
 
 import re
 
-from dagster_project.extras.registry import rankings
-from transforms.settings.operations import OWN_TARGET, IndexSettings
+from dagster_project.extras.registry import engines, rankings
+from transforms.settings.operations import OWN_ENGINE, OWN_TARGET, EngineSettings, IndexSettings
 
 
 def known_target(index: IndexSettings) -> IndexSettings:
@@ -21,3 +21,11 @@ def known_target(index: IndexSettings) -> IndexSettings:
     if not (index.url and re.fullmatch(offer.url, index.url)):
         raise ValueError(f"{index.target} needs `url`, as {offer.example}")
     return index
+
+
+def known_engine(engine: EngineSettings) -> EngineSettings:
+    """The section as it is; ValueError for an engine that nobody offers."""
+    known = [OWN_ENGINE, *engines()]
+    if engine.kind not in known:
+        raise ValueError(f"no engine is called {engine.kind!r}; known are {', '.join(known)}")
+    return engine

@@ -1,1 +1,0 @@
-"""Engines that make partitions on other processes and machines."""
