@@ -18,6 +18,7 @@ import click
 import duckdb
 from rich.text import Text
 
+from dagster_project.cli.deployment import deployment
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.composition import (
@@ -29,7 +30,6 @@ from dagster_project.composition import (
     make_sources,
 )
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.orchestration.deployment import deployment
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.outcomes import Finding
 from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of

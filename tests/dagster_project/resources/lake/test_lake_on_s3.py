@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from upath import UPath
 
-from dagster_project.orchestration.deployment import deployment
+from dagster_project.cli.deployment import deployment
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
