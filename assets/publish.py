@@ -11,6 +11,7 @@ from assets.partitions import SLOW, SOURCE_TYPES
 from assets.protocols.lake import Lake, Parts, Progress
 from assets.protocols.models import Embedder, EmbeddingCache
 from assets.protocols.search import Publisher
+from assets.stages.lake_state import LAKE, state_of_run
 from assets.stages.shown import outs
 from assets.vector_parts import VectorParts, filled_parts
 from transforms.embedding import vectors
@@ -67,6 +68,8 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
     ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
+        # Before reading: what comes meanwhile makes the tables stale.
+        state = state_of_run(lake, context)
         chunks = message_chunks, document_chunks, conversation_chunks
         every = published_texts(*chunks, memberships, chunk_context)
         parts = VectorParts(every, lake, embeddings_version(settings, screening))
@@ -81,7 +84,9 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         facts = totals.metadata() | {LIVE_SHARE: round(live, 6)}
         yield dg.Output(Parts(parts.retained, staged), "embeddings", metadata=facts)
         refusals = vectors.embedding_refusals(totals.refused, embedder.model, embedder.dimensions)
-        yield dg.Output(refusals, "embedding_refusals")
+        version = embeddings_version(settings, screening)
+        rows = lake.stage("embedding_refusals", None, refusals, code_version=version, inputs={LAKE: state})
+        yield dg.Output(rows, "embedding_refusals", metadata={"dagster/row_count": rows.row_count})
         yield _warning(REUSE, totals.reuse >= _LEAST_REUSE, {"reuse_ratio": totals.reuse})
         yield _warning(REFUSED, not totals.refused, {"reasons": sorted(set(totals.refused.values()))[:5]})
 

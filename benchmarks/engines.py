@@ -20,13 +20,12 @@ from printing import new_parser, new_table
 from rich.console import Console
 from stages import descendants
 
-from assets.partitions import SOURCE_TYPES
 from dagster_project.config.settings import load_settings
 from dagster_project.engine import make_engine
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.workers import make_partitions
+from dagster_project.orchestration.partitions import partition_runs, planned
+from dagster_project.orchestration.runs import run_here
 
 ENGINES = {
     "local": 'kind = "local"',
@@ -67,7 +66,8 @@ def make(config: Path) -> None:
     with open_instance(settings) as instance:
         stale = planned(settings, instance).stale
         definitions = asset_definitions(settings, {"engine": engine})
-        make_partitions(definitions, instance, stale, SOURCE_TYPES, {}, engine.run_partitions)
+        for work in partition_runs(instance, stale, limit=engine.run_partitions):
+            run_here(definitions, instance, work, {})
     engine.close()
 
 

@@ -10,14 +10,9 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
-from dagster_project.orchestration.asset_jobs import asset_definitions, whole_tables
-from dagster_project.orchestration.names import REPORT_ASSET
+from dagster_project.orchestration.asset_jobs import asset_definitions, refresh_jobs
 from dagster_project.orchestration.triggers.alert_sensors import failed_runs_sensor, warnings_sensor
-from dagster_project.orchestration.triggers.schedules import (
-    following_sensor,
-    hourly_schedule,
-    whole_lake_sensor,
-)
+from dagster_project.orchestration.triggers.schedules import daily_report, following_sensor, hourly_schedule
 from dagster_project.orchestration.triggers.vault_sensor import vault_sensor
 from transforms.errors import SettingsError
 
@@ -33,17 +28,11 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     """The definitions for `settings`; `resources` replaces resources by name."""
     assets = asset_definitions(settings, resources)
     alerts = [failed_runs_sensor(settings), warnings_sensor(settings)] if settings.alerts.is_set else []
-    asset_job = assets.resolve_implicit_global_asset_job_def().name
+    names = {job.name for job in refresh_jobs(settings)}
+    jobs = [job for job in assets.jobs or () if job.name in names]
     triggers = dg.Definitions(
-        schedules=[hourly_schedule(settings, asset_job)],
-        sensors=[
-            vault_sensor(settings, asset_job),
-            following_sensor(settings, asset_job),
-            whole_lake_sensor(
-                [dg.AssetKey(name) for name in (*sorted(whole_tables(settings)), REPORT_ASSET)]
-            ),
-            *alerts,
-        ],
+        schedules=[hourly_schedule(settings), daily_report(settings)],
+        sensors=[vault_sensor(settings, jobs), following_sensor(settings, jobs), *alerts],
     )
     return dg.Definitions.merge(assets, triggers)
 

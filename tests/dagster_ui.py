@@ -105,6 +105,20 @@ class Server:
         )
         return str(done["run"]["runId"])
 
+    def launch(self, job: str) -> str:
+        """Launch a job as its page does; the id of the run."""
+        selector = {**REPOSITORY, "pipelineName": job}
+        parameters = {"mode": "default", "selector": selector, "runConfigData": "{}"}
+        done = self.change(
+            "launchPipelineExecution", "$p:ExecutionParams!", "executionParams:$p", p=parameters
+        )
+        return str(done["run"]["runId"])
+
+    def of_refresh(self, run_id: str) -> list[dict[str, Any]]:
+        """The runs that belong to the refresh that a run began, the newest first."""
+        (begun,) = (run for run in self.runs() if run["runId"] == run_id)
+        return self.runs(weft__refresh=begun["tags"].get("weft/refresh", run_id[:8]))
+
     def backfill(self, assets: Sequence[str], partitions: Sequence[str]) -> str:
         """Ask for a backfill as the page of partitions does; its id."""
         parameters = {
@@ -152,7 +166,7 @@ class Server:
             return True
         answered(self.at_rest, "the end of all runs")
         runs, before = len(self.runs()), self.looks()
-        answered(lambda: self.looks() >= before + 2, "two looks of the automations")
+        answered(lambda: self.looks() >= before + 2, "two looks of the sensor")
         if self.at_rest() and len(self.runs()) == runs:
             self._followed = runs
         return self._followed == runs
@@ -162,10 +176,8 @@ class Server:
         self.ask('mutation{reloadRepositoryLocation(repositoryLocationName:"weft"){__typename}}')
 
     def looks(self) -> int:
-        """How often both automations have looked at what ended."""
-        printed = self.log.read_text()
-        done = "Checking for new runs for sensor: refresh_goes_on", "auto-materialization tick for whole_lake"
-        return min(printed.count(words) for words in done)
+        """How often the sensor has looked at what ended."""
+        return self.log.read_text().count("Checking for new runs for sensor: refresh_goes_on")
 
     def fault(self, run_id: str) -> str:
         """What the first failed step of a run says."""

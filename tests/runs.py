@@ -23,7 +23,7 @@ def run_of_dagster(
 ) -> dg.ExecuteInProcessResult:
     """Make tables of a partition, of a range by its ends, or over the whole lake, in a run that no command tells of."""
     made = Work(tuple(tables), *(partitions[0], partitions[-1]) if partitions else ())
-    job = build_definitions(work.settings).resolve_implicit_global_asset_job_def()
+    job = build_definitions(work.settings).resolve_job_def(made.job)
     return job.execute_in_process(
         instance=instance,
         asset_selection=made.keys,
@@ -42,7 +42,7 @@ def begun_run(
 ) -> dg.DagsterRun:
     """A run of tables of which Dagster knows no more than its status."""
     made = Work(tuple(tables), *(partitions[0], partitions[-1]) if partitions else ())
-    job = build_definitions(work.settings).resolve_implicit_global_asset_job_def()
+    job = build_definitions(work.settings).resolve_job_def(made.job)
     with listed(instance, job.name):
         return instance.create_run_for_job(
             job, status=status, tags={**made.tags, **tags}, asset_selection=frozenset(made.keys)

@@ -43,9 +43,17 @@ class Staged(Protocol):
 class Footer(Protocol):
     """Metadata of a stored table."""
 
-    code_version: str
-    inputs: Mapping[str, str]
-    row_count: int
+    @property
+    def content_hash(self) -> str: ...
+
+    @property
+    def code_version(self) -> str: ...
+
+    @property
+    def inputs(self) -> Mapping[str, str]: ...
+
+    @property
+    def row_count(self) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from assets.stages.buckets import BUCKETS, Buckets, Reads
 from assets.stages.config import chosen_settings, config_of
 from assets.stages.declaration import Settings, Stage
 from assets.stages.dynamic_partitions import BACKFILL, partitions_of
+from assets.stages.lake_state import LAKE, state_of_run
 from assets.stages.provenance import Provenance
 from assets.stages.shown import code_reference, column_lineage, preview, table_metadata
 from assets.stages.stage_run import StageRun, figures_of
@@ -64,6 +65,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         # Read in the step itself: of each input that Dagster loads it stores two events.
         deps=[*read, *stage.deps, *_index_of(stage)],
         outs={name: _out(stage, name) for name in stage.outputs},
+        can_subset=len(stage.outputs) > 1,
         pool=stage.pool or (source_type.pool if source_type else None),
         config_schema=config.to_fields_dict() if config else None,
         required_resource_keys={
@@ -106,6 +108,7 @@ def _out(stage: Stage, name: str) -> dg.AssetOut:
         shown["settings"] = stage.settings.model_dump(mode="json")
     lineage = column_lineage(table, stage.inputs, stage.lineage)
     return dg.AssetOut(
+        is_required=len(stage.outputs) == 1,
         description=f"{stage.does}\n\nOne row: {table.comment}",
         code_version=stage.code_version(stage.settings),
         metadata={
@@ -155,6 +158,8 @@ class _Run:
         sources = context.resources.sources if stage.reads_sources else None
         self.work = StageRun(stage, settings, self.lake, self.resources, sources)
         self.code_version = self.work.code_version
+        chosen = context.op_execution_context.selected_output_names
+        self.selected = [name for name in stage.outputs if name in chosen]
 
     @contextlib.contextmanager
     def published_index(self) -> Iterator[None]:
@@ -168,13 +173,16 @@ class _Run:
 
     def lake_wide(self) -> Iterator[dg.Output[Any]]:
         """The tables over the whole lake, each staged under the code version of the settings of this run."""
-        start, first = time.perf_counter(), next(iter(self.stage.outputs))
+        start, first = time.perf_counter(), self.selected[0]
         self.progress.step(first, None, 0)
+        # Before reading: what comes meanwhile makes the tables stale.
+        state = state_of_run(self.lake, self.context)
         made = self.work.make([self.loaded[table] for table in self.stage.inputs])
-        for name, data in zip(self.stage.outputs, made.tables, strict=True):
+        inputs = {**made.inputs, LAKE: state}
+        for name, data in self._selected(made.tables):
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
             part = WHOLE_PART if name in IN_PARTS else None
-            staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=made.inputs)
+            staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=inputs)
             facts = figures_of(staged, start) | {
                 "dagster/row_count": staged.row_count,
                 "preview": preview(table),
@@ -190,17 +198,16 @@ class _Run:
 
     def buckets(self, reads: Mapping[str, Reads]) -> Iterator[dg.Output[Any]]:
         """The tables in parts, of which those are made that are of other code, or of other rows than there are now."""
-        start, outputs = time.perf_counter(), self.stage.outputs
-        first = next(iter(outputs))
+        start, first = time.perf_counter(), self.selected[0]
         self.progress.step(first, None, 0)
         buckets = Buckets(reads, self.loaded)
         codes = self._codes(reads)
         inputs = {bucket: codes | hashes for bucket, hashes in buckets.fingerprints().items()}
         stale = [bucket for bucket, hashes in sorted(inputs.items()) if not self._is_right(bucket, hashes)]
-        staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in outputs}
+        staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in self.selected}
         for bucket, tables in buckets.rows_of(stale):
             made = self.work.make(tables, bucket=bucket)
-            for name, data in zip(outputs, made.tables, strict=True):
+            for name, data in self._selected(made.tables):
                 table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
                 part = self.lake.stage(
                     name, bucket, table, code_version=self.code_version, inputs=inputs[bucket]
@@ -221,6 +228,11 @@ class _Run:
                 tags={"dagster/code_version": self.code_version},
             )
 
+    def _selected(self, made: Sequence[Any]) -> list[tuple[str, Any]]:
+        """The tables that the run is of, out of those that the stage made, with their names."""
+        named = zip(self.stage.outputs, made, strict=True)
+        return [(name, table) for name, table in named if name in self.selected]
+
     def _codes(self, tables: Iterable[str]) -> dict[str, str]:
         """The code versions of the stored partitions of tables, since not every column of these is compared."""
         found = {f"code of {table}": self.lake.code_versions(table) for table in tables}
@@ -228,7 +240,7 @@ class _Run:
 
     def _is_right(self, bucket: str, inputs: Mapping[str, str]) -> bool:
         """True if this code made the parts of a bucket of these inputs."""
-        footers = [self.lake.footer(name, bucket) for name in self.stage.outputs]
+        footers = [self.lake.footer(name, bucket) for name in self.selected]
         return all(f and (f.code_version, f.inputs) == (self.code_version, inputs) for f in footers)
 
     def partitions(self) -> Iterator[dg.Output[Any]]:
@@ -236,7 +248,7 @@ class _Run:
         stage = self.stage
         whole = [*stage.whole, *_index_of(stage)]
         provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), whole)
-        staged: dict[str, dict[str, _StagedPartition]] = {name: {} for name in stage.outputs}
+        staged: dict[str, dict[str, _StagedPartition]] = {name: {} for name in self.selected}
         first, keys = next(iter(staged)), self.context.partition_keys
         outcomes, faults = self._outcomes(), []
         for partition in keys:
@@ -274,13 +286,13 @@ class _Run:
 
     def _stored(self, outcome: Outcome) -> Iterator[tuple[MadeTable, _Stored]]:
         """The tables of this stage that the engine made of a partition."""
-        for made in (outcome.tables[name] for name in self.stage.outputs):
+        for made in (outcome.tables[name] for name in self.selected):
             yield made, _Stored(made.content_hash, made.row_count, made.figures["bytes"])
 
     def _staged(self, partition: str, is_last: bool) -> Iterator[tuple[MadeTable, Staged]]:
         """Make and stage the tables of one partition; the tables leave memory when this ends."""
         whole = {table: self.loaded[table] for table in self.stage.whole}
         readers = [self.loaded[table] for table in self.stage.inputs]
-        for made, file, data in self.work.stage_partition(partition, readers, whole):
+        for made, file, data in self.work.stage_partition(partition, readers, whole, self.selected):
             # Dagster shows the newest; beside each partition previews would swell its history.
             yield (made.with_figures(preview=preview(data)) if is_last else made), file

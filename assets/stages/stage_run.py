@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,9 +45,13 @@ class StageRun:
         return Made([made] if isinstance(made, pa.Table | ibis.Table) else made)
 
     def stage_partition(
-        self, partition: str, readers: Sequence[Partitions], whole: Mapping[str, ibis.Table]
+        self,
+        partition: str,
+        readers: Sequence[Partitions],
+        whole: Mapping[str, ibis.Table],
+        selected: Collection[str],
     ) -> Iterator[tuple[MadeTable, Staged, pa.Table]]:
-        """Make and stage the tables of one partition: what came of each, its file and its rows.
+        """Make the tables of one partition and stage those `selected`: what came of each, its file and its rows.
 
         `readers` read the inputs of the stage; `whole` has its tables without partitions.
         """
@@ -70,6 +74,8 @@ class StageRun:
                 compared["search_index"] = self.resources["index"].facts["index_version"]
         counted = next((name for name, table in stage.outputs.items() if table.key == ("chunk_id",)), None)
         for name, data in zip(stage.outputs, made.tables, strict=True):
+            if name not in selected:
+                continue
             counts = _id_changes(self.lake, name, partition, data) if name == counted else dict(made.metadata)
             file = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=compared)
             figures = figures_of(file, start) | {"dagster/partition_row_count": file.row_count} | counts

@@ -16,8 +16,8 @@ from dagster_project.cli.render.tables import print_facts
 from dagster_project.cli.terminal.completion import complete_source
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.backfill import backfill as run_backfill
-from dagster_project.orchestration.build import BuildOptions, fetch_only, make_texts
 from dagster_project.orchestration.build import build as run_build
+from dagster_project.orchestration.build import fetch_only, make_texts
 from dagster_project.orchestration.dry_run import outlook
 from dagster_project.orchestration.instance import open_history, open_instance
 from dagster_project.orchestration.outcomes import fetch_faults
@@ -50,9 +50,8 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
     the index keeps what it has of that source and the build ends with exit code 4.
     """
     settings = load_settings(config)
-    options = BuildOptions(fetch=fetch, verify=verify)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
-        result = run_build(settings, instance, options, tell=view.step, on_plan=view.plan)
+        result = run_build(settings, instance, fetch=fetch, verify=verify, tell=view.step, on_plan=view.plan)
     if as_json:
         click.echo(json.dumps(result.as_json()))
     elif not quiet:

@@ -119,10 +119,10 @@ def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     return assets_of(graph_stages(settings.graph, settings.terms, version))
 
 
-def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
-    """The assets over the whole lake in order: those before the graph's partitions, and those made of these.
+def whole_phases(settings: Settings) -> tuple[list[str], list[str]]:
+    """The assets over the whole lake in order: those up to the vectors, and those that publish.
 
-    Without a graph all come before.
+    The document graph, if there is one, is made between. Vectors are in both: the checks that may stop a publish are theirs.
     """
     before: list[str] = []
     after: list[str] = []
@@ -130,5 +130,6 @@ def around_graph(settings: Settings) -> tuple[list[str], list[str]]:
         needed = {key.path[-1] for key in definition.dependency_keys}
         own = [key.path[-1] for key in definition.keys]
         if definition.partitions_def is None:
-            (after if needed & {*GRAPH.tables, *after} else before).extend(own)
-    return before, after
+            is_after = "search_index" in own or needed & {*GRAPH.tables, *after}
+            (after if is_after else before).extend(own)
+    return before, [name for name in before if name.startswith("embedding")] + after

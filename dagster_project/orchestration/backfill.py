@@ -37,7 +37,7 @@ class BackfillRequest:
 def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()) -> BackfillRequest:
     """Ask for a backfill of the stale partitions of all sources, or of those named.
 
-    Runs of every hour go on meanwhile; when it ends, one publish follows by the conditions of the assets.
+    Runs of every hour go on meanwhile; when it ends, one publish follows.
     SettingsError for a name that is no source, WeftError where no daemon runs that would work it off.
     """
     if unknown := sorted(set(names) - {s.name for s in settings.sources}):

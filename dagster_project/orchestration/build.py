@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 
 from assets.embedding import PAID_TWICE
-from assets.partitions import CONTEXT, GRAPH, SLOW, SLOW_POOL, SOURCE_TYPES
+from assets.partitions import SLOW_POOL
 from dagster_project.composition import make_lake, make_publisher, make_sources, require_served_models, sweep
 from dagster_project.config.settings import Settings
 from dagster_project.engine import make_engine
@@ -26,21 +26,20 @@ from dagster_project.orchestration.alerts import (
     alert_sources,
     alerting,
 )
-from dagster_project.orchestration.asset_graph import around_graph, make_assets
-from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.asset_graph import make_assets, whole_phases
+from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
 from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
 from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, numbers
-from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.plan import Plan, make_plan, stale_context, stale_graph, stale_slow
+from dagster_project.orchestration.partitions import partition_runs, planned
+from dagster_project.orchestration.plan import Plan, make_plan
+from dagster_project.orchestration.reconcile import Runs, Tried, reconcile, tried_by
 from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.runs import close_dead_runs, run_here
+from dagster_project.orchestration.runs import close_dead_runs, partitions_within, run_here
 from dagster_project.orchestration.upkeep import erasure
-from dagster_project.orchestration.work import Work
-from dagster_project.orchestration.workers import Workers, make_partitions, source_bytes, workers_for
-from dagster_project.resources.lake.oversize import waiting_bytes
+from dagster_project.orchestration.work import Phase, Work
+from dagster_project.orchestration.workers import Workers, most_of_run, workers_for
 from dagster_project.resources.progress import CountedProgress
-from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.system.disk_space import is_of_full_disk, may_be_written, require_writable
 from dagster_project.resources.system.disk_watch import translate_disk_faults
 from dagster_project.resources.system.locks import only_build
@@ -49,28 +48,15 @@ from transforms.errors import LakeDamageError, WeftError
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """Between this machine and that of a network disk."""
-_LITTLE, _SHARE_OF_INDEX, _SHARE_OF_SOURCES = 4 << 20, 0.02, 0.5
-"""Bytes of long texts that are made before a publish nevertheless; the same as a share of the file that it changes, and of
-the source files where it builds one."""
 Tell = Callable[[str, str | None, int], None]
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """Whether a build fetches first, and reads every byte of the lake first."""
-
-    fetch: bool = True
-    verify: bool = False
-
-
-DEFAULT = BuildOptions()
 
 
 def build(
     settings: Settings,
     instance: dg.DagsterInstance,
-    options: BuildOptions = DEFAULT,
     *,
+    fetch: bool = True,
+    verify: bool = False,
     tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> BuildResult:
@@ -80,7 +66,7 @@ def build(
     Very long texts are made and published last. What was to be forgotten and is still somewhere is erased. If a remote
     fails, the build uses what it fetched earlier, and `fetched` of the result has the fault. If a source cannot be read,
     the index keeps what it has of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of
-    the lake that are corrupt inside are found by `options.verify`, or when a step fails for no reason of its own, and
+    the lake that are corrupt inside are found by `verify`, or when a step fails for no reason of its own, and
     rebuilt. Raises BusyError while another build of the same storage runs, and WeftError when a run fails, with the step
     and the reason.
     Runs of Dagster that work on the same lake are waited for before anything over all of it is made; what others wait
@@ -99,10 +85,10 @@ def build(
         alert_interrupted(settings.alerts, settings.root, interrupted)
         work = _Build(settings, instance, CountedProgress(tell))
         with contextlib.closing(work.engine):
-            fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if options.fetch else {}
-            spoiled = _discarded(settings) if options.verify else {}
+            fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if fetch else {}
+            spoiled = _discarded(settings) if verify else {}
             erasure.begin(settings)
-            result = work.with_slow_texts(work.of_whole_files(on_plan, spoiled))
+            result = work.of_whole_files(on_plan, spoiled)
             erased = erasure.finish(settings, instance)
         prune_runs(instance, settings.operations.keep_runs_days)
     result = replace(
@@ -158,12 +144,13 @@ def make_texts(
         on_plan(plan)
         if plan.publish:
             with contextlib.closing(work.engine):
-                work.make_partitions(plan.stale, SOURCE_TYPES)
-            before, _ = around_graph(settings)
+                for part in partition_runs(instance, plan.stale, limit=work.engine.run_partitions):
+                    work.do([part])
+            before, _ = whole_phases(settings)
             assets = make_assets(settings)
             needed = dg.AssetSelection.assets("chunk_context").upstream(include_self=False).resolve(assets)
             names = {key.path[-1] for made in assets if made.keys & needed for key in made.keys}
-            work.make_whole([table for table in before if table in names])
+            work.do([Work(tuple(table for table in before if table in names))])
 
 
 def clock_behind(settings: Settings) -> timedelta | None:
@@ -182,8 +169,9 @@ class _Build:
         self.settings, self.instance, self.progress = settings, instance, progress
         begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: begun}
-        self.failed: list[FailedCheck] = []
-        self.knows_models = False
+        self.failed: dict[tuple[str, str], FailedCheck] = {}
+        self.published: Mapping[str, Any] | None = None
+        self.figures: dict[str, Any] = {}
         self.engine = make_engine(settings)
 
     @cached_property
@@ -215,93 +203,66 @@ class _Build:
         on_plan: Callable[[Plan], None] = lambda plan: None,
         spoiled: Mapping[str, str] = MappingProxyType({}),
     ) -> BuildResult:
-        """What has to run, run; `spoiled` are files of the lake that were found damaged and are gone, by path."""
+        """Do what `reconcile` says until nothing is left; `spoiled` are files of the lake that were damaged and are gone."""
         start = time.monotonic()
-        settings, instance = self.settings, self.instance
-        plan = planned(settings, instance)
-        plan = replace(plan, damaged={**plan.damaged, **spoiled})
-        on_plan(plan)
-        published: dict[str, Any] | None = None
-        figures: dict[str, Any] = {}
-        slow: tuple[str, ...] = ()
-        if plan.publish or plan.stale:
-            if not self.knows_models:
-                require_served_models(settings)
-                self.knows_models = True
-            stale = [partition for partition in plan.partitions if partition.key in plan.stale]
-            with workers_for(settings, instance, self.progress, stale) as workers:
-                self.make_partitions(plan.stale, SOURCE_TYPES, workers)
-                if plan.publish:
-                    slow = self._make_short_slow(plan, workers)
+        plan = planned(self.settings, self.instance)
+        first = replace(plan, damaged={**plan.damaged, **spoiled})
+        on_plan(first)
         if plan.publish:
-            made = self._make_lake(plan)
-            published = made["search_index"]
-            figures = _figures(made["embeddings"])
-        self.make_partitions(stale_context(settings, plan.partitions, make_lake(settings)), [CONTEXT])
+            require_served_models(self.settings)
+        tried: set[Tried] = set()
+        with contextlib.ExitStack() as side_by_side:
+            stale = [partition for partition in plan.partitions if partition.key in plan.stale]
+            workers = side_by_side.enter_context(
+                workers_for(self.settings, self.instance, self.progress, stale)
+            )
+            most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
+            # What others are at counts for nothing: nobody knows whether a daemon lives that goes on with it.
+            while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[0]:
+                if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
+                    side_by_side.close()  # their memory is needed
+                    workers = None
+                self.do(works, workers)
+                for work in works:
+                    tried |= tried_by(work.tags, work.tables, partitions_within(self.instance, work.tags))
+                plan = planned(self.settings, self.instance)
         seconds = time.monotonic() - start
+        slow = sorted(partition for phase, partition, _ in tried if phase == Phase.SLOW and partition)
         return BuildResult(
-            plan, published, seconds, embedding=figures, failed_checks=tuple(self.failed), slow=slow
+            first,
+            self.published,
+            seconds,
+            embedding=self.figures,
+            failed_checks=tuple(self.failed.values()),
+            slow=tuple(slow),
         )
 
-    def with_slow_texts(self, result: BuildResult) -> BuildResult:
-        """`result` with the very long texts that waited, made and published."""
-        waiting = stale_slow(self.settings, result.plan.partitions, make_lake(self.settings))
-        if not waiting:
-            return result
-        self.make_partitions(waiting, [SLOW])
-        later = self.run()
-        first, figures = result.embedding, dict(later.embedding)
-        figures |= {k: first[k] + figures.get(k, 0) for k in _ADDED_UP if k in first and figures}
-        return replace(
-            result,
-            slow=(*result.slow, *sorted(waiting)),
-            published=later.published or result.published,
-            embedding=figures or result.embedding,
-            failed_checks=later.failed_checks or result.failed_checks,
-        )
-
-    def make_partitions(
-        self,
-        stale: Mapping[str, tuple[str, ...]],
-        source_types: Sequence[Any],
-        workers: Workers | None = None,
-    ) -> None:
-        """Make the stale tables of partitions, in the processes of `workers` if there are any."""
-        most = self.engine.run_partitions
-        make_partitions(self.definitions, self.instance, stale, source_types, self.tags, workers or most)
-
-    def make_whole(self, tables: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Make tables over the whole lake; their metadata by table."""
-        result = run_here(self.definitions, self.instance, Work(tuple(tables)), self.tags)
-        self.failed.extend(_failed_checks(result))
-        events = (e.materialization for e in result.get_asset_materialization_events())
-        return {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
-
-    def _make_lake(self, plan: Plan) -> dict[str, dict[str, Any]]:
-        """Everything over the whole lake, with the graph's partitions in between if there is a graph."""
-        before, after = around_graph(self.settings)
-        for table in set(declared_tables()) - {
-            *before,
-            *after,
-        }:  # nothing makes it again under these settings
-            make_lake(self.settings).discard(table)
-        if not self.settings.graph.enabled:
-            return self.make_whole([*before, *after])
-        made = self.make_whole(before)
-        self.make_partitions(stale_graph(self.settings, plan.partitions, make_lake(self.settings)), [GRAPH])
-        return made | self.make_whole(after)
-
-    def _make_short_slow(self, plan: Plan, workers: Workers | None) -> tuple[str, ...]:
-        """Make the very long texts that wait, if all of them are little; the partitions that were made."""
-        lake = make_lake(self.settings)
-        waiting = stale_slow(self.settings, plan.partitions, lake)
-        publisher = make_publisher(self.settings, lake)
-        if not waiting or waiting_bytes(lake, waiting) > _slow_at_once(self.settings, plan, publisher):
-            return ()
+    def do(self, works: Sequence[Work], workers: Workers | None = None) -> None:
+        """Make the work of runs: that of partitions in the processes of `workers`, if there are any."""
         if workers:
-            _widen_pool(self.instance, SLOW_POOL, workers.count)
-        self.make_partitions(waiting, [SLOW], workers)
-        return tuple(sorted(waiting))
+            if works[0].phase == Phase.SLOW:
+                _widen_pool(self.instance, SLOW_POOL, workers.count)
+            workers.run(works, self.tags)
+            return
+        for work in works:
+            if work.first is None:
+                self.make_whole(work)
+            else:
+                run_here(self.definitions, self.instance, work, self.tags)
+
+    def make_whole(self, work: Work) -> None:
+        """Make tables over the whole lake, and keep what they say of themselves."""
+        for table in declared_tables().keys() - whole_assets(self.settings):
+            make_lake(self.settings).discard(table)  # nothing makes it again under these settings
+        result = run_here(self.definitions, self.instance, work, self.tags)
+        self.failed |= {(check.asset, check.check): check for check in _failed_checks(result)}
+        events = (e.materialization for e in result.get_asset_materialization_events())
+        made = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
+        self.published = made.get("search_index", self.published)
+        if "embeddings" in made:
+            figures = _figures(made["embeddings"])
+            before = self.figures
+            self.figures = figures | {k: before[k] + figures.get(k, 0) for k in _ADDED_UP if k in before}
 
 
 def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
@@ -309,17 +270,6 @@ def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
     storage = instance.event_log_storage
     if all(limit.from_default for limit in storage.get_pool_limits() if limit.name == pool):
         storage.set_concurrency_slots(pool, places)
-
-
-def _slow_at_once(settings: Settings, plan: Plan, publisher: DuckDBPublisher) -> float:
-    """Bytes of text that may wait and are made before publishing nevertheless."""
-    limit, current = settings.operations.slow_at_once_bytes, publisher.current()
-    if limit is not None:
-        return limit
-    if current and publisher.fits_settings():
-        return max(_LITTLE, _SHARE_OF_INDEX * current.stat().st_size)
-    # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.
-    return max(_LITTLE, _SHARE_OF_SOURCES * source_bytes(settings, plan.partitions))
 
 
 def _failed_checks(result: dg.ExecuteInProcessResult) -> list[FailedCheck]:

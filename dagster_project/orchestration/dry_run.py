@@ -14,7 +14,8 @@ from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_graph import make_assets
-from dagster_project.orchestration.plan import Plan, make_plan, whole_reasons
+from dagster_project.orchestration.plan import Plan, make_plan
+from dagster_project.orchestration.staleness import whole_reasons
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import waiting_bytes
 from dagster_project.resources.models.embedders import make_embedder

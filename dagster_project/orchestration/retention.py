@@ -10,21 +10,15 @@ import dagster as dg
 
 from dagster_project.orchestration.runs import FINISHED
 
-_EVALUATIONS = timedelta(days=2)
-"""How long Dagster says why conditions made a run: an hour in which something changed takes 2 MB of that."""
-
 
 def prune_runs(instance: dg.DagsterInstance, keep_days: int, limit: int | None = None) -> int:
     """Delete the runs that ended more than `keep_days` days ago, at most `limit`; their number. 0 days delete nothing.
 
     A run stays as long as it is the last that made some partition of some asset: the UI would show that as missing. What
     checks found stays, too: Dagster deletes no evaluation with its run, and offers no way to.
-    What conditions found goes after two days, however long runs stay.
     """
     if not keep_days:
         return 0
-    if instance.schedule_storage:
-        instance.schedule_storage.purge_asset_evaluations((datetime.now(UTC) - _EVALUATIONS).timestamp())
     before = datetime.now(UTC) - timedelta(days=keep_days)
     old = instance.get_run_ids(filters=dg.RunsFilter(statuses=FINISHED, updated_before=before))
     if not old:

@@ -11,10 +11,10 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import GRAPH, SOURCE_TYPES
-from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
+from assets.partitions import CONTEXT, GRAPH, SLOW, SOURCE_TYPES
+from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG, WHOLE_LAKE, partitions_job
 from dagster_project.orchestration.outcomes import Interrupted
-from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
+from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work, job_of
 from dagster_project.resources.system.dagster_internals import listed
 from dagster_project.resources.system.disk_space import IN_THE_WAY
 from dagster_project.resources.system.locks import forget_run, lake_lock, living_run, runs_of
@@ -40,7 +40,7 @@ def held_by_run(
     whole: Collection[str],
     tell: Callable[[str | None], None],
 ) -> Iterator[None]:
-    """While a run lasts: the lock that says that it lives, and its hold on the lake; a run of Dagster's joins its refresh.
+    """While a run lasts: the lock that says that it lives, and its hold on the lake.
 
     It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
     while it makes partitions that these are made of; fetches, very long texts and context need no hold. `tell` hears of
@@ -50,8 +50,7 @@ def held_by_run(
     if run is None or instance is None:
         yield
         return
-    tables = {key.path[-1] for key in run.asset_selection or () if len(key.path) == 1}
-
+    tables = tables_of(run)
     waits: list[str] = []
 
     def note_wait() -> None:
@@ -62,7 +61,6 @@ def held_by_run(
 
     with contextlib.ExitStack() as holds:
         holds.enter_context(living_run(root, run.run_id))
-        _join_refresh(instance, run)
         alone = bool(tables & set(whole))
         if alone or tables & _READ_TOGETHER:
             holds.enter_context(lake_lock(root, exclusive=alone, on_wait=note_wait, lake=lake))
@@ -72,16 +70,18 @@ def held_by_run(
 
 
 def refresh_of(run: dg.DagsterRun) -> str:
-    """The refresh that a run belongs to; a backfill, and a run that people asked for, is one of its own."""
+    """The refresh that a run belongs to; a backfill, and a run that a person launched, is one of its own."""
     return run.tags.get(REFRESH_TAG) or run.tags.get("dagster/backfill") or run.run_id[:8]
 
 
-def _join_refresh(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Tag a run that an automation condition asked for with the refresh whose runs it follows."""
-    if REFRESH_TAG in run.tags or "dagster/from_automation_condition" not in run.tags:
-        return
-    for before in instance.get_runs(filters=dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1):
-        instance.add_run_tags(run.run_id, {REFRESH_TAG: refresh_of(before)})
+def tables_of(run: dg.DagsterRun) -> set[str]:
+    """The tables that a run makes; of a whole job, launched on its page, those that say what it holds."""
+    if run.asset_selection is not None:
+        return {key.path[-1] for key in run.asset_selection if len(key.path) == 1}
+    of_job = {WHOLE_LAKE: {"search_index"}}
+    for source_type in (*SOURCE_TYPES, SLOW, GRAPH, CONTEXT):
+        of_job.setdefault(partitions_job(source_type.partitions), set()).update(source_type.tables)
+    return of_job.get(run.job_name, set())
 
 
 def others_at_work(instance: dg.DagsterInstance, root: Path, own: str | None = None) -> list[str]:
@@ -107,13 +107,14 @@ def living(instance: dg.DagsterInstance, root: Path) -> list[dg.DagsterRun]:
 
 def partitions_of(instance: dg.DagsterInstance, runs: Iterable[dg.DagsterRun]) -> set[str]:
     """The partitions that some runs are of."""
-    found: set[str] = set()
-    for run in runs:
-        if PARTITION in run.tags:
-            found.add(run.tags[PARTITION])
-        elif RANGE_START in run.tags and run.asset_selection:
-            found |= _between(instance, run.tags[RANGE_START], run.tags[RANGE_END])
-    return found
+    return {partition for run in runs for partition in partitions_within(instance, run.tags)}
+
+
+def partitions_within(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> set[str]:
+    """The partition that the tags of a run name, or those of their range."""
+    if PARTITION in tags:
+        return {tags[PARTITION]}
+    return _between(instance, tags[RANGE_START], tags[RANGE_END]) if RANGE_START in tags else set()
 
 
 def _between(instance: dg.DagsterInstance, first: str, last: str) -> set[str]:
@@ -168,11 +169,12 @@ def run_here(
 
     The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`.
     """
-    job = definitions.resolve_implicit_global_asset_job_def()
+    selected = list(keys or work.keys)
+    job = definitions.resolve_job_def(job_of(selected))
     with listed(instance, job.name):
         result = job.execute_in_process(
             instance=instance,
-            asset_selection=list(keys or work.keys),
+            asset_selection=selected,
             tags={**work.tags, **tags},
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             raise_on_error=False,

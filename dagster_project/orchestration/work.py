@@ -2,45 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import dagster as dg
 
-from dagster_project.orchestration.names import REFRESH_TAG
+from assets.fetch import GROUP as FETCH_GROUP
+from assets.partitions import CONTEXT, GRAPH, SLOW, SOURCE_TYPES
+from dagster_project.orchestration.names import (
+    LATER,
+    PHASE_TAG,
+    REFRESH_NOW,
+    REFRESH_TAG,
+    STATE_TAG,
+    WHOLE_LAKE,
+    partitions_job,
+)
 
 PARTITION, RANGE_START, RANGE_END = (
     "dagster/partition",
     "dagster/asset_partition_range_start",
     "dagster/asset_partition_range_end",
 )
+_PARTITIONS_OF = {
+    table: source_type.partitions
+    for source_type in (*SOURCE_TYPES, SLOW, GRAPH, CONTEXT)
+    for table in source_type.tables
+}
+
+
+class Phase(StrEnum):
+    """The phases of a refresh, in their order."""
+
+    PARTITIONS = "partitions"
+    RELATIONS = "relations"
+    GRAPH = "graph"
+    PUBLISH = "publish"
+    CONTEXT = "context"
+    SLOW = "slow"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one run makes: tables, of a partition or of neighbouring ones, or over the whole lake."""
+    """What one run makes: tables, of a partition or of neighbouring ones, or over the whole lake.
+
+    `state` is a hash of what it is made from, where a phase may come twice in a refresh. Work that may wait is `later`.
+    """
 
     tables: tuple[str, ...]
     first: str | None = None
     last: str | None = None
+    phase: Phase | None = None
+    state: str = ""
+    later: bool = False
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags by which Dagster knows the partitions."""
+        """The tags by which Dagster knows the partitions, and people the phase."""
+        phase = {PHASE_TAG: self.phase.value, STATE_TAG: self.state} if self.phase else {}
+        tags = {**phase, **(LATER if self.later else {})}
         if self.first is None or self.last is None:
-            return {}
+            return tags
         if self.first == self.last:
-            return {PARTITION: self.first}
-        return {RANGE_START: self.first, RANGE_END: self.last}
+            return tags | {PARTITION: self.first}
+        return tags | {RANGE_START: self.first, RANGE_END: self.last}
 
     @property
     def keys(self) -> list[dg.AssetKey]:
         """The keys of the assets of the tables."""
         return [dg.AssetKey(table) for table in self.tables]
 
-    def request(self, refresh: str, tags: Mapping[str, str]) -> dg.RunRequest:
+    @property
+    def job(self) -> str:
+        """The name of the job whose run makes it."""
+        return job_of(self.keys)
+
+    def request(self, refresh: str) -> dg.RunRequest:
         """The request for a run of it, one of the refresh of that id."""
-        key = "/".join(filter(None, [refresh, self.tables[0], self.first]))
         return dg.RunRequest(
-            run_key=key, asset_selection=self.keys, tags={REFRESH_TAG: refresh, **self.tags, **tags}
+            job_name=self.job, asset_selection=self.keys, tags={REFRESH_TAG: refresh, **self.tags}
         )
+
+
+def job_of(keys: Sequence[dg.AssetKey]) -> str:
+    """The name of the job that has all of some assets."""
+    if keys and keys[0].path[0] == FETCH_GROUP:
+        return REFRESH_NOW
+    partitions = _PARTITIONS_OF.get(keys[0].path[-1]) if keys else None
+    return partitions_job(partitions) if partitions else WHOLE_LAKE

@@ -16,12 +16,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import PARTITIONS_OF_RUN, SourceType
+from assets.partitions import PARTITIONS_OF_RUN
 from assets.protocols.sources import SourcePartition
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
-from dagster_project.orchestration.partitions import partition_runs
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
 from dagster_project.resources.progress import CountedProgress
@@ -112,25 +111,9 @@ def source_bytes(settings: Settings, partitions: Sequence[SourcePartition]) -> i
     return sum(sources.bytes_of(partition) for partition in partitions if partition.key in found)
 
 
-def make_partitions(
-    definitions: dg.Definitions,
-    instance: dg.DagsterInstance,
-    stale: Mapping[str, tuple[str, ...]],
-    source_types: Sequence[SourceType],
-    tags: Mapping[str, str],
-    workers: Workers | int = PARTITIONS_OF_RUN,
-) -> None:
-    """Make the stale tables of partitions, neighbours together, in runs with `tags`.
-
-    The runs are in processes of `workers`, or one after the other in this one, each of at most so many partitions.
-    """
-    if isinstance(workers, Workers):
-        most = min(PARTITIONS_OF_RUN, -(-len(stale) // (workers.count * _RUNS_PER_PROCESS)))
-        workers.run(partition_runs(instance, stale, source_types, most), tags)
-        return
-    runs = partition_runs(instance, stale, source_types, workers)
-    for work in runs:
-        run_here(definitions, instance, work, tags)
+def most_of_run(workers: Workers, partitions: int) -> int:
+    """How many of `partitions` a run makes at most, so that each of the processes gets its share."""
+    return min(PARTITIONS_OF_RUN, -(-partitions // (workers.count * _RUNS_PER_PROCESS)))
 
 
 class _Queued:

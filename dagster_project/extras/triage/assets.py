@@ -40,8 +40,11 @@ def triage_stage(settings: TriageSettings) -> Stage:
         documents, *chunked = read
         rows = documents.filter(documents.source.isin(list(settings.needs)))
         inputs, before = _inputs(rows, lake), lake.footer(NAME)
-        is_same = before and (before.code_version, before.inputs) == (settings.version(), inputs)
-        if is_same and (stored := lake.stored(NAME, ISSUE_TRIAGE.names)) is not None:
+        known = (before.code_version, before.inputs.get("issues")) if before else None
+        if (
+            known == (settings.version(), inputs["issues"])
+            and (stored := lake.stored(NAME, ISSUE_TRIAGE.names)) is not None
+        ):
             return Made((stored,), {"issues_looked_at": 0}, inputs)
         issues = items.issue_items(rows.select(items.DOCUMENT_COLUMNS).to_pyarrow())
         report = SentenceReport()

@@ -1,146 +1,140 @@
-"""What asks Dagster for runs: the schedule of every hour, and what follows a fetch or a publish."""
+"""What begins a refresh at every hour, what goes on with it when a run ends, and the report of every day."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC
+from itertools import takewhile
+from typing import Any
 
 import dagster as dg
-from pydantic import BaseModel, ValidationError
 
-from assets.fetch import fetched_key
+from assets.partitions import SOURCE_TYPES
+from dagster_project.composition import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.names import COMMAND_TAG, FETCH_TAG, REFRESH, REFRESH_TAG, SCOPE_TAG, WHOLE
-from dagster_project.orchestration.runs import FINISHED, refresh_of, under_way
-from dagster_project.orchestration.triggers.asking import (
-    embedded_requests,
-    later_requests,
-    publishing_request,
-    refresh_requests,
-)
+from dagster_project.orchestration.alerts import alert_interrupted
+from dagster_project.orchestration.freshness import report_freshness
+from dagster_project.orchestration.names import COMMAND_TAG, REFRESH, REFRESH_NOW, REFRESH_TAG, REPORT
+from dagster_project.orchestration.partitions import planned
+from dagster_project.orchestration.reconcile import NOTHING, Runs, requests
+from dagster_project.orchestration.retention import prune_runs
+from dagster_project.orchestration.runs import FINISHED, close_dead_runs, refresh_of, under_way
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
+from transforms.errors import SourceError
 
 CRON = "0 * * * *"
-INTERVAL_SECONDS = 60
-"""Seconds between two looks at what Dagster's history says."""
+INTERVAL_SECONDS = 30
+"""Seconds between two looks at which run ended last."""
+_PRUNED_AT_ONCE = 20
+"""Runs that one look deletes at most: it has a minute."""
+_LOOKED_BACK = 50
+"""Runs, the last that ended: what was before them is not looked at to find how a refresh began."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
-Following = Callable[[Settings, dg.DagsterInstance, dg.DagsterRun], Asked]
 
 
-def hourly_schedule(settings: Settings, asset_job: str) -> dg.ScheduleDefinition:
-    """The schedule: at every full hour the runs that what changed needs, none when nothing changed.
-
-    With remotes the run that fetches comes first, since only it can tell what changed there.
-    """
-    remotes = [fetched_key(source.name) for source in settings.sources if source.remote]
+def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
+    """The schedule: at every full hour it begins a refresh, unless nothing changed and no source has a remote."""
+    remotes = any(source.remote for source in settings.sources)
 
     @dg.schedule(
         cron_schedule=CRON,
-        job_name=asset_job,
+        job_name=REFRESH_NOW,
         name=f"{REFRESH}_every_hour",
-        description="Asks at every full hour for runs of what changed; first for one that fetches, if anything is.",
+        description="Begins a refresh at every full hour, if anything changed or can be fetched.",
     )
-    def schedule(context: dg.ScheduleEvaluationContext) -> Asked:
-        refresh = f"{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%H:%M}"
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        instance = context.instance
         if is_held(settings.root / BUILD_LOCK):
             return dg.SkipReason(f"a build of {settings.root} from the command line is running")
-        if not remotes:
-            return refresh_requests(settings, context.instance, refresh)
-        going = [run for run in under_way(context.instance) if FETCH_TAG in run.tags]
-        if going:
-            return dg.SkipReason(f"run {going[0].run_id[:8]} still fetches")
-        tags = {REFRESH_TAG: refresh, FETCH_TAG: "all"}
-        return [dg.RunRequest(run_key=refresh, asset_selection=remotes, tags=tags)]
+        _close_dead(settings, instance)
+        prune_runs(instance, settings.operations.keep_runs_days, _PRUNED_AT_ONCE)
+        if awaited := Runs(tuple(under_way(instance))).awaited:
+            return dg.SkipReason(f"run {awaited.run_id[:8]} and what follows it is under way")
+        if not remotes and not _is_due(settings, instance):
+            return dg.SkipReason(NOTHING)
+        refresh = f"{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%H:%M}"
+        return dg.RunRequest(run_key=refresh, tags={REFRESH_TAG: refresh})
 
     return schedule
 
 
-class Seen(BaseModel):
-    """What `refresh_goes_on` has seen last: the runs of a fetch, of partitions, of vectors and of a publish."""
+def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
+    """True if the index does not show what the sources hold, or a source cannot be read.
 
-    fetched: str | None = None
-    made: str | None = None
-    embedded: str | None = None
-    published: str | None = None
+    SourceError if there is no partition whose run could say so, ServiceError if a model of the settings is not served.
+    """
+    try:
+        plan = planned(settings, instance)
+    except SourceError:
+        if any(instance.get_dynamic_partitions(source_type.partitions) for source_type in SOURCE_TYPES):
+            return True
+        raise
+    report_freshness(settings, instance, plan)
+    if plan.is_empty and not plan.broken:
+        return False
+    require_served_models(settings)
+    return True
 
 
-def following_sensor(settings: Settings, asset_job: str) -> dg.SensorDefinition:
-    """The sensor `refresh_goes_on`: changes after a fetch, the graph after vectors, context and long texts after a publish.
+def _close_dead(settings: Settings, instance: dg.DagsterInstance) -> None:
+    alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
 
-    What is over the whole lake follows by the conditions of its assets, but for the runs of a refresh beside a
-    backfill, whose end the conditions wait for: these it publishes.
+
+def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefinition:
+    """The sensor `refresh_goes_on`: whenever a run ended it asks what is next.
+
+    Its cursor is the run that ended last when nothing was left to ask for. Without it one look is made in vain. After a
+    run that a person launched, stale sources wait for the next refresh; what that run made is published.
     """
 
     @dg.sensor(
         name=f"{REFRESH}_goes_on",
-        job_name=asset_job,
+        jobs=list(jobs),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Asks for runs of what changed after a fetch, and of what is made of the index after a publish.",
+        description="Asks for what is next when a run ended: partitions, then the whole lake, context and long texts.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> Asked:
         instance = context.instance
-        before, now = _seen(context.cursor), _last(instance)
-        context.update_cursor(now.model_dump_json())
-        if before is None or before == now:
-            return dg.SkipReason("nothing was fetched, made or published since the last look")
-        skipped = dg.SkipReason("what follows runs in the process of the command")
-        for ended, was, requests in (
-            (now.fetched, before.fetched, _of_refresh(refresh_requests)),
-            (now.embedded, before.embedded, embedded_requests),
-            (now.published, before.published, _of_refresh(later_requests)),
-            (now.made, before.made, _of_refresh(publishing_request)),
-        ):
-            if ended != was and (run := _run(instance, ended)):
-                asked = requests(settings, instance, run)
-                if not isinstance(asked, dg.SkipReason):
-                    # Another run of the same refresh is followed by others, and Dagster makes one run of a key.
-                    return [r.with_replaced_attrs(run_key=f"{r.run_key}/{run.run_id}") for r in asked]
-                skipped = asked
-        return skipped
+        _close_dead(settings, instance)
+        ended = _ended(instance)
+        if not ended or ended[0].run_id == context.cursor:
+            return dg.SkipReason("no run has ended since nothing was left to do")
+        if awaited := Runs(tuple(under_way(instance))).awaited:
+            return dg.SkipReason(f"run {awaited.run_id[:8]} and what follows it is under way")
+        since = list(takewhile(lambda run: run.run_id != context.cursor, ended))
+        begun = next((run for run in since if run.job_name == REFRESH_NOW), None)
+        refresh = refresh_of(begun or since[0])
+        answer, runs = requests(settings, instance, refresh, follows=begun is None)
+        is_held_up = is_held(settings.root / BUILD_LOCK) or runs.going or runs.backfilled
+        if isinstance(answer, dg.SkipReason) and not is_held_up:
+            context.update_cursor(ended[0].run_id)
+        return answer
 
     return sensor
 
 
-def _of_refresh(requests: Callable[[Settings, dg.DagsterInstance, str], Asked]) -> Following:
-    return lambda settings, instance, run: requests(settings, instance, refresh_of(run))
-
-
-def _seen(cursor: str | None) -> Seen | None:
-    try:
-        return Seen.model_validate_json(cursor or "")
-    except ValidationError:
-        return None
-
-
-def _last(instance: dg.DagsterInstance) -> Seen:
-    fetches = dg.RunsFilter(tags={FETCH_TAG: "all"}, statuses=FINISHED)
-    partitions = dg.RunsFilter(tags={SCOPE_TAG: "partition"}, statuses=FINISHED)
-    embedded, published = (
-        instance.get_latest_materialization_event(dg.AssetKey(name))
-        for name in ("embeddings", "search_index")
+def _ended(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
+    """The runs that ended last, the last first, without those of commands, which go on with their own."""
+    records = instance.get_run_records(
+        dg.RunsFilter(statuses=FINISHED), limit=_LOOKED_BACK, order_by="update_timestamp"
     )
-    return Seen(
-        fetched=next(iter(instance.get_run_ids(filters=fetches, limit=1)), None),
-        made=next(iter(instance.get_run_ids(filters=partitions, limit=1)), None),
-        embedded=embedded.run_id if embedded else None,
-        published=published.run_id if published else None,
+    return [r.dagster_run for r in records if COMMAND_TAG not in r.dagster_run.tags]
+
+
+def daily_report(settings: Settings) -> dg.ScheduleDefinition:
+    """The schedule of the report on how the system does: once a day, if anything is published."""
+
+    @dg.schedule(
+        cron_schedule="0 3 * * *",
+        job_name=REPORT,
+        name=f"{REPORT}_every_day",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description="Draws once a day how fast, how late and how large everything is.",
     )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        if make_publisher(settings, make_lake(settings)).current() is None:
+            return dg.SkipReason("nothing is published")
+        return dg.RunRequest()
 
-
-def _run(instance: dg.DagsterInstance, run_id: str | None) -> dg.DagsterRun | None:
-    """A run that the process of a command does not go on with."""
-    run = instance.get_run_by_id(run_id) if run_id else None
-    return run if run and COMMAND_TAG not in run.tags else None
-
-
-def whole_lake_sensor(assets: Sequence[dg.AssetKey]) -> dg.AutomationConditionSensorDefinition:
-    """The sensor `whole_lake`, which asks for the assets over the whole lake when their conditions say so."""
-    return dg.AutomationConditionSensorDefinition(
-        "whole_lake",
-        target=dg.AssetSelection.assets(*assets),
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        run_tags={SCOPE_TAG: WHOLE},
-        description="Relates, embeds and publishes what the partitions hold when they changed and none is being made.",
-    )
+    return schedule

@@ -11,7 +11,7 @@ import dagster as dg
 from watchfiles import Change, watch
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
-from dagster_project.orchestration.build import BuildOptions, build
+from dagster_project.orchestration.build import build
 from dagster_project.orchestration.triggers.vault_sensor import documents_fingerprint
 from transforms.errors import SettingsError, WeftError
 
@@ -74,7 +74,7 @@ def builds_after_edits(
 def _built(settings: Settings, instance: dg.DagsterInstance, what: str) -> str:
     start = time.monotonic()
     try:
-        result = build(settings, instance, BuildOptions(fetch=False))
+        result = build(settings, instance, fetch=False)
     except WeftError as fault:
         return f"{datetime.now():%H:%M:%S} {what}: error: {' '.join(str(fault).split())}"
     if faults := result.faults():

@@ -11,7 +11,7 @@ import polars as pl
 
 from dagster_project.composition import make_lake, make_sources
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.build import BuildOptions, Tell, build
+from dagster_project.orchestration.build import Tell, build
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.resources.lake.forgotten import Forgotten, Kind
 from dagster_project.resources.lake.lake import ParquetLake
@@ -84,7 +84,7 @@ def forget(
     """
     with only_build(settings.root, settings.lake_uri):
         Forgotten(make_lake(settings).base).begin(target.names)
-    return build(settings, instance, BuildOptions(fetch=False), tell=tell)
+    return build(settings, instance, fetch=False, tell=tell)
 
 
 def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:

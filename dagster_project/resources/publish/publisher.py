@@ -300,15 +300,14 @@ class DuckDBPublisher:
         """True unless the published version has another layout, tokenizer or model than the settings."""
         return self.current() is None or self._usable_previous() is not None
 
-    def published_partitions(self) -> set[str]:
-        """The partitions in the current version."""
-        previous = self._usable_previous()
-        if previous is None:
-            return set()
-        with duckdb.connect(str(previous), read_only=True) as connection:
-            return {
-                row[0] for row in connection.execute("SELECT DISTINCT partition FROM partitions").fetchall()
-            }
+    def published_partitions(self) -> dict[str, dict[str, str]]:
+        """By partition of the current version the content hash of each table that it was published with."""
+        found: dict[str, dict[str, str]] = {}
+        if previous := self._usable_previous():
+            with duckdb.connect(str(previous), read_only=True) as connection:
+                for partition, table, content in connection.execute("FROM partitions").fetchall():
+                    found.setdefault(partition, {})[table] = content
+        return found
 
     def _usable_previous(self) -> Path | None:
         """The current version if its rows can be reused."""

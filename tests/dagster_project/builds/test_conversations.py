@@ -24,8 +24,7 @@ from assets.protocols.search import Asker
 from dagster_project.cli.main import main
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
-from dagster_project.orchestration.triggers.asking import refresh_requests
-from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work
+from dagster_project.orchestration.work import Work
 from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.opened_index import open_index
@@ -224,19 +223,6 @@ def test_a_window_with_other_candidates_is_asked_on(made: Workspace):
     before = made.column("SELECT value FROM manifest WHERE key = 'version'")
     assert made.build().published is None and made.plan().is_empty
     assert {r["index_version"] for r in contexts(made)} == {*before}
-
-
-def test_the_schedule_asks_for_the_windows_whose_context_is_stale(made: Workspace):
-    windows = made.lake.partitions("conversation_context")
-    for window in (*windows[:2], windows[3]):
-        made.lake.remove_tables(CONTEXT.tables, window)
-    with made.instance() as instance:
-        requests = refresh_requests(made.settings, instance, "r")
-    assert [(r.tags.get(PARTITION), r.tags.get(RANGE_START), r.tags.get(RANGE_END)) for r in requests] == [
-        (None, windows[0], windows[1]),
-        (windows[3], None, None),
-    ]
-    assert {tuple(key.path[-1] for key in r.asset_selection) for r in requests} == {CONTEXT.tables}
 
 
 def test_a_build_removes_the_context_that_earlier_versions_stored_for_all_windows(made: Workspace):

@@ -9,7 +9,7 @@ import pytest
 
 from assets.partitions import MAIL
 from dagster_project.orchestration.backfill import backfill
-from dagster_project.orchestration.triggers.asking import in_backfills
+from dagster_project.orchestration.reconcile import runs_of_dagster
 from tests.archives import Workspace, differences, discussion
 from tests.runs import begun_run, run_of_dagster
 from transforms.errors import SettingsError, WeftError
@@ -44,7 +44,7 @@ def test_what_is_stale_is_asked_for_and_its_runs_come_to_what_a_build_does(
         (found,) = instance.get_backfills()
         assert (found.backfill_id, found.title) == (asked.backfill, "weft backfill")
         assert found.tags["dagster/priority"] == "-1"
-        assert in_backfills(archives.settings, instance) == set(asked.partitions)
+        assert runs_of_dagster(archives.settings, instance, "").backfilled == set(asked.partitions)
         assert set(found.asset_selection or ()) == {dg.AssetKey(table) for table in MAIL.tables}
         run_of_dagster(archives, instance, MAIL.tables, asked.partitions[0], asked.partitions[-1])
     assert not archives.plan().stale

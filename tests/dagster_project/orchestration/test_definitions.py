@@ -20,11 +20,11 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.instance import instance_home, open_instance
-from dagster_project.orchestration.names import EVALUATE, REPORT, SEARCH
+from dagster_project.orchestration.names import EVALUATE, REFRESH_NOW, REPORT, SEARCH, WHOLE_LAKE
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.partitions import partition_runs, sync_partitions
-from dagster_project.orchestration.plan import stages
 from dagster_project.orchestration.sqlite_storage import KeptEngineEventLogStorage
+from dagster_project.orchestration.staleness import stages
 from dagster_project.orchestration.work import Work
 from dagster_project.resources.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion, embedded
@@ -46,7 +46,7 @@ PARTITIONED = [
     "message_references",
     "message_trailers",
 ]
-JOBS = {REPORT, EVALUATE, SEARCH}
+JOBS = {REPORT, EVALUATE, SEARCH, REFRESH_NOW, WHOLE_LAKE, "mail_partitions", "documents_partitions"}
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,10 @@ from assets.sources import partitions_key, source_key
 from dagster_project.cli.main import main
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import fetch_only
-from dagster_project.orchestration.names import FETCH, FETCH_TAG, REFRESH, REFRESH_TAG
+from dagster_project.orchestration.names import REFRESH_NOW, REFRESH_TAG
 from dagster_project.orchestration.outcomes import FetchOutcome
 from tests.archives import Workspace, discussion, mbox
+from tests.daemon import Daemon
 from tests.http_loopback import Archives, served_archives, status
 
 MONTH = "/remote.200401"
@@ -56,7 +56,7 @@ def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_fetch(work: Workspace) -> dg.ExecuteInProcessResult:
-    job = build_definitions(work.settings).resolve_job_def(FETCH)
+    job = build_definitions(work.settings).resolve_job_def(REFRESH_NOW)
     with work.instance() as instance:
         return job.execute_in_process(instance=instance, raise_on_error=False)
 
@@ -184,25 +184,14 @@ def test_the_hour_begins_with_a_fetch_and_goes_on_with_what_is_there_if_a_remote
     work: Workspace, server: Archives
 ):
     server.plan[MONTH] = [status(403)]
-    definitions = build_definitions(work.settings)
-    follows = definitions.resolve_sensor_def("refresh_goes_on")
     with work.instance() as instance:
-        with dg.build_sensor_context(instance, cursor=None) as first:
-            assert isinstance(follows(first), dg.SkipReason)
-        hour = datetime(2026, 3, 1, 2, tzinfo=UTC)
-        with dg.build_schedule_context(instance, hour) as context:
-            (asked,) = definitions.resolve_schedule_def(f"{REFRESH}_every_hour")(context)
-        assert asked.asset_selection == [fetched_key("remote-list")]
-        assert asked.tags == {REFRESH_TAG: "2026-03-01T02:00", FETCH_TAG: "all"}
-        job = definitions.resolve_implicit_global_asset_job_def()
-        fetched = job.execute_in_process(
-            instance=instance, asset_selection=asked.asset_selection, tags=asked.tags, raise_on_error=False
-        )
-        assert not fetched.success
-        with dg.build_sensor_context(instance, cursor=first.cursor) as second:
-            (local,) = follows(second)
-        assert local.partition_key is None and local.tags["dagster/partition"] == "local/local.2004-01"
-        assert local.tags[REFRESH_TAG] == "2026-03-01T02:00"
+        daemon = Daemon(work, instance)
+        (begins,) = daemon.hour()
+        assert (begins.job_name, daemon.look()) == (REFRESH_NOW, [])
+        assert not daemon.run(checked=False).success
+        (local,) = daemon.look()
+        assert (local.job_name, local.tags["dagster/partition"]) == ("mail_partitions", "local/local.2004-01")
+        assert local.tags[REFRESH_TAG] == begins.tags[REFRESH_TAG]
 
 
 def test_an_outcome_says_what_became_of_a_fetch():

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.doctor import examination
 from dagster_project.cli.main import main
-from dagster_project.orchestration.build import BuildOptions, build
+from dagster_project.orchestration.build import build
 from dagster_project.resources.evaluation.evaluate import open_index
 from dagster_project.resources.lake.kept_footers import local_footers
 from tests.archives import Workspace, differences, lake_hashes
@@ -80,7 +80,7 @@ def test_one_build_makes_again_what_is_damaged(built: Workspace, built_once: Wor
     if kind == "cached vectors":  # they may have been paid for, so a command of its own discards them
         CliRunner().invoke(main, ["cache", "verify", "--discard", "--config", str(built.config)])
     with built.instance() as instance:
-        build(built.settings, instance, options=BuildOptions(verify=True))
+        build(built.settings, instance, verify=True)
     assert differences(built.index, built_once.index) == {}
     assert lake_hashes(built) == lake_hashes(built_once)
     assert answers(built) == answers(built_once)

@@ -11,9 +11,9 @@ import pytest
 
 from assets.partitions import SLOW
 from dagster_project.definitions import build_definitions
-from dagster_project.orchestration.asset_graph import around_graph
+from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.triggers.asking import refresh_requests
+from dagster_project.orchestration.reconcile import requests
 from dagster_project.resources.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
@@ -44,7 +44,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     with work.instance() as instance:
         for partition, tables in planned(work.settings, instance).stale.items():
             run_of_dagster(work, instance, tables, partition)
-        run_of_dagster(work, instance, around_graph(work.settings)[0])
+        run_of_dagster(work, instance, dict.fromkeys(sum(whole_phases(work.settings), [])))
     shutil.rmtree(work.settings.root / RUNS)
     return work
 
@@ -95,8 +95,8 @@ def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_publis
 ):
     size = (made.index / "CURRENT").resolve().stat().st_size
     share = (len(GIANT) + bytes_more) / size
-    monkeypatch.setattr("dagster_project.orchestration.build._LITTLE", 0)
-    monkeypatch.setattr("dagster_project.orchestration.build._SHARE_OF_INDEX", share)
+    monkeypatch.setattr("dagster_project.orchestration.reconcile._LITTLE", 0)
+    monkeypatch.setattr("dagster_project.orchestration.reconcile._SHARE_OF_INDEX", share)
     made.configure(chunks=LANES)
     made.write(OTHER, discussion(100, 4, "planner"))
     published: list[bool] = []
@@ -138,23 +138,13 @@ def test_very_long_texts_have_a_pool_and_wait_behind_others(made: Workspace):
     )
     assert {op.pool for op in [stage.node_def]} == {"slow"}
     with made.instance() as instance:
-        asked = refresh_requests(made.settings, instance, "one")
+        asked, _ = requests(made.settings, instance, "one")
         assert not isinstance(asked, dg.SkipReason)
         (request,) = asked
         assert {key.path[-1] for key in request.asset_selection or ()} == set(SLOW.tables)
         assert request.tags["dagster/partition"] == PARTITION and request.tags["dagster/priority"] == "-1"
         begun_run(made, instance, SLOW.tables, PARTITION)
-        assert isinstance(refresh_requests(made.settings, instance, "two"), dg.SkipReason)
-
-
-@pytest.mark.exhaustive
-def test_very_long_texts_that_dagster_made_are_published_next(made: Workspace):
-    with made.instance() as instance:
-        run_of_dagster(made, instance, SLOW.tables, PARTITION)
-        (whole,) = refresh_requests(made.settings, instance, "one")
-        assert whole.tags["weft/scope"] == "whole"
-    assert made.build().published
-    assert made.column(WAITING) == [] and made.plan().is_empty
+        assert isinstance(requests(made.settings, instance, "two")[0], dg.SkipReason)
 
 
 @pytest.mark.exhaustive

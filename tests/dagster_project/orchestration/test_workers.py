@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assets.partitions import SOURCE_TYPES
-from dagster_project.definitions import build_definitions
-from dagster_project.orchestration.partitions import planned
+from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.work import Work
-from dagster_project.orchestration.workers import make_partitions, workers_for
+from dagster_project.orchestration.workers import most_of_run, workers_for
 from dagster_project.resources.progress import CountedProgress
 from tests.archives import Workspace, differences, lake_hashes, two_lists
 from tests.timing import until
@@ -30,10 +28,10 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
     progress = CountedProgress(lambda *step: steps.append(step))
     with work.instance() as instance:
         plan = planned(work.settings, instance)
-        definitions = build_definitions(work.settings)
         with workers_for(work.settings, instance, progress, plan.partitions) as workers:
             assert workers is not None
-            make_partitions(definitions, instance, plan.stale, SOURCE_TYPES, {}, workers)
+            most = most_of_run(workers, len(plan.stale))
+            workers.run(partition_runs(instance, plan.stale, limit=most), {})
             partition = sorted(plan.stale)[0]
             one = Work(("message_blocks",), partition, partition)
             (mails := Path(str(work.lake.path("messages", partition)))).rename(tmp_path / "aside")

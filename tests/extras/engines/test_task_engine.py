@@ -12,13 +12,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.partitions import MAIL, SOURCE_TYPES
+from assets.partitions import MAIL
 from assets.protocols.engine import Outcome
 from dagster_project.extras.engines.task import run_task, written_tasks
 from dagster_project.extras.engines.task_engine import TaskEngine
 from dagster_project.orchestration.asset_jobs import asset_definitions
-from dagster_project.orchestration.partitions import planned, report_restored
-from dagster_project.orchestration.workers import make_partitions
+from dagster_project.orchestration.partitions import partition_runs, planned, report_restored
+from dagster_project.orchestration.runs import run_here
 from tests.archives import Workspace, lake_hashes, two_lists
 from transforms.errors import EngineError, WeftError
 
@@ -46,7 +46,8 @@ class InThisProcess:
 def made(work: Workspace, instance: dg.DagsterInstance, cluster: InThisProcess) -> None:
     """Make what is stale of the partitions of a workspace in tasks."""
     definitions = asset_definitions(work.settings, {"engine": TaskEngine(work.settings, cluster)})
-    make_partitions(definitions, instance, planned(work.settings, instance).stale, SOURCE_TYPES, {}, 1000)
+    for part in partition_runs(instance, planned(work.settings, instance).stale, limit=1000):
+        run_here(definitions, instance, part, {})
 
 
 def versions(instance: dg.DagsterInstance, table: str) -> dict[str, str | None]:

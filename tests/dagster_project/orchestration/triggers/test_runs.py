@@ -16,9 +16,9 @@ from dagster_project.orchestration.build import build
 from dagster_project.orchestration.names import COMMAND_TAG, WAITS
 from dagster_project.orchestration.partitions import planned, report_restored
 from dagster_project.orchestration.runs import close_dead_runs, living, others_at_work
-from dagster_project.orchestration.triggers.asking import refresh_requests
 from dagster_project.resources.system.locks import lake_lock, living_run, runs_of
 from tests.archives import Mail, Workspace
+from tests.daemon import Daemon
 from tests.dagster_project.orchestration.test_alerts import KEEP, kept
 from tests.processes import forked
 from tests.runs import begun_run, run_of_dagster
@@ -117,12 +117,17 @@ def test_the_place_in_a_pool_of_a_run_that_is_gone_is_freed(mailed: Workspace, i
 def test_the_next_look_closes_a_run_that_was_killed_tells_of_it_and_asks_again(
     mailed: Workspace, instance: dg.DagsterInstance
 ):
-    (before,) = refresh_requests(mailed.settings, instance, "one")
-    run = begun_run(mailed, instance, MAIL.tables, "dev/dev.2004-01")
-    assert isinstance(refresh_requests(mailed.settings, instance, "two"), dg.SkipReason)
+    daemon = Daemon(mailed, instance)
+    (begins,) = daemon.hour()
+    instance.report_run_canceled(begins)
+    (run,) = daemon.look()
     killed(mailed.settings.root, run.run_id)
-    (again,) = refresh_requests(mailed.settings, instance, "three")
-    assert again.asset_selection == before.asset_selection
+    assert daemon.look() == [] and daemon.why.startswith("what is left was tried")
+    assert status_of(instance, run) == FAILURE
+    (begins,) = daemon.hour()
+    instance.report_run_canceled(begins)
+    (again,) = daemon.look()
+    assert (again.job_name, again.asset_selection) == ("mail_partitions", run.asset_selection)
     (told,) = kept(mailed.folder / "told")
     assert (told["event"], told["run_id"]) == ("run_interrupted", run.run_id)
 
@@ -149,7 +154,7 @@ def _failed(work: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -
 @pytest.mark.exhaustive
 def test_without_alerts_there_is_no_sensor_for_failed_runs(workspace: Workspace):
     sensors = {sensor.name for sensor in build_definitions(workspace.settings).sensors or ()}
-    assert sensors == {"vault_edits", "refresh_goes_on", "whole_lake"}
+    assert sensors == {"vault_edits", "refresh_goes_on"}
 
 
 def test_who_shares_the_lake_works_at_once_and_who_wants_it_alone_waits_before_those_who_come_later(

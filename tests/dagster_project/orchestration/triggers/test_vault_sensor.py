@@ -9,8 +9,9 @@ import dagster as dg
 import pytest
 
 from dagster_project.definitions import build_definitions
+from dagster_project.orchestration.asset_jobs import refresh_jobs
 from dagster_project.orchestration.names import REFRESH_TAG
-from dagster_project.orchestration.plan import reading_tables
+from dagster_project.orchestration.staleness import reading_tables
 from dagster_project.orchestration.triggers.vault_sensor import SENSOR, vault_sensor
 from tests.archives import Workspace
 from tests.runs import begun_run
@@ -26,7 +27,7 @@ class Watched:
         self.edit("first.md")
         self.edit("another.md")  # a vault without any file cannot be read
         self.work = Workspace(folder).configure({"name": "notes", "kind": "vault", "path": "vault"})
-        self.sensor = vault_sensor(self.work.settings, "__ASSET_JOB", lambda: self.now)
+        self.sensor = vault_sensor(self.work.settings, refresh_jobs(self.work.settings), lambda: self.now)
         self.cursor: str | None = None
         self.runs: list[float] = []
 

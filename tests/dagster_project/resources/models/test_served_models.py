@@ -8,8 +8,8 @@ import pytest
 
 from dagster_project.composition import require_served_models
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.triggers.asking import refresh_requests
 from tests.archives import Mail, Workspace
+from tests.daemon import Daemon
 from tests.gemini_loopback import Loopback
 from transforms.errors import ServiceError
 
@@ -71,6 +71,11 @@ def test_a_build_and_the_schedule_ask_before_the_first_step(tmp_path: Path, gemi
         work.build()
     assert (gemini.listed, gemini.requests) == (1, [])
     assert not list(work.settings.root.glob("lake/messages/*"))
-    with work.instance() as instance, pytest.raises(ServiceError, match="gemini-embedding-001"):
-        refresh_requests(work.settings, instance, "a refresh")
-    assert (gemini.listed, gemini.requests) == (2, [])
+    with work.instance() as instance:
+        daemon = Daemon(work, instance)
+        with pytest.raises(ServiceError, match="gemini-embedding-001"):
+            daemon.hour()
+        daemon.begin_refresh()
+        daemon.run()
+        assert daemon.look() == [] and "gemini-embedding-001" in daemon.why
+    assert (gemini.listed, gemini.requests) == (3, [])

@@ -1,0 +1,238 @@
+"""The one function that says what runs next. It compares the plan with Dagster's runs, and remembers nothing.
+
+Its callers are the sensors, which request the work from Dagster's daemon, and `weft build`, which does it itself. Whoever
+asks late, twice or after a crash gets the right answer, because no event is stored: 368,000 runs in fourteen days are what
+one public deployment paid for a condition that counted events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+import dagster as dg
+
+from assets.partitions import CONTEXT, GRAPH, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES
+from dagster_project.composition import make_lake, make_publisher, require_served_models
+from dagster_project.config.settings import Settings
+from dagster_project.orchestration.alerts import alert_sources
+from dagster_project.orchestration.asset_graph import whole_phases
+from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_TAG, STATE_TAG
+from dagster_project.orchestration.partitions import partition_runs, planned
+from dagster_project.orchestration.plan import Plan
+from dagster_project.orchestration.runs import partitions_of, tables_of, under_way
+from dagster_project.orchestration.staleness import reading_tables
+from dagster_project.orchestration.work import Phase, Work
+from dagster_project.orchestration.workers import source_bytes
+from dagster_project.resources.lake.oversize import waiting_bytes
+from dagster_project.resources.system.dagster_internals import partitions_of_backfills
+from dagster_project.resources.system.locks import BUILD_LOCK, is_held
+from transforms.errors import ServiceError, SourceError
+
+NOTHING = "nothing changed: the index shows what the sources hold"
+_SOURCE_TABLES = {table for source_type in SOURCE_TYPES for table in source_type.tables}
+_LITTLE, _SHARE_OF_INDEX, _SHARE_OF_SOURCES = 4 << 20, 0.02, 0.5
+"""Bytes of long texts that are made before a publish nevertheless; the same as a share of the file that it changes, and of
+the source files where it builds one."""
+Tried = tuple[str, str | None, str]
+"""Phase, partition and state of work that a refresh did, or tried to do."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What Dagster's own runs say: those under way, the partitions of backfills, and what a refresh has tried."""
+
+    going: tuple[dg.DagsterRun, ...] = ()
+    making: Set[tuple[str, str]] = frozenset()
+    """Table and partition of what runs under way make."""
+    backfilled: Set[str] = frozenset()
+    tried: Set[Tried] = frozenset()
+
+    def taken(self, tables: Collection[str]) -> set[str]:
+        """The partitions of which runs or backfills under way make some of `tables`."""
+        return {partition for table, partition in self.making if table in tables} | {*self.backfilled}
+
+    @property
+    def awaited(self) -> dg.DagsterRun | None:
+        """A run under way that a publish waits for: one of no backfill, and not of the slow lane."""
+        own = (run for run in self.going if "dagster/backfill" not in run.tags)
+        return next((run for run in own if not LATER.items() <= run.tags.items()), None)
+
+
+def runs_of_dagster(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Runs:
+    """What the runs of an instance say to whoever goes on with a refresh."""
+    going = under_way(instance)
+    making = {(t, p) for run in going for p in partitions_of(instance, [run]) for t in tables_of(run)}
+    tried: set[Tried] = set()
+    for run in instance.get_runs(dg.RunsFilter(tags={REFRESH_TAG: refresh})):
+        tried |= tried_by(run.tags, tables_of(run), partitions_of(instance, [run]))
+    backfilled = partitions_of_backfills(instance, lambda: asset_definitions(settings))
+    return Runs(tuple(going), making, backfilled, tried)
+
+
+def tried_by(tags: Mapping[str, str], tables: Collection[str], partitions: Iterable[str]) -> set[Tried]:
+    """What a run with those tags tries; one that relates and publishes both."""
+    phase, state = tags.get(PHASE_TAG), tags.get(STATE_TAG, "")
+    if phase is None:
+        return set()
+    found: set[Tried] = {(phase, partition, state) for partition in partitions} or {(phase, None, state)}
+    return found | ({(Phase.PUBLISH.value, None, state)} if "search_index" in tables else set())
+
+
+def reconcile(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    plan: Plan,
+    runs: Runs,
+    limit: int = PARTITIONS_OF_RUN,
+    broken: Sequence[Work] = (),
+) -> tuple[list[Work], str]:
+    """What runs next, in runs of at most `limit` partitions, all of it independent; or why nothing does.
+
+    That is the first phase of which the plan has something left.
+
+    It begins when nothing before it is stale or under way; what a refresh tried it does not try again, so that a
+    partition that cannot be made keeps no other from the index. `broken` are runs that say what is wrong with a source.
+    """
+    steps = _Steps(settings, instance, plan, runs, limit)
+    fresh = [work for work in broken if (Phase.PARTITIONS, work.first, "") not in runs.tried]
+    if works := [*steps.partitions(plan.stale, Phase.PARTITIONS), *fresh]:
+        return works, ""
+    if runs.awaited:
+        return [], f"run {runs.awaited.run_id[:8]} and what follows it is under way"
+    if plan.publish and (works := steps.short_texts()):
+        return works, ""
+    if plan.whole or plan.graph:
+        if steps.is_of_backfill():
+            return [], "the end of a backfill is published"
+        if works := steps.whole():
+            return works, ""
+    works = [*steps.partitions(plan.context, Phase.CONTEXT), *steps.partitions(plan.slow, Phase.SLOW)]
+    is_left = plan.stale or plan.publish or plan.slow
+    return works, "what is left was tried: the next refresh tries again" if is_left else NOTHING
+
+
+_TABLES = {
+    Phase.PARTITIONS: (SOURCE_TYPES, _SOURCE_TABLES),
+    Phase.GRAPH: ([GRAPH], {*GRAPH.tables}),
+    Phase.CONTEXT: ([CONTEXT], {*CONTEXT.tables}),
+    Phase.SLOW: ([SLOW], {*SLOW.tables, *_SOURCE_TABLES}),
+}
+"""By phase the kinds of partitions that it makes, and the tables that nobody else may be making."""
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The work of each phase."""
+
+    settings: Settings
+    instance: dg.DagsterInstance
+    plan: Plan
+    runs: Runs
+    limit: int
+
+    def partitions(self, stale: Mapping[str, tuple[str, ...]], phase: Phase) -> list[Work]:
+        """The runs of stale partitions that nobody makes and that were not tried."""
+        types, tables = _TABLES[phase]
+        taken = self.runs.taken(tables)
+        state = self.plan.state if phase in (Phase.GRAPH, Phase.CONTEXT) else ""
+        untried = {
+            p: t
+            for p, t in stale.items()
+            if p not in taken and (phase.value, p, state) not in self.runs.tried
+        }
+        works = partition_runs(self.instance, untried, types, self.limit)
+        return [replace(work, phase=phase, state=state, later=phase is Phase.SLOW) for work in works]
+
+    def short_texts(self) -> list[Work]:
+        """The very long texts that wait, if all of them are little: the publish waits for them."""
+        works = [replace(work, later=False) for work in self.partitions(self.plan.slow, Phase.SLOW)]
+        if works and waiting_bytes(make_lake(self.settings), self.plan.slow) > self._slow_at_once():
+            return []
+        return works
+
+    def _slow_at_once(self) -> float:
+        """Bytes of text that may wait and are made before publishing nevertheless."""
+        publisher = make_publisher(self.settings, make_lake(self.settings))
+        limit, current = self.settings.operations.slow_at_once_bytes, publisher.current()
+        if limit is not None:
+            return limit
+        if current and publisher.fits_settings():
+            return max(_LITTLE, _SHARE_OF_INDEX * current.stat().st_size)
+        # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.
+        return max(_LITTLE, _SHARE_OF_SOURCES * source_bytes(self.settings, self.plan.partitions))
+
+    def whole(self) -> list[Work]:
+        """The run over the whole lake, or the runs of the graph between its two halves."""
+        if works := self.partitions(self.plan.graph, Phase.GRAPH):
+            return works
+        _, publishing = whole_phases(self.settings)
+        tables = self.plan.whole or tuple(publishing)
+        phase = Phase.RELATIONS if set(tables) - set(publishing) else Phase.PUBLISH
+        if (phase.value, None, self.plan.state) in self.runs.tried:
+            return []
+        return [Work(tables, phase=phase, state=self.plan.state)]
+
+    def is_of_backfill(self) -> bool:
+        """True if a backfill is under way, and made all that the index does not show yet: its end is published."""
+        lake = make_lake(self.settings)
+        if not self.runs.backfilled or self.plan.vanished:
+            return False
+        published = make_publisher(self.settings, lake).published_partitions()
+        with lake.one_look():
+            return not any(
+                (footer := lake.footer(table, p.key))
+                and footer.content_hash != published.get(p.key, {}).get(table)
+                for p in self.plan.partitions
+                if p.key not in self.runs.backfilled
+                for source_type in SOURCE_TYPES
+                if source_type.name == p.source_type
+                for table in source_type.tables
+            )
+
+
+def requests(
+    settings: Settings, instance: dg.DagsterInstance, refresh: str, *, follows: bool = False
+) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, Runs]:
+    """The runs that Dagster's daemon is to begin next for a refresh, or why none; and the runs that the answer is of.
+
+    Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
+    and keeps no other from its own. One that only `follows` what people did leaves stale sources to the next refresh.
+    """
+    runs = runs_of_dagster(settings, instance, refresh)
+    if is_held(settings.root / BUILD_LOCK):
+        return dg.SkipReason(f"a build of {settings.root} from the command line is running"), runs
+    try:
+        plan = planned(settings, instance, runs.taken(_SOURCE_TABLES))
+    except SourceError as fault:  # none can be read
+        plan = Plan(
+            (), {}, (), publish=False, broken={source.name: str(fault) for source in settings.sources}
+        )
+    broken = _of_broken(settings, instance, plan.broken)
+    if plan.broken and not plan.partitions and not broken:
+        return dg.SkipReason("; ".join(set(plan.broken.values()))), runs
+    if follows:
+        plan, broken = replace(plan, stale={}), []
+    works, reason = reconcile(settings, instance, plan, runs, broken=broken)
+    if not works:
+        return dg.SkipReason(reason), runs
+    if set(works) & set(broken):
+        alert_sources(settings.alerts, settings.root, plan.broken)
+    if any(work.phase in (Phase.PARTITIONS, Phase.RELATIONS) for work in works):
+        try:
+            require_served_models(settings)
+        except ServiceError as fault:
+            return dg.SkipReason(str(fault)), runs
+    return [work.request(refresh) for work in works], runs
+
+
+def _of_broken(settings: Settings, instance: dg.DagsterInstance, names: Collection[str]) -> list[Work]:
+    """A run of the first partition that Dagster knows of each source of `names`; it fails, and says what to do."""
+    works = []
+    for source in (source for source in settings.sources if source.name in names):
+        known = instance.get_dynamic_partitions(source.source_type)
+        tables = reading_tables(settings, source.source_type)
+        own = [partition for partition in known if partition.startswith(f"{source.name}/")]
+        works += [Work(tables, partition, partition, Phase.PARTITIONS) for partition in own[:1]]
+    return works

@@ -1,0 +1,240 @@
+"""What of the lake is stale and why: tables of partitions, of the graph, context, long texts, and over the whole lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import ibis
+
+from assets.graph import FINGERPRINTS
+from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, GRAPH, IN_PARTS, MAIL, SLOW, SOURCE_TYPES
+from assets.protocols.sources import SourcePartition
+from assets.readiness import TABLE as READINESS
+from assets.stages.lake_state import LAKE, lake_state
+from dagster_project.composition import make_publisher
+from dagster_project.config.settings import Settings
+from dagster_project.orchestration.asset_graph import make_assets
+from dagster_project.resources.lake.forgotten import Forgotten
+from dagster_project.resources.lake.lake import ParquetLake
+from dagster_project.resources.lake.oversize import QUEUE
+from dagster_project.resources.lake.parquet_files import Footer
+from dagster_project.resources.publish.versions import version_of
+from transforms.conversations.windows import last_windows
+
+NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"
+CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from another table"
+CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
+CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One partitioned asset definition: its source type, tables, code version, and the tables it reads."""
+
+    source_type: str
+    tables: tuple[str, ...]
+    code_version: str
+    inputs: tuple[str, ...]
+
+
+def stages(settings: Settings) -> list[Stage]:
+    """The partitioned stages in order, read off the asset definitions."""
+    found = []
+    for definition in make_assets(settings):
+        if definition.partitions_def is None:
+            continue
+        tables = tuple(sorted(k.path[-1] for k in definition.keys))
+        (source_type,) = (f for f in (*SOURCE_TYPES, GRAPH, SLOW, CONTEXT) if set(tables) <= set(f.tables))
+        inputs = tuple(
+            sorted(source_type.compared_inputs(k.path[-1] for k in definition.keys_by_input_name.values()))
+        )
+        versions = set(definition.code_versions_by_key.values())
+        assert len(versions) == 1, f"{tables} must share one code version"
+        found.append(Stage(source_type.name, tables, versions.pop() or "", inputs))
+    return found
+
+
+def reading_tables(settings: Settings, source_type: str) -> tuple[str, ...]:
+    """The tables that are read from the sources of a type."""
+    return next(s.tables for s in stages(settings) if s.source_type == source_type and not s.inputs)
+
+
+def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
+    """True if all tables of a partition are in the lake, whatever they were made of."""
+    (tables,) = (
+        source_type.tables for source_type in SOURCE_TYPES if source_type.name == partition.source_type
+    )
+    return lake.has_tables(tables, partition.key)
+
+
+def stale_context(
+    settings: Settings, partitions: Iterable[SourcePartition], lake: ParquetLake
+) -> dict[str, tuple[str, ...]]:
+    """By window of a conversation the tables of its context that are missing, of other code or of other queries.
+
+    The last window of each conversation, which more messages may follow, asks each published version; the others stay
+    with what they found once. To be asked when something is published.
+    """
+    current = make_publisher(settings, lake).current()
+    if current is None:
+        return {}
+    order = of_type(CONTEXT.name, stages(settings))
+    shown = _shown_by(current) if Forgotten(lake.base).unfinished else None
+    windows = [u.key for u in partitions if u.source_type == CONVERSATIONS.name]
+    open_windows = last_windows(windows)
+    found = {}
+    for window in windows:
+        queries, asked = (lake.footer(t, window) for t in ("conversation_query_chunks", CONTEXT.tables[0]))
+        if queries is None:
+            continue
+        stays = asked and not (window in open_windows and queries.row_count)
+        version = asked.inputs.get("search_index", "") if asked and stays else version_of(current)
+        hashes = {"conversation_query_chunks": queries.content_hash, "search_index": version}
+        cited = lake.stored(CONTEXT.tables[0], ["chunk_id"], window) if shown is not None and asked else None
+        if shown is not None and cited and set(cited.column("chunk_id").to_pylist()) - shown:
+            found[window] = CONTEXT.tables
+        elif tables := stale_reasons(window, order, hashes, lake):
+            found[window] = tuple(tables)
+    return found
+
+
+def _shown_by(index: Path) -> set[str]:
+    """The ids of the chunks in a published file."""
+    with duckdb.connect(str(index), read_only=True) as connection:
+        return {row[0] for row in connection.execute("SELECT chunk_id FROM chunks").fetchall()}
+
+
+def stale_slow(
+    settings: Settings, partitions: Iterable[SourcePartition], lake: ParquetLake
+) -> dict[str, tuple[str, ...]]:
+    """By partition the tables of the slow lane that are not of the queue that is there now, or of other code.
+
+    To be asked when the tables of mail are right: the queue is one of them. Partitions without slow texts have none.
+    """
+    order = of_type(SLOW.name, stages(settings))
+    found = {}
+    for partition in (u.key for u in partitions if u.source_type == MAIL.name):
+        queue = lake.footer(QUEUE, partition)
+        if queue and queue.row_count:
+            found[partition] = tuple(stale_reasons(partition, order, {QUEUE: queue.content_hash}, lake))
+    return {partition: tables for partition, tables in found.items() if tables}
+
+
+def stale_graph(
+    settings: Settings, partitions: Sequence[SourcePartition], lake: ParquetLake
+) -> dict[str, tuple[str, ...]]:
+    """By partition the tables of the graph that were made from others than the lake holds now.
+
+    To be asked when the tables without partitions are right: the graph is made after them.
+    """
+    order = of_type(GRAPH.name, stages(settings))
+    if not order:
+        return {}
+    vectors, words = lake.footer("embeddings"), lake.read("keywords").table
+    context = ibis.memtable(lake.stored("chunk_context", ["chunk_id", "checksum"]))
+    found = {}
+    for partition in (u.key for u in partitions if u.source_type == DOCUMENTS.name and is_made(u, lake)):
+        chunks = lake.stored("document_chunks", ["chunk_id", "checksum"], partition)
+        footers = {table: lake.footer(table, partition) for table in ("documents", "document_chunks")}
+        hashes = {table: footer.content_hash for table, footer in footers.items() if footer}
+        hashes |= {
+            "embeddings": vectors.code_version if vectors else "",
+            "chunk_context": FINGERPRINTS["chunk_context"](context, partition, chunks),
+            "keywords": FINGERPRINTS["keywords"](ibis.memtable(words), partition),
+        }
+        if tables := stale_reasons(partition, order, hashes, lake):
+            found[partition] = tuple(tables)
+    return found
+
+
+def of_type(source_type: str, order: Sequence[Stage]) -> list[Stage]:
+    return [stage for stage in order if stage.source_type == source_type]
+
+
+def stale_reasons(
+    partition: str, order: Sequence[Stage], given: Mapping[str, str], lake: ParquetLake
+) -> dict[str, str]:
+    """By stale table of a partition why it is that; `given` are hashes of what the stages of `order` do not make."""
+    stale: dict[str, str] = {}
+    hashes = dict(given)
+    for stage in order:
+        footers = [lake.footer(table, partition) for table in stage.tables]
+        expected = {name: hashes.get(name) for name in stage.inputs or ("partition",)}
+        if set(stage.inputs) & set(stale):
+            stale |= dict.fromkeys(stage.tables, FOLLOWS)
+        elif not all(_is_right(f, stage, expected) for f in footers):
+            stale |= dict.fromkeys(stage.tables, _reason(stage, partition, footers, lake))
+        hashes |= {t: f.content_hash for t, f in zip(stage.tables, footers, strict=True) if f}
+    return stale
+
+
+def _reason(stage: Stage, partition: str, footers: Sequence[Footer | None], lake: ParquetLake) -> str:
+    """Why a stage has to run, of what stands in the files that it made."""
+    there = [footer for footer in footers if footer]
+    if not there and not any(lake.is_stored(table, partition) for table in stage.tables):
+        return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])
+    made_by = {lake.code_version(table, partition) for table in stage.tables} - {None, stage.code_version}
+    if other := min(filter(None, made_by), default=None):
+        return _of_version(other, stage.code_version).format(stage.tables[0])
+    if len(there) < len(footers):
+        return DAMAGED
+    return CHANGED_INPUTS if stage.inputs else CHANGED_SOURCE
+
+
+def _of_version(before: str, now: str) -> str:
+    """What a change of code version means: a version is that of the code, then hashes of settings."""
+    return CHANGED_SETTINGS if before.partition("-")[0] == now.partition("-")[0] else CHANGED_CODE
+
+
+def whole_reasons(settings: Settings, lake: ParquetLake) -> dict[str, str]:
+    """By table without partitions why it has to be made, where that is more than that partitions changed."""
+    found = {}
+    for table, version in whole_tables(settings, lake).items():
+        made_by = lake.code_version(table)
+        if made_by is not None and made_by != version:
+            model = table.startswith("embedding")
+            found[table] = CHANGED_MODEL if model else _of_version(made_by, version).format(table)
+        elif lake.footer(table) is None:
+            found[table] = DAMAGED if lake.is_stored(table) else NEW
+    return found
+
+
+def whole_tables(settings: Settings, lake: ParquetLake) -> dict[str, str]:
+    """The code version of every table without partitions, by its name."""
+    return {
+        key.path[-1]: version or ""
+        for definition in make_assets(settings)
+        if definition.partitions_def is None
+        for key, version in definition.code_versions_by_key.items()
+        if key.path[-1] in lake.tables
+    }
+
+
+def state_of(partitions: Iterable[SourcePartition], lake: ParquetLake) -> str:
+    """The hash of what the lake has of `partitions`."""
+    of_type: dict[str, list[str]] = {}
+    for partition in partitions:
+        of_type.setdefault(partition.source_type, []).append(partition.key)
+    return lake_state(lake, of_type)
+
+
+def whole_are_right(settings: Settings, names: Iterable[str], state: str, lake: ParquetLake) -> bool:
+    """True if tables over the whole lake are there, made by the code of now from the lake in this state.
+
+    Of a table in parts the parts say what they are made from; what is made from it, or beside it, has the state.
+    """
+    versions = whole_tables(settings, lake)
+    footers = {table: lake.footer(table) for table in set(names) & versions.keys()}
+    return all(
+        footer is not None
+        and footer.code_version == versions[table]
+        and (table in IN_PARTS or table == READINESS or footer.inputs.get(LAKE) == state)
+        for table, footer in footers.items()
+    )
+
+
+def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | None]) -> bool:
+    return footer is not None and footer.code_version == stage.code_version and footer.inputs == expected

@@ -1,0 +1,259 @@
+"""What runs next is said by the plan and by Dagster's runs alone: in order, nothing twice, nothing that is current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, GRAPH, MAIL, SLOW
+from dagster_project.orchestration.asset_graph import whole_phases
+from dagster_project.orchestration.asset_jobs import asset_definitions
+from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_NOW, REFRESH_TAG, WHOLE_LAKE
+from dagster_project.orchestration.partitions import planned
+from dagster_project.orchestration.plan import Plan
+from dagster_project.orchestration.reconcile import NOTHING, Runs, reconcile, runs_of_dagster
+from dagster_project.orchestration.work import Phase
+from dagster_project.resources.system.dagster_internals import request_backfill
+from dagster_project.resources.system.locks import only_build
+from tests.archives import Mail, Workspace, discussion
+from tests.daemon import Daemon
+from tests.runs import begun_run, run_of_dagster
+
+JANUARY, FEBRUARY, MARCH = (f"dev/dev.2004-0{month}" for month in (1, 2, 3))
+USERS = "users/users.2004-01"
+PAGES, WINDOW = "notes/all", "chat/room.0001"
+READ = ("attachments", "messages", "quarantine")
+MAILS = {JANUARY: MAIL.tables, FEBRUARY: MAIL.tables}
+BLOCKS = {JANUARY: ("message_blocks",)}
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[tuple[Workspace, dg.DagsterInstance]]:
+    """Settings with a graph, and an instance that knows some partitions."""
+    work = Workspace(tmp_path).configure(
+        {"name": "notes", "kind": "vault", "path": "notes"},
+        graph={"enabled": True},
+        operations={"slow_at_once_bytes": 0},
+    )
+    with dg.DagsterInstance.ephemeral() as instance:
+        for source_type, keys in (
+            (MAIL, [JANUARY, FEBRUARY, MARCH]),
+            (DOCUMENTS, [PAGES]),
+            (CONVERSATIONS, [WINDOW]),
+        ):
+            instance.add_dynamic_partitions(source_type.partitions, keys)
+        yield work, instance
+
+
+def run(tables: tuple[str, ...], **tags: str) -> dg.DagsterRun:
+    keys = frozenset(dg.AssetKey(table) for table in tables)
+    return dg.DagsterRun(
+        "a_job", asset_selection=keys, tags={k.replace("__", "/"): v for k, v in tags.items()}
+    )
+
+
+RELATIONS, PUBLISH = ("memberships", "embeddings"), ("embeddings", "search_index")
+WHOLE = {"publish": True, "whole": RELATIONS}
+PAGE, CHAT, LONG = {PAGES: GRAPH.tables}, {WINDOW: CONTEXT.tables}, {JANUARY: SLOW.tables}
+ALL = [("partitions", JANUARY, FEBRUARY)]
+ONE = [("partitions", FEBRUARY, FEBRUARY)]
+RELATES = [("relations", None, None)]
+GOES, ASIDE = (run(MAIL.tables),), (run(SLOW.tables, dagster__priority="-1"),)
+BOTH = {("partitions", JANUARY, ""), ("partitions", FEBRUARY, "")}
+CASES = {
+    "nothing": ({}, {}, []),
+    "stale partitions, neighbours together": ({"stale": MAILS, **WHOLE}, {}, ALL),
+    "those that need other tables apart": ({"stale": MAILS | BLOCKS}, {}, [("partitions", JANUARY, JANUARY), *ONE]),
+    "none that a run makes": ({"stale": MAILS}, {"making": {("messages", JANUARY)}, "going": GOES}, ONE),
+    "one whose long texts are made": ({"stale": MAILS}, {"making": {("slow_chunks", JANUARY)}, "going": ASIDE}, ALL),
+    "none that a backfill makes": ({"stale": MAILS}, {"backfilled": {JANUARY, FEBRUARY}}, []),
+    "nothing whole while a partition is made": (WHOLE, {"going": GOES}, []),
+    "the whole lake beside very long texts": (WHOLE, {"going": ASIDE}, RELATES),
+    "what is stale once more was tried": ({"stale": MAILS, **WHOLE}, {"tried": BOTH}, RELATES),
+    "the graph after the vectors": ({"publish": True, "graph": PAGE}, {}, [("graph", PAGES, PAGES)]),
+    "the index after the graph": ({"publish": True, "whole": PUBLISH}, {}, [("publish", None, None)]),
+    "the index without what failed": ({"graph": PAGE}, {"tried": {("graph", PAGES, "")}}, [("publish", None, None)]),
+    "the whole lake of another state": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "")}}, RELATES),
+    "not of the same": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "s")}}, []),
+    "little texts before the publish": ({**WHOLE, "slow": LONG}, {}, [("slow", JANUARY, JANUARY)]),
+    "context and long texts at last": (
+        {"context": CHAT, "slow": LONG}, {}, [("context", WINDOW, WINDOW), ("slow", JANUARY, JANUARY)],
+    ),
+    "context once for a state": ({"context": CHAT, "state": "s"}, {"tried": {("context", WINDOW, "s")}}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_phase_that_has_something_left_is_next(
+    empty: tuple[Workspace, dg.DagsterInstance], case: str
+):
+    work, instance = empty
+    given, runs, expected = CASES[case]
+    plan = Plan((), vanished=(), **{"stale": {}, "publish": False, **given})
+    works, reason = reconcile(work.settings, instance, plan, Runs(**runs))
+    assert [(work.phase, work.first, work.last) for work in works] == expected
+    assert all(work.later == (work.phase == "slow" and not plan.publish) for work in works)
+    assert (reason == NOTHING) == (case in ("nothing", "context once for a state"))
+
+
+def test_both_halves_over_the_whole_lake_have_the_vectors_whose_checks_may_stop_a_publish(
+    empty: tuple[Workspace, dg.DagsterInstance],
+):
+    before, after = whole_phases(empty[0].settings)
+    assert {"embeddings", "embedding_refusals"} == set(before) & set(after)
+    assert "search_index" in after and "memberships" in before
+
+
+@pytest.fixture
+def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
+    with built.instance() as opened:
+        yield opened
+
+
+@pytest.fixture
+def daemon(built: Workspace, instance: dg.DagsterInstance) -> Daemon:
+    return Daemon(built, instance)
+
+
+def later_mail(work: Workspace, text: str = "A mail that came later.") -> None:
+    work.write("dev/dev.2004-03.mbox", [Mail(600, text, "News")])
+
+
+def jobs(runs: list[dg.DagsterRun]) -> list[str]:
+    return [run.job_name for run in runs]
+
+
+def test_the_schedule_begins_a_refresh_if_something_changed_and_nobody_builds(daemon: Daemon):
+    assert daemon.hour() == [] and daemon.why == NOTHING
+    later_mail(daemon.work)
+    with only_build(daemon.work.settings.root):
+        assert daemon.hour() == [] and "from the command line is running" in daemon.why
+    (begins,) = daemon.hour()
+    assert begins.job_name == REFRESH_NOW
+    assert daemon.hour() == [] and "is under way" in daemon.why
+
+
+def test_every_run_of_a_refresh_has_a_name_and_the_tag_of_its_refresh(daemon: Daemon):
+    later_mail(daemon.work)
+    (begins,) = daemon.hour()
+    made = daemon.rest()
+    assert made == [(REFRESH_NOW, ()), ("mail_partitions", (MARCH,)), (WHOLE_LAKE, ())]
+    runs = daemon.instance.get_runs(limit=len(made))
+    assert {run.tags[REFRESH_TAG] for run in runs} == {begins.tags[REFRESH_TAG]}
+    assert [run.tags.get(PHASE_TAG) for run in runs] == ["relations", "partitions", None]
+    assert daemon.work.plan().is_empty and daemon.why.startswith("no run has ended") is False
+    assert daemon.look() == [] and daemon.why.startswith("no run has ended since")
+    daemon.cursor = None
+    assert daemon.look() == [] and daemon.why == NOTHING, "a cursor that is lost costs a look"
+
+
+def test_a_partition_made_again_with_the_same_content_sets_off_nothing(daemon: Daemon):
+    run_of_dagster(daemon.work, daemon.instance, MAIL.tables, JANUARY)
+    assert daemon.look() == [] and daemon.why == NOTHING
+
+
+@pytest.mark.exhaustive
+def test_a_partition_made_by_hand_with_other_content_sets_off_one_run_over_the_whole_lake(daemon: Daemon):
+    """Other sources that are stale wait for the next refresh: nobody asked for them."""
+    daemon.work.write("dev/dev.2004-01.mbox", discussion(0, 7, "compactor"))
+    daemon.work.write("users/users.2004-02.mbox", discussion(500, 2, "editor"))
+    run_of_dagster(daemon.work, daemon.instance, MAIL.tables, JANUARY)
+    assert daemon.rest() == [(WHOLE_LAKE, ())]
+    assert daemon.work.column("SELECT count(*) FROM messages") == [22]
+    daemon.hour()
+    assert [job for job, _ in daemon.rest()] == [REFRESH_NOW, "mail_partitions", WHOLE_LAKE]
+    assert daemon.work.plan().is_empty
+
+
+def test_a_single_table_of_a_step_is_made_alone(daemon: Daemon):
+    for table in ("messages", "attachments"):
+        daemon.work.lake.path(table, JANUARY).unlink()
+    run_of_dagster(daemon.work, daemon.instance, ["messages"], JANUARY)
+    assert daemon.work.lake.footer("messages", JANUARY) and not daemon.work.lake.footer(
+        "attachments", JANUARY
+    )
+    assert "attachments" in daemon.work.plan().stale[JANUARY]
+
+
+def test_a_source_that_is_missing_gets_a_run_that_says_so_and_others_get_theirs(daemon: Daemon):
+    for path in (daemon.work.folder / "mail" / "users").iterdir():
+        path.unlink()
+    daemon.work.write("dev/dev.2004-02.mbox", discussion(100, 3, "write-ahead log"))
+    daemon.begin_refresh()
+    daemon.run()
+    asked = {run.tags["dagster/partition"]: run for run in daemon.look()}
+    assert {p: len(run.asset_selection or ()) for p, run in asked.items()} == {
+        FEBRUARY: len(MAIL.tables),
+        USERS: len(READ),
+    }
+    failed = daemon.run(1, checked=False)
+    (step,) = [e for e in failed.all_events if e.is_step_failure]
+    assert "source users" in str(step.step_failure_data.error)
+    daemon.run()
+    assert jobs(daemon.look()) == [WHOLE_LAKE], "it is not asked for again, and keeps no other from the index"
+
+
+def test_each_source_gets_a_run_where_none_can_be_read(daemon: Daemon):
+    for file in (daemon.work.folder / "mail").rglob("*.mbox"):
+        file.unlink()
+    (begins,) = daemon.hour()
+    daemon.instance.report_run_canceled(begins)
+    assert {run.tags["dagster/partition"] for run in daemon.look()} == {JANUARY, USERS}
+
+
+def test_what_dagster_makes_is_known_from_its_runs_and_backfills(
+    built: Workspace, instance: dg.DagsterInstance
+):
+    planned(built.settings, instance)
+    queued = dg.DagsterRunStatus.QUEUED
+    going = begun_run(built, instance, MAIL.tables, FEBRUARY, status=queued, tags={REFRESH_TAG: "r"})
+    begun_run(built, instance, SLOW.tables, USERS, tags=LATER)
+    ranges = {dg.AssetKey("messages"): [(JANUARY, JANUARY)]}
+    request_backfill(instance, asset_definitions(built.settings), ranges, {})
+    runs = runs_of_dagster(built.settings, instance, "r")
+    assert runs.taken(["messages"]) == {FEBRUARY, JANUARY} and runs.taken(["slow_chunks"]) == {USERS, JANUARY}
+    assert runs.awaited and runs.awaited.run_id == going.run_id
+    assert not runs.tried, "a run that a person launched is of no phase"
+
+
+@pytest.mark.parametrize("loss", ["index", "partition"])
+def test_an_index_that_is_not_right_is_published(daemon: Daemon, loss: str):
+    if loss == "index":
+        (daemon.work.index / "CURRENT").unlink()
+    else:
+        (daemon.work.folder / "mail" / "dev" / "dev.2004-02.mbox").unlink()
+    daemon.begin_refresh()
+    daemon.run()
+    (whole,) = daemon.look()
+    assert whole.job_name == WHOLE_LAKE
+    assert whole.tags[PHASE_TAG] == (Phase.PUBLISH if loss == "index" else Phase.RELATIONS)
+    assert (FEBRUARY in daemon.instance.get_dynamic_partitions("mail")) == (loss == "index")
+
+
+def test_beside_a_backfill_what_others_made_is_published_and_its_own_at_its_end(
+    built: Workspace, instance: dg.DagsterInstance
+):
+    daemon = Daemon(built, instance)
+    keys = [dg.AssetKey(table) for table in MAIL.tables]
+    ranges = {key: [(JANUARY, JANUARY)] for key in keys}
+    backfill = request_backfill(instance, asset_definitions(built.settings), ranges, {})
+    built.write("dev/dev.2004-01.mbox", discussion(0, 7, "compactor"))
+    run_of_dagster(built, instance, MAIL.tables, JANUARY, tags={"dagster/backfill": backfill})
+    assert daemon.look() == [] and daemon.why == "the end of a backfill is published"
+    built.write("users/users.2004-01.mbox", discussion(200, 7, "shell"))
+    run_of_dagster(built, instance, MAIL.tables, USERS)
+    (beside,) = daemon.look()
+    assert beside.job_name == WHOLE_LAKE
+    instance.report_run_canceled(beside)
+    built.write(
+        "users/users.2004-01.mbox", [*discussion(200, 6, "shell"), *discussion(300, 3, "garbage collector")]
+    )
+    run_of_dagster(built, instance, MAIL.tables, USERS)
+    assert daemon.look() == []
+    found = instance.get_backfill(backfill)
+    assert found
+    instance.update_backfill(found.with_status(type(found.status).CANCELED))
+    assert jobs(daemon.look()) == [WHOLE_LAKE]
