@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,7 +50,8 @@ class Forgotten:
 
     def _write(self, hashes: frozenset[str], *, unfinished: bool) -> None:
         self.hashes, self.unfinished = hashes, unfinished
-        text = json.dumps({"unfinished": unfinished, "sha256": sorted(hashes)}, indent=1)
+        content = {"unfinished": unfinished, "sha256": sorted(hashes)}
+        text = json.dumps({**content, "checksum": _checksum(content)}, indent=1)
         if not is_local(self._place):
             require_leases()
             self._place.write_text(text)
@@ -60,15 +61,23 @@ class Forgotten:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = json.loads(self._place.read_text())
-            return {"sha256": [str(h) for h in content["sha256"]], "unfinished": bool(content["unfinished"])}
+            stored = json.loads(self._place.read_text())
+            content = {"unfinished": bool(stored["unfinished"]), "sha256": [str(h) for h in stored["sha256"]]}
+            # An earlier version wrote two entries.
+            if len(stored) > len(content) and stored["checksum"] != _checksum(content):
+                raise ValueError("its checksum is another")
+            return content
         except FileNotFoundError:
             return {"sha256": [], "unfinished": False}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LakeDamageError(
                 f"{self._place} is not the list of what was forgotten: restore it from a backup, or delete it and forget "
                 "again what must not come back"
             ) from error
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return bytes_sha256(json.dumps(content, sort_keys=True).encode())
 
 
 def partitions_with(lake: ParquetLake, forgotten: Forgotten) -> Iterator[str]:

@@ -11,8 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from transforms.errors import AnswerCacheError
+from transforms.hashing import parts_hash
 
-_TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID"
+_TABLE = """
+CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, checksum TEXT) WITHOUT ROWID
+"""
+_CHECKSUM = "checksum"
 _BUSY_SECONDS = 60.0
 _AT_ONCE = 500
 
@@ -40,10 +44,9 @@ class SQLiteAnswerCache:
             for start in range(0, len(keys), _AT_ONCE):
                 part = list(keys[start : start + _AT_ONCE])
                 marks = ", ".join("?" * len(part))
-                found |= dict(
-                    connection.execute(f"SELECT key, answer FROM answers WHERE key IN ({marks})", part)
-                )
-        return found
+                rows = connection.execute(f"{_rows_of(connection)} WHERE key IN ({marks})", part)
+                found |= {key: answer for key, answer, checksum in rows if _is_whole(key, answer, checksum)}
+        return {key: found[key] for key in keys if key in found}
 
     def all_keys(self) -> list[str]:
         """All keys, sorted."""
@@ -53,12 +56,16 @@ class SQLiteAnswerCache:
             return [row[0] for row in connection.execute("SELECT key FROM answers ORDER BY key")]
 
     def store(self, answers: Mapping[str, str]) -> None:
-        """Keep answers; the first answer to a key stays."""
+        """Keep answers; the first answer to a key stays, unless it is damaged."""
         if not answers:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        known = self.known(list(answers))
+        rows = [
+            (key, text, _checksum(key, text)) for key, text in sorted(answers.items()) if key not in known
+        ]
         with self._opened() as connection, connection:
-            connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", sorted(answers.items()))
+            connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
 
     def drop(self, keys: Iterable[str]) -> int:
         """Forget the answers to `keys` and give their room back; returns how many there were."""
@@ -72,12 +79,16 @@ class SQLiteAnswerCache:
         return dropped
 
     def verify(self) -> list[Damage]:
-        """The file, if it cannot be read whole, with the reason."""
+        """The file, if it cannot be read whole or an answer is not what was stored, with the reason."""
         if not self.path.exists():
             return []
         try:
             with self._read() as connection:
                 found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+                if found == ["ok"] and (
+                    bad := sum(not _is_whole(*row) for row in connection.execute(_rows_of(connection)))
+                ):
+                    found = [f"{bad:,} answers are not what was stored"]
         except AnswerCacheError as error:
             found = [str(error.__cause__)]
         return [] if found == ["ok"] else [Damage(self.path, found[0])]
@@ -103,6 +114,8 @@ class SQLiteAnswerCache:
         """A connection to a file with its table, made where there is none."""
         with self._connected(self.path, "mode=rwc") as connection:
             connection.execute(_TABLE)
+            if _CHECKSUM not in _columns(connection):
+                connection.execute(f"ALTER TABLE answers ADD COLUMN {_CHECKSUM} TEXT")
             yield connection
 
     @contextmanager
@@ -117,6 +130,25 @@ class SQLiteAnswerCache:
                 f"{self.path} cannot be used ({error}); `weft cache verify` says whether it is damaged, with "
                 "--discard it is deleted, and what it held is asked for again"
             ) from error
+
+
+def _columns(connection: sqlite3.Connection) -> list[str]:
+    return [row[1] for row in connection.execute("PRAGMA table_info(answers)")]
+
+
+def _rows_of(connection: sqlite3.Connection) -> str:
+    """The statement of all rows; those of a file of an earlier version have no checksum."""
+    checksum = _CHECKSUM if _CHECKSUM in _columns(connection) else "NULL"
+    return f"SELECT key, answer, {checksum} FROM answers"
+
+
+def _checksum(key: str, answer: str) -> str:
+    return parts_hash((key, answer))
+
+
+def _is_whole(key: str, answer: str, checksum: str | None) -> bool:
+    """True if an answer is as it was stored, or of an earlier version, which did not say."""
+    return isinstance(answer, str) and (checksum is None or checksum == _checksum(key, answer))
 
 
 def _is_half_written(connection: sqlite3.Connection) -> bool:

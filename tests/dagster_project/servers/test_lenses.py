@@ -112,8 +112,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     made.write("secret.mbox", SECRET)
     made.put(
         "notes/noteopen.md",
-        "---\ntags: [open]\n---\n# noteopen\n\nThe quorum of noteopen, see [[noteshut]].\n",
+        "---\ntags: [open]\n---\n# noteopen\n\nThe quorum of noteopen, see [[noteshut]] and [[twin]].\n",
     )
+    made.put("notes/far/away/twin.md", "---\ntags: [open]\n---\n# Far\n\nTwo of them.\n")
+    made.put("notes/twin.md", "---\ntags: [shut]\n---\n# Near\n\nTwo of them.\n")
     made.put("notes/noteshut.md", "---\ntags: [shut]\n---\n# noteshut\n\nThe quorum of shutmark.\n")
     lines = [{"timestamp": "2024-01-05T10:00:00", "author": "chatword", "message": "The quorum of chatword."}]
     made.put("chats/chatword.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
@@ -264,6 +266,18 @@ def test_to_exclude_what_the_index_does_not_hold_excludes_nothing(work: Workspac
     with closing(open_index(changed, lens="open")) as index:
         shown = index.connection.execute("SELECT message_id FROM messages ORDER BY ALL").fetchall()
     assert [mail for (mail,) in shown] == ["m1@example.org", "m4@example.org", "m5@example.org"]
+
+
+@pytest.mark.parametrize(("lens", "target"), [("notes", "notes:twin.md"), ("open", "notes:far/away/twin.md")])
+def test_a_link_that_several_notes_answer_leads_to_one_that_is_shown(work: Workspace, lens: str, target: str):
+    with closing(open_index(work.settings, lens=lens)) as index:
+        links = index.connection.execute(
+            "SELECT target, to_id FROM links WHERE from_id LIKE '%noteopen%'"
+        ).fetchall()
+    assert dict(links) == {
+        "noteshut": None if lens == "open" else "notes:noteshut.md",
+        "twin": target,
+    }
 
 
 @pytest.mark.parametrize("place", ["public", "secret"])
