@@ -13,11 +13,6 @@ _ROOM = "dagster_project.cli"
 
 # Loading Dagster takes longer than a search: a command loads its own module and no other.
 COMMANDS = {
-    "ask": LazyCommand(
-        f"{_ROOM}.documents",
-        "ask",
-        "Find what answers QUERY: with --static first among the questions stored with chunks, then by search.",
-    ),
     "backfill": LazyCommand(
         f"{_ROOM}.build",
         "backfill",
@@ -97,22 +92,12 @@ COMMANDS = {
         "search",
         "Search the published index; several QUERIES are answered in one pass.",
     ),
-    "serve-graph": LazyCommand(
-        f"{_ROOM}.serving",
-        "serve_graph",
-        "Serve the exported graph of documents over HTTP, read-only, until interrupted.",
-    ),
     "similar": LazyCommand(
         f"{_ROOM}.search",
         "similar_",
         "Find the nearest mails, documents and windows of conversations to ID, without ID's own.",
     ),
     "sql": LazyCommand(f"{_ROOM}.sql", "sql", "Run one SQL STATEMENT on the published index, read-only."),
-    "stripe": LazyCommand(
-        f"{_ROOM}.documents",
-        "stripe",
-        "Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.",
-    ),
     "ui": LazyCommand(
         f"{_ROOM}.ui",
         "ui",
@@ -128,9 +113,9 @@ COMMANDS = {
 
 SECTIONS = {
     "Start": ("init", "build", "search", "help"),
-    "Search and read": ("get", "similar", "context", "ask", "stripe", "explain", "sql"),
+    "Search and read": ("get", "similar", "context", "explain", "sql"),
     "Keep an index": ("plan", "cost", "fetch", "watch", "backfill", "ui", "cache", "forget", "doctor"),
-    "Serve": ("mcp", "receipts", "serve-graph"),
+    "Serve": ("mcp", "receipts"),
     "Measure": ("eval",),
 }
 """The commands by what they are for, in the order in which somebody meets them."""

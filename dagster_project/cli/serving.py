@@ -1,4 +1,4 @@
-"""`weft serve-graph` and `mcp`: servers for programs, and what all servers' commands share."""
+"""`weft mcp`, the server for assistants, and what all servers' commands share."""
 
 from __future__ import annotations
 
@@ -13,26 +13,9 @@ from dagster_project.cli.options import CONFIG, LENS, explained
 from dagster_project.config.settings import load_settings
 from dagster_project.resources.search.opened_index import require_lens
 from dagster_project.resources.system.extras import not_installed
-from dagster_project.servers.graph import graph_app
 from dagster_project.servers.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from dagster_project.servers.listening import listening, log_aside, make_server
 from transforms.errors import SettingsError
-
-
-@click.command("serve-graph")
-@CONFIG
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=int, default=8321, show_default=True, help="Port; 0 takes a free one.")
-@explained
-def serve_graph(config: Path | None, host: str, port: int) -> None:
-    """Serve the exported graph of documents over HTTP, read-only, until interrupted.
-
-    Programs may read it, and pages of the origins in `graph.origins`.
-    """
-    settings = load_settings(config)
-    listener = listening(host, port)
-    app = graph_app(settings.graph_folder, settings.graph, f"{host}:{listener.getsockname()[1]}")
-    run_until_interrupted(app, listener, host)
 
 
 @click.command()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -14,9 +13,6 @@ from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.hit_table import SearchResult
 from dagster_project.resources.search.lookup import Reading
 from transforms.schemas.chunks import UNAUTHORED
-
-if TYPE_CHECKING:
-    from dagster_project.resources.search.disclosure import Prompted
 
 _SHOWN_WITH_A_HIT = 3
 _EXPANSION_CHARS = 200
@@ -180,27 +176,6 @@ def scores(hit: dict[str, Any]) -> str:
             f"; reranked {hit['rerank_score']:.3f}{sum_} (#{hit['rank_before']} before) by {hit['reranker']}"
         )
     return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{rerank}"
-
-
-def print_stripe(rows: list[dict[str, Any]]) -> None:
-    """The chunks of a stripe in its order, each under its title."""
-    console = terminal()
-    for row in rows:
-        facts = f"chunk {row['chunk_index']}, similarity {row['similarity']:.3f}{', code' if row['is_code'] else ''}"
-        console.print(Text(row["title"], style="bold cyan") + Text(f"  {facts}", style="dim"), soft_wrap=True)
-        console.print(Text(row["text_display"]), soft_wrap=True)
-        console.print()
-
-
-def print_prompted(hits: Sequence[Prompted]) -> None:
-    """The chunks of stored questions, each with its question and where it stands."""
-    console = terminal()
-    for number, hit in enumerate(hits, 1):
-        console.print(Text(f"{number:>3}. ") + Text(hit.title, style="bold cyan"))
-        question = f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
-        console.print(Text(f"     {question}"), soft_wrap=True)
-        console.print(Text(hit.text), soft_wrap=True)
-        console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", soft_wrap=True)
 
 
 def reading_line(text: Reading) -> str:

@@ -115,14 +115,3 @@ def test_pages_of_the_settings_may_ask_assistants_and_no_others(built_once: Work
             assert answer.status_code == expected
             allowed = client.options("/mcp", headers={"Origin": origin, **asks})
             assert (allowed.headers.get("Access-Control-Allow-Origin") == FRIEND) == (expected == 200)
-
-
-def test_the_graph_is_served_to_the_origins_of_the_settings(tmp_path: Path):
-    work = Workspace(tmp_path / "work").configure(graph={"enabled": True, "origins": [FRIEND]})
-    work.put("state/graph/index.json", "{}")
-    with serving(tmp_path, "serve-graph", "--config", str(work.config), option="--port") as port:
-        own = ("Host", "127.0.0.1:PORT")
-        assert status(port, "GET", "/index.json", [own]) == (200, "")
-        assert status(port, "GET", "/index.json", [own, ("Origin", FRIEND)]) == (200, FRIEND)
-        assert status(port, "GET", "/index.json", [own, ("Origin", "https://elsewhere.example")]) == (403, "")
-        assert status(port, "GET", "/index.json", [("Host", "rebound.example:PORT")]) == (421, "")

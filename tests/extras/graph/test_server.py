@@ -17,8 +17,8 @@ import pytest
 import uvicorn
 from pydantic import ValidationError
 
+from dagster_project.extras.graph.server import graph_app
 from dagster_project.resources.graph_export import FileGraphExporter
-from dagster_project.servers.graph import graph_app
 from tests.timing import HUNG, until
 from tests.transforms.graph.test_hal_export import tables
 from transforms.errors import IndexUnavailableError

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, TEXT, QueryCommand, explained
-from dagster_project.cli.render.hits import print_prompted, print_stripe
 from dagster_project.cli.search import search
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.search import disclosure
+from dagster_project.extras.graph import stripes_and_prompts
+from dagster_project.extras.graph.printed import print_prompted, print_stripe
 
 
 @click.command()
@@ -28,7 +28,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
     DOCUMENT is the id of a document, its path, or the end of its path.
     """
     folder = load_settings(config).root / "index"
-    rows = disclosure.stripe(folder, document, count, "technical" if technical else "conceptual")
+    rows = stripes_and_prompts.stripe(folder, document, count, "technical" if technical else "conceptual")
     if as_json:
         click.echo(json.dumps({"document": rows[0]["doc_id"], "chunks": rows}, ensure_ascii=False))
     else:
@@ -45,7 +45,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
     """Find what answers QUERY: with --static first among the questions stored with chunks, then by search."""
     folder = load_settings(config).root / "index"
-    hits = disclosure.prompted(folder, query, limit) if static else []
+    hits = stripes_and_prompts.prompted(folder, query, limit) if static else []
     if not hits:
         click.get_current_context().invoke(
             search, queries=(query,), config=config, as_json=as_json, limit=limit

@@ -1,4 +1,4 @@
-"""Serving the exported graph: static files with ranges, ETags and caching headers, to programs and to named origins."""
+"""`weft serve-graph`: the exported graph as static files with ranges, ETags and caching headers, to named origins."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from stat import S_ISDIR
 from typing import Any
 from urllib.parse import urlsplit
 
+import click
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
+from dagster_project.cli.options import CONFIG, explained
+from dagster_project.cli.serving import run_until_interrupted
+from dagster_project.config.settings import load_settings
+from dagster_project.servers.listening import listening
 from dagster_project.servers.own_pages import OwnPages
 from transforms.errors import IndexUnavailableError
 from transforms.graph.hal_export import INDEX
@@ -63,3 +68,19 @@ class _GraphFiles(StaticFiles):
         # The texts are strangers': no browser may take one of them for a page.
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
+
+
+@click.command("serve-graph")
+@CONFIG
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=8321, show_default=True, help="Port; 0 takes a free one.")
+@explained
+def serve_graph(config: Path | None, host: str, port: int) -> None:
+    """Serve the exported graph of documents over HTTP, read-only, until interrupted.
+
+    Programs may read it, and pages of the origins in `graph.origins`.
+    """
+    settings = load_settings(config)
+    listener = listening(host, port)
+    app = graph_app(settings.graph_folder, settings.graph, f"{host}:{listener.getsockname()[1]}")
+    run_until_interrupted(app, listener, host)
