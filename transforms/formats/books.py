@@ -73,7 +73,7 @@ def notebook_markdown(data: bytes) -> Converted:
             or ""
         )
         text = "\n\n".join(part for cell in cells for part in _cell(cell, str(language)) if part.strip())
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise FormatError(f"unreadable: it is no notebook ({type(error).__name__}: {error})") from error
     title = metadata.get("title")
     return Converted(text + "\n", [], title if isinstance(title, str) else None)

@@ -19,7 +19,7 @@ from transforms.formats.zipped import DC, Zipped
 
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
 _MAMMOTH_FAULTS = (
-    KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError, OSError,
+    KeyError, ValueError, TypeError, AttributeError, IndexError, NotImplementedError, OSError,
     BadZipFile, ExpatError, zlib.error,
 )  # fmt: skip
 """What mammoth raises on documents that say what none may."""

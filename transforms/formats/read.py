@@ -28,7 +28,12 @@ def read_format(data: bytes, kind: str, ocr: Ocr | None = None, *, is_seen: bool
     """
     if kind == "pdf":
         return pdf_markdown(data, ocr)
-    converted = picture_markdown(data, ocr, is_seen=is_seen) if kind == "picture" else _READERS[kind](data)
+    try:
+        converted = (
+            picture_markdown(data, ocr, is_seen=is_seen) if kind == "picture" else _READERS[kind](data)
+        )
+    except RecursionError as error:
+        raise FormatError("unreadable: its parts nest too deep") from error
     if not converted.text.strip():
         raise FormatError("no_text: it holds no text")
     if converted.page_starts is None:  # without pages whose places would change

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import resource
 import shutil
 import signal
 import struct
 import subprocess
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +20,7 @@ import pytest
 
 from dagster_project.resources.sources.document_readers import DocumentReaders, refuse_missing_ocr
 from tests import format_files as made
+from tests.cases import some
 from tests.format_files import Text, paragraph, pdf, picture
 from tests.timing import HUNG
 from transforms.errors import SourceError
@@ -54,6 +58,89 @@ def test_a_process_ends_by_the_processor_time_of_a_file_though_nobody_ends_it() 
     command = [sys.executable, "-m", "dagster_project.resources.sources.reader_process", str(4 << 30)]
     done = subprocess.run(command, input=request.encode() + b"\n" + file, capture_output=True, check=False)
     assert done.returncode == -signal.SIGXCPU
+
+
+def shared_strings(length: int, cells: int) -> bytes:
+    """A workbook of cells that all show one long text, which is stored once."""
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    with zipfile.ZipFile(io.BytesIO(made.xlsx({"a": [["x"]]}))) as plain:
+        members: dict[str, str | bytes] = {name: plain.read(name) for name in plain.namelist()}
+    rows = "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, cells + 1))
+    members["xl/worksheets/sheet1.xml"] = (
+        f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>'
+    )
+    members["xl/sharedStrings.xml"] = f'<sst xmlns="{main}"><si><t>{"x " * length}</t></si></sst>'
+    related = bytes(members["xl/_rels/workbook.xml.rels"]).decode()
+    target = (
+        '<Relationship Id="rId9" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
+    )
+    target += 'sharedStrings" Target="sharedStrings.xml"/></Relationships>'
+    members["xl/_rels/workbook.xml.rels"] = related.replace("</Relationships>", target)
+    return made.zipped(members)
+
+
+def repeated_cells(count: int, times: int) -> bytes:
+    """A sheet of LibreOffice with so many rows of cells, each of which stands for many."""
+    one = f'<table:table-cell table:number-columns-repeated="{times}"><text:p>x</text:p></table:table-cell>'
+    row = f'<table:table-row table:number-rows-repeated="{times}">{one * 3}</table:table-row>'
+    body = f"<office:spreadsheet><table:table table:name='a'>{row * count}</table:table></office:spreadsheet>"
+    with zipfile.ZipFile(io.BytesIO(made.opendocument(body))) as plain:
+        members: dict[str, str | bytes] = {name: plain.read(name) for name in plain.namelist()}
+    kind = {
+        "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+        "META-INF/manifest.xml": "<manifest/>",
+    }
+    return made.zipped(kind | members)
+
+
+RUN = "<w:r><w:rPr><w:b/></w:rPr><w:t>x </w:t></w:r>"
+SMALL: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "tables in tables": (
+        "docx", lambda: made.docx("<w:tbl><w:tr><w:tc>" * 2_000 + paragraph("x") + "</w:tc></w:tr></w:tbl>" * 2_000)
+    ),
+    "runs of a paragraph": ("docx", lambda: made.docx(f"<w:p>{RUN * 300_000}</w:p>")),
+    "styles": ("docx", lambda: made.docx("".join(paragraph("x", f"S{n}") for n in range(80_000)))),
+    "cells of a row": ("docx", lambda: made.docx(made.word_table([["x"] * 60_000]))),
+    "one text of many cells": ("sheet", lambda: shared_strings(50_000, 20_000)),
+    "cells of a sheet": ("sheet", lambda: made.xlsx({"a": [["x", 1.5]] * 120_000})),
+    "repeated cells": ("sheet", lambda: repeated_cells(3_000, 1_000_000)),
+    "slides": ("pptx", lambda: made.pptx([("x", "y")] * 9_000)),
+    "chapters": ("epub", lambda: made.epub({f"{n}.xhtml": "<p>x</p>" for n in range(15_000)})),
+    "lists in lists": (
+        "opendocument", lambda: made.opendocument(f"<office:text>{'<text:list><text:list-item>' * 3_000}<text:p>x</text:p>"
+        f"{'</text:list-item></text:list>' * 3_000}</office:text>")
+    ),
+    "cells of a notebook": ("notebook", lambda: made.notebook(*[("markdown", "x")] * 60_000)),
+}  # fmt: skip
+"""Files of Office, books and notebooks that are small and say much: by name their kind, and what makes them."""
+OUTCOMES = ("too_slow: ", "too_large: ", "out_of_memory: ", "ended: ", "unreadable: its parts nest too deep")
+CAP = 2
+"""Seconds of the processor that a file may take."""
+
+
+def used(opened: Open, data: bytes, kind: str) -> tuple[float, str]:
+    """Seconds of the processor that a new process took for a file, its start included, and what became of the file."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    readers = opened(read_seconds=CAP)
+    try:
+        outcome = "read" if readers.read(data, kind).text else "empty"
+    except FormatError as fault:
+        outcome = str(fault)
+    readers.close()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, outcome
+
+
+@pytest.mark.parametrize("name", some(SMALL, each=5))
+def test_a_small_file_takes_no_more_of_the_processor_than_it_may(opened: Open, name: str):
+    kind, make = SMALL[name]
+    data = make()
+    assert len(data) < 4 << 20
+    start, outcome = used(opened, made.docx(paragraph("x")), "docx")
+    assert outcome == "read"
+    taken, outcome = used(opened, data, kind)
+    assert outcome == "read" or outcome.startswith(OUTCOMES)
+    assert taken < start + 2 * CAP, (outcome, len(data))
 
 
 def compressed_pdf(content: bytes) -> bytes:
