@@ -153,6 +153,7 @@ LAZY_MODULES = {
     "dagster_project.extras.engines.spark": "needs the extra spark",
     "dagster_project.extras.engines.ray": "needs the extra ray",
     "dagster_project.extras.engines.ray_embedder": "needs the extra ray",
+    "dagster_project.resources.lake.lake_backend": "loads Ibis, which only builds need",
     "dagster_project.resources.publish.lens.lens_file": "loads Ibis, which only a lens needs",
     "dagster_project.extras.qdrant.collection": "needs the extra qdrant",
     "dagster_project.extras.qdrant.mirror": "needs the extra qdrant",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,6 @@ from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
 from dagster_project.resources.lake.copies import TEMPORARY, Copies
 from dagster_project.resources.lake.kept_footers import local_footers
-from dagster_project.resources.lake.lake_backend import evaluated
 from dagster_project.resources.lake.parquet_files import (
     CORRUPT,
     MISSING,
@@ -295,7 +295,13 @@ class ParquetLake:
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return set()
 
-    evaluated = staticmethod(evaluated)
+    @staticmethod
+    def evaluated(expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:
+        """The rows of a function of Ibis tables, applied to Arrow tables in memory."""
+        # It loads Ibis, which a search does without.
+        from dagster_project.resources.lake.lake_backend import evaluated
+
+        return evaluated(expression, *tables)
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
