@@ -206,8 +206,8 @@ def bytes_of(said: str) -> str:
     for varying in (
         r'(?<=seconds": )[0-9.e-]+',
         r"(?<=published )<time.*?</time>",
-        r"(?<=<td>)\d+ (seconds?|minutes?) ago",
-        r'(?<=<td class="number">)\d+ s(?=<)',
+        r"(?<=<td>)(just now|\d+ (minutes?|hours?) ago)",
+        r'(?<=<td class="number">)\d+ (s|min)(?=<)',
         r"[0-9.]+ ms",
         r'(?<=class="part" width=")[0-9.]+',
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+",

@@ -123,6 +123,7 @@ class FieldValues:
         self.connection, self.now, self.people = connection, now, People(connection)
         tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
         self.has_graph = ("chunk_classes",) in tables
+        self._known: dict[str, list[str]] = {}
 
     def chunks(self, leaf: Leaf) -> np.ndarray:
         """The numbers of the chunks whose mail, document or own row has the value of a leaf."""
@@ -207,7 +208,9 @@ class FieldValues:
         Case is ignored, * and ? are wildcards, a tag names those below it, too.
         """
         what, statement = _NAMES[leaf.field]
-        known = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
+        if leaf.field not in self._known:
+            self._known[leaf.field] = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
+        known = self._known[leaf.field]
         below = "(?:/.*)?" if leaf.field == "tag" else ""
         pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
         names = pl.Series(known, dtype=pl.String)
