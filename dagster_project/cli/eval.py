@@ -10,8 +10,9 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
 from dagster_project.cli.render.evaluation import print_report
 from dagster_project.cli.render.tables import print_records
-from dagster_project.cli.terminal.lazy_group import LazyCommand, LazyGroup
+from dagster_project.cli.terminal.lazy_group import OTHERS, LazyGroup
 from dagster_project.config.settings import load_settings
+from dagster_project.extras.registry import Command
 from dagster_project.resources.context.block_quality import measured_blocks
 from dagster_project.resources.evaluation.evaluate import converted, drafted, evaluated, make_evaluator
 from dagster_project.resources.evaluation.evaluator import read_report
@@ -19,9 +20,9 @@ from dagster_project.resources.evaluation.page import page as html_page
 from transforms.errors import SettingsError
 from transforms.evaluation.report import before_and_after
 
-SWEEP = LazyCommand(
-    "dagster_project.cli.sweeps",
-    "sweep",
+SWEEP = Command(
+    "dagster_project.cli.sweeps:sweep",
+    OTHERS,
     "Try every combination of settings; print quality against cost, the frontier marked, and write it as JSON.",
 )
 """A sweep builds; the other commands need not load what that takes."""

@@ -26,6 +26,7 @@ from nbclient import NotebookClient
 
 from dagster_project.cli.main import COMMANDS, main
 from dagster_project.cli.options import NO_RESULTS
+from dagster_project.cli.terminal.lazy_group import loaded
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import make_assets
@@ -191,7 +192,7 @@ def test_every_command_that_is_mentioned_has_its_options():
             r"([^`\n]*)",
             path.read_text(encoding="utf-8"),
         ):
-            options = [p for p in COMMANDS[name].load().params if isinstance(p, click.Option)]
+            options = [p for p in loaded(COMMANDS[name]).params if isinstance(p, click.Option)]
             known = {o for option in options for o in (*option.opts, *option.secondary_opts)}
             assert set(re.findall(r"(?<!\S)--[\w-]+", rest)) <= known, (path.name, name, rest)
 

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from dagster_project.cli.terminal.safe_streams import SafeGroup
+from dagster_project.extras.registry import Command, load
+
+OTHERS = "Commands"
+"""The heading of commands that are not declared."""
 
 
-class LazyCommand(NamedTuple):
-    """Where a command is defined, and the first sentence of its help, so that a list of commands loads none."""
-
-    module: str
-    attribute: str
-    help: str
-
-    def load(self) -> click.Command:
-        """The command itself."""
-        if self.module not in sys.modules:
-            _load(self.module)
-        command: click.Command = getattr(sys.modules[self.module], self.attribute)
-        return command
+def loaded(command: Command) -> click.Command:
+    """The command that a declaration names."""
+    module = command.where.partition(":")[0]
+    if module not in sys.modules:
+        _load(module)
+    found: click.Command = load(command.where)
+    return found
 
 
 def _load(module: str) -> None:
@@ -46,13 +44,12 @@ class LazyGroup(SafeGroup):
     def __init__(
         self,
         *args: Any,
-        lazy: Mapping[str, LazyCommand],
-        sections: Mapping[str, Sequence[str]] | None = None,
+        lazy: Mapping[str, Command],
         **extra: Any,
     ):
-        """`sections` are the headings of the list of commands, with the commands below each."""
+        """`lazy` are commands by their names, each listed under its heading."""
         super().__init__(*args, **extra)
-        self.lazy, self.sections = lazy, sections
+        self.lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
@@ -61,7 +58,7 @@ class LazyGroup(SafeGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, loaded; None if there is none."""
         if cmd_name in self.lazy:
-            return self.lazy[cmd_name].load()
+            return loaded(self.lazy[cmd_name])
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -69,6 +66,9 @@ class LazyGroup(SafeGroup):
         helps = {name: command.get_short_help_str(1000) for name, command in self.commands.items()}
         helps |= {name: lazy.help for name, lazy in self.lazy.items()}
         width = max(map(len, helps))
-        for heading, names in (self.sections or {"Commands": sorted(helps)}).items():
+        headings: dict[str, list[str]] = {}
+        for name in (*sorted(self.commands), *self.lazy):
+            headings.setdefault(self.lazy[name].section if name in self.lazy else OTHERS, []).append(name)
+        for heading, names in headings.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), helps[name]) for name in names])

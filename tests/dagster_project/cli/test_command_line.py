@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from assets.partitions import MAIL
 from dagster_project.cli.main import COMMANDS, main
 from dagster_project.cli.render.builds import BuildView, _steady
-from dagster_project.cli.terminal.lazy_group import LazyGroup
+from dagster_project.cli.terminal.lazy_group import LazyGroup, loaded
 from dagster_project.cli.terminal.safe_console import SafeConsole
 from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion, mbox
@@ -506,10 +506,10 @@ print("packages:", *{{name.partition(".")[0] for name in sys.modules}})"""
     return set(run.stdout.rpartition("packages:")[2].split())
 
 
-@pytest.mark.parametrize("group", [main, COMMANDS["eval"].load()], ids=["weft", "eval"])
+@pytest.mark.parametrize("group", [main, loaded(COMMANDS["eval"])], ids=["weft", "eval"])
 def test_the_list_of_commands_has_the_first_sentence_of_the_help_of_each(group: LazyGroup):
-    loaded = {name: lazy.load().get_short_help_str(1000) for name, lazy in group.lazy.items()}
-    assert {name: lazy.help for name, lazy in group.lazy.items()} == loaded
+    helps = {name: loaded(command).get_short_help_str(1000) for name, command in group.lazy.items()}
+    assert {name: command.help for name, command in group.lazy.items()} == helps
 
 
 def test_the_module_runs_as_the_command():

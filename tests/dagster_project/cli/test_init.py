@@ -16,7 +16,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from dagster_project.cli.main import COMMANDS, SECTIONS, main
+from dagster_project.cli.main import COMMANDS, main
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import load_settings
 from tests.archives import Mail, Workspace, mbox
@@ -230,11 +230,6 @@ def test_what_it_names_as_next_works(tmp_path: Path):
         program, command, *options = shlex.split(line)
         known = main.get_command(None, command)  # type: ignore[arg-type]
         assert program.endswith("weft") and known and options[:1] == ["--config"]
-
-
-def test_every_command_stands_under_one_heading():
-    listed = [name for names in SECTIONS.values() for name in names]
-    assert sorted(listed) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize(("topic", "begins"), [
