@@ -22,7 +22,7 @@ from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_TAG, S
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.runs import partitions_of, tables_of, under_way
-from dagster_project.orchestration.staleness import reading_tables
+from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOURCE, reading_tables
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import source_bytes
 from dagster_project.resources.lake.oversize import waiting_bytes
@@ -35,6 +35,7 @@ _SOURCE_TABLES = {table for source_type in SOURCE_TYPES for table in source_type
 _LITTLE, _SHARE_OF_INDEX, _SHARE_OF_SOURCES = 4 << 20, 0.02, 0.5
 """Bytes of long texts that are made before a publish nevertheless; the same as a share of the file that it changes, and of
 the source files where it builds one."""
+_OF_CONTENT = (CHANGED_INPUTS, CHANGED_SOURCE)
 Tried = tuple[str, str | None, str]
 """Phase, partition and state of work that a refresh did, or tried to do."""
 
@@ -109,7 +110,7 @@ def reconcile(
         if works := steps.whole():
             return works, ""
     works = [*steps.partitions(plan.context, Phase.CONTEXT), *steps.partitions(plan.slow, Phase.SLOW)]
-    is_left = plan.stale or plan.publish or plan.slow
+    is_left = plan.stale or plan.publish or plan.slow or plan.broken
     return works, "what is left was tried: the next refresh tries again" if is_left else NOTHING
 
 
@@ -193,12 +194,13 @@ class _Steps:
 
 
 def requests(
-    settings: Settings, instance: dg.DagsterInstance, refresh: str, *, follows: bool = False
+    settings: Settings, instance: dg.DagsterInstance, refresh: str, made: Collection[str] | None = None
 ) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, Runs]:
     """The runs that Dagster's daemon is to begin next for a refresh, or why none; and the runs that the answer is of.
 
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
-    and keeps no other from its own. One that only `follows` what people did leaves stale sources to the next refresh.
+    and keeps no other from its own. After partitions that people `made` these are completed and published, unless their
+    code or settings are others; what else is stale waits for the next refresh.
     """
     runs = runs_of_dagster(settings, instance, refresh)
     if is_held(settings.root / BUILD_LOCK):
@@ -212,8 +214,9 @@ def requests(
     broken = _of_broken(settings, instance, plan.broken)
     if plan.broken and not plan.partitions and not broken:
         return dg.SkipReason("; ".join(set(plan.broken.values()))), runs
-    if follows:
-        plan, broken = replace(plan, stale={}), []
+    if made is not None:
+        own = {p: t for p, t in plan.stale.items() if p in made and plan.reasons[p] in _OF_CONTENT}
+        plan, broken = replace(plan, stale=own), []
     works, reason = reconcile(settings, instance, plan, runs, broken=broken)
     if not works:
         return dg.SkipReason(reason), runs

@@ -18,7 +18,7 @@ from dagster_project.orchestration.names import COMMAND_TAG, REFRESH, REFRESH_NO
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.reconcile import NOTHING, Runs, requests
 from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.runs import FINISHED, close_dead_runs, refresh_of, under_way
+from dagster_project.orchestration.runs import FINISHED, close_dead_runs, partitions_of, refresh_of, under_way
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 
@@ -48,8 +48,8 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             return dg.SkipReason(f"a build of {settings.root} from the command line is running")
         _close_dead(settings, instance)
         prune_runs(instance, settings.operations.keep_runs_days, _PRUNED_AT_ONCE)
-        if awaited := Runs(tuple(under_way(instance))).awaited:
-            return dg.SkipReason(f"run {awaited.run_id[:8]} and what follows it is under way")
+        if begun := [run for run in under_way(instance) if run.job_name == REFRESH_NOW]:
+            return dg.SkipReason(f"run {begun[0].run_id[:8]} is under way")
         if not remotes and not _is_due(settings, instance):
             return dg.SkipReason(NOTHING)
         refresh = f"{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%H:%M}"
@@ -84,7 +84,7 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
     """The sensor `refresh_goes_on`: whenever a run ended it asks what is next.
 
     Its cursor is the run that ended last when nothing was left to ask for. Without it one look is made in vain. After a
-    run that a person launched, stale sources wait for the next refresh; what that run made is published.
+    run that a person launched, other partitions wait for the next refresh; those of that run are completed and published.
     """
 
     @dg.sensor(
@@ -105,7 +105,8 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
         since = list(takewhile(lambda run: run.run_id != context.cursor, ended))
         begun = next((run for run in since if run.job_name == REFRESH_NOW), None)
         refresh = refresh_of(begun or since[0])
-        answer, runs = requests(settings, instance, refresh, follows=begun is None)
+        made = None if begun else partitions_of(instance, [run for run in since if run.is_success])
+        answer, runs = requests(settings, instance, refresh, made)
         is_held_up = is_held(settings.root / BUILD_LOCK) or runs.going or runs.backfilled
         if isinstance(answer, dg.SkipReason) and not is_held_up:
             context.update_cursor(ended[0].run_id)

@@ -170,7 +170,6 @@ def test_a_partition_is_materialized_from_the_page(browser: Any, server: Server,
     file.unlink()
     browser.goto(at(server, f"/assets/messages?view=partitions&partition={quote(partition, safe='')}"))
     browser.get_by_role("button", name="Materialize…").click()
-    browser.get_by_role("button", name="Confirm").click()
     browser.get_by_role("button", name="Launch 1 run").click()
     until(file.exists, "the file of the partition")
     assert file.read_bytes() == before
