@@ -149,22 +149,28 @@ def compile_block(
     chosen: list[Passage] = []
     dropped: list[Omission] = []
     remaining = budget_tokens - count([_COMPILED_HEAD])[0]
-    costs = count([_render(p) for p in passages])
-    for passage, cost in zip(passages, costs, strict=True):
+    first_costs = count([_render(p) for p in passages])
+    further_costs = count([_render(p, is_first=False) for p in passages])
+    headed: set[tuple[str, str, datetime | None]] = set()
+    for passage, first_cost, further_cost in zip(passages, first_costs, further_costs, strict=True):
+        cost = further_cost if _heading_of(passage) in headed else first_cost
         if _repeats(passage, earlier):
             dropped.append(Omission(passage, SHOWN))
         elif repeated := _repeats(passage, chosen):
             dropped.append(Omission(passage, repeated))
         elif cost + 1 > remaining and (shorter := _cut_to(passage, cost, remaining - 1, count)):
             chosen.append(shorter)
+            headed.add(_heading_of(passage))
             remaining = 0
         elif cost + 1 > remaining:
             dropped.append(Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
             chosen.append(passage)
+            headed.add(_heading_of(passage))
             remaining -= cost + 1
     if expand:
         chosen = _expand(chosen, remaining, count, earlier)
+    chosen = _together(chosen)
     block = render_block(chosen)
     tokens = count([block])[0] if block else 0
     while tokens > budget_tokens:
@@ -225,21 +231,40 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
     return None
 
 
+def _heading_of(passage: Passage) -> tuple[str, str, datetime | None]:
+    """The document and the heading under which a passage stands in a block."""
+    return passage.doc_id, passage.title, passage.date
+
+
+def _together(chosen: Sequence[Passage]) -> list[Passage]:
+    """The passages with those under one heading together, in the order of their document, where the first of them was."""
+    places: dict[tuple[str, str, datetime | None], int] = {}
+    for number, passage in enumerate(chosen):
+        places.setdefault(_heading_of(passage), number)
+    return sorted(chosen, key=lambda passage: (places[_heading_of(passage)], passage.shown[1]))
+
+
 def render_block(chosen: Sequence[Passage]) -> str:
     """The block of these passages; none of their text can pass for a line of Weft's.
 
-    Every line of theirs begins with `> `, whichever sign ends it, and their brackets of citations get a backslash: those
-    without are Weft's.
+    Passages under one heading follow each other, and the first has it. Every line of theirs begins with `> `, whichever
+    sign ends it, and their brackets of citations get a backslash: those without are Weft's.
     """
-    return "\n".join([_COMPILED_HEAD, *map(_render, chosen)]) if chosen else ""
+    before = [None, *map(_heading_of, chosen)]
+    rendered = (
+        _render(passage, is_first=_heading_of(passage) != last)
+        for passage, last in zip(chosen, before, strict=False)
+    )
+    return "\n".join([_COMPILED_HEAD, *rendered]) if chosen else ""
 
 
-def _render(passage: Passage) -> str:
+def _render(passage: Passage, *, is_first: bool = True) -> str:
     text, start, end = passage.shown
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
     title, citation = map(_named, (passage.title, passage.place))
     page = f" page {bisect_right(passage.page_starts, start)}" if passage.page_starts else ""
-    return f"## {title}{date}\n\n{_quoted(text)}\n\n\u27e8{citation}{page} bytes {start}-{end}\u27e9\n"
+    heading = f"## {title}{date}\n\n" if is_first else ""
+    return f"{heading}{_quoted(text)}\n\n\u27e8{citation}{page} bytes {start}-{end}\u27e9\n"
 
 
 def render_thread(mails: Iterable[Mapping[str, Any]]) -> str:

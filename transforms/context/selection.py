@@ -20,6 +20,8 @@ from transforms.settings.conversations import ContextSettings
 
 _EQUAL_SIMILARITY = 0.95
 """Cosine from which, with dedup_strategy = "semantic", texts are equal."""
+_PASSAGE_TOKENS = 20
+"""Tokens of a small passage, such as a turn of a chat with its citation."""
 _PASSAGE_CHARS = 400
 """Characters of a passage in the block of related posts (egregora)."""
 VERSION = f"1.{steps.VERSION}.{block.VERSION}"
@@ -43,33 +45,48 @@ def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Contex
     return steps.strategy_queries(window_texts, query_texts, settings)
 
 
+def most_passages(settings: ContextSettings) -> int:
+    """How many passages a block may hold at most."""
+    return max(settings.top_k, settings.budget_tokens // _PASSAGE_TOKENS)
+
+
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
     """The table `conversation_documents` of candidates: dedup, then the order of the context.
 
-    `vectors` is called for those chunks alone whose likeness the settings want to know.
+    If the settings fill the budget, each turn of a chat is a document of its own, and behind the documents come their
+    further chunks, best first, as many as a block may hold. `vectors` is called for those chunks alone whose likeness the
+    settings want to know.
     """
+    of_chat = pl.lit(settings.fills_budget) & (pl.col("source_kind") == "conversation")
+    units = candidates.with_columns(document_id=pl.when(~of_chat).then("document_id"))
     if settings.dedup_strategy == "none":
-        selected = steps.deduplicate(candidates.with_columns(document_id=pl.lit(None, pl.String))).select(
-            pl.exclude("document_id")
-        )
-        selected = selected.join(
-            candidates.select("chunk_id", "document_id").unique("chunk_id"), on="chunk_id", how="left"
-        )
+        selected = steps.deduplicate(units.with_columns(document_id=pl.lit(None, pl.String)))
     elif settings.dedup_strategy == "semantic":
-        selected = steps.deduplicate(candidates, n=len(candidates) or 1)
+        selected = steps.deduplicate(units, n=len(units) or 1)
         selected = steps.drop_similar(
             selected, vectors(selected.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY
         )
     else:
-        selected = steps.deduplicate(candidates, settings.dedup_max_per_doc)
+        selected = steps.deduplicate(units, settings.dedup_max_per_doc or 1)
     chunk_vectors = vectors(selected.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
-    ordered = steps.order_documents(candidates, selected, settings, chunk_vectors)
+    ordered = steps.order_documents(units, selected, settings, chunk_vectors)
+    if settings.fills_budget:
+        every = steps.deduplicate(units.with_columns(document_id=pl.lit(None, pl.String)))
+        further = every.join(ordered, on=["window_id", "chunk_id"], how="anti")
+        further = further.sort("score", "chunk_id", descending=[True, False]).with_columns(place=None)
+        ordered = pl.concat([ordered, further.select(ordered.columns)], how="vertical_relaxed")
+        ordered = ordered.with_columns(place=pl.int_range(1, pl.len() + 1).over("window_id"))
+        ordered = ordered.filter(pl.col("place") <= most_passages(settings))
+    documents = candidates.select("chunk_id", "document_id").unique("chunk_id")
     query_counts = candidates.group_by(
         "window_id", pl.coalesce("document_id", "chunk_id").alias("_document")
     ).agg(found_by=pl.col("query").n_unique().cast(pl.Int64))
     return (
-        ordered.with_columns(_document=pl.coalesce("document_id", "chunk_id"))
+        ordered.drop("document_id")
+        .join(documents, on="chunk_id", how="left", maintain_order="left")
+        .with_columns(_document=pl.coalesce("document_id", "chunk_id"))
         .join(query_counts, on=["window_id", "_document"], how="left", maintain_order="left")
+        .sort("window_id", "place")
         .select(CONVERSATION_DOCUMENTS.names)
     )
 

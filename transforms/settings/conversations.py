@@ -48,7 +48,7 @@ _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
     "seed": {
         "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "mode": "ann", "lexical_weight": 0.0,
-        "pick": "score", "include": "later", "by_parts": False,
+        "pick": "score", "include": "later", "by_parts": False, "dedup_max_per_doc": 1,
     },
 }  # fmt: skip
 
@@ -94,12 +94,12 @@ class ContextSettings(StageSettings):
     )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
-    candidates: Internal[int] = Field(20, gt=0)
-    """Chunks taken for each query (seed: 5)."""
+    candidates: Internal[int | None] = Field(None, gt=0)
+    """Chunks taken for each query (seed: 5); None: 20, or as many as fill the budget."""
     pick: Internal[Literal["score", "mmr", "coverage"]] = "coverage"
     """The best (seed), the least alike, or what covers most queries."""
-    dedup_max_per_doc: Internal[int] = Field(1, gt=0)
-    """Chunks of one document."""
+    dedup_max_per_doc: Internal[int | None] = Field(None, gt=0)
+    """Chunks of one document (seed: 1); None: one, but each turn of a chat, and then as many as the budget holds."""
     dedup_strategy: Internal[Literal["document", "semantic", "none"]] = "document"
     """At most dedup_max_per_doc of a document, no near-equal texts, or every chunk (egregora)."""
     expand: Internal[bool] = True
@@ -117,6 +117,11 @@ class ContextSettings(StageSettings):
 
     by_parts: Internal[bool] = True
     """Ask the parts of a short text, too, and show only what bears out a part (the seed does neither)."""
+
+    @property
+    def fills_budget(self) -> bool:
+        """True if further chunks of the documents fill what the best of each leave of the budget."""
+        return self.dedup_strategy == "document" and self.dedup_max_per_doc is None
 
     @model_validator(mode="before")
     @classmethod

@@ -25,6 +25,7 @@ from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context.block import Passage
 from transforms.context.candidates import telling_terms
 from transforms.context.parts import parts
+from transforms.context.selection import most_passages
 from transforms.errors import QueryError
 from transforms.retrieval import bm25, fusion
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
@@ -37,6 +38,10 @@ _MODEL_OF_DESIGN, _LEAST_OF_DESIGN = "gemini-embedding-001", 0.7
 _NEAR_PAIRS = 0.05
 """Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for models of which its own says
 nothing."""
+_LEAST_CANDIDATES = 20
+"""Candidates of a query, where the settings name no number."""
+_LEAST_TURN = 20
+"""Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without what it answers."""
 _WAY_TO_PASS = 0.4
 """How far from WEAK to PASS of the model the evidence lies below which nothing is shown: there no topic of a conversation
 was lost, and nine off-topic texts in ten find nothing."""
@@ -97,6 +102,8 @@ class IndexForContext:
         """
         settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
+        if settings.candidates is None:
+            settings = settings.model_copy(update={"candidates": _wanted(queries, settings)})
         masks = self._masks(
             askers or {w: Asker((w,)) for w in queries.get_column("window_id").unique()}, settings
         )
@@ -213,7 +220,7 @@ class IndexForContext:
         With `mode = "ann"` they come from the HNSW index if there is one and it finds enough; `paths` counts.
         """
         in_view = settings.nprobe if settings.mode == "ann" else 0
-        near = Near(settings.candidates, in_view, settings.overfetch)
+        near = Near(settings.candidates or _LEAST_CANDIDATES, in_view, settings.overfetch)
         for scores in self.index.ranking.nearest(self.index, vectors, allowed, near):
             self.paths["hnsw" if isinstance(scores, HnswScores) else "exact"] += 1
             yield scores
@@ -246,7 +253,8 @@ class IndexForContext:
         numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
         chunks = self.index.frame(
             f"SELECT chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind FROM chunks "
-            f"WHERE chunk_no IN ({numbers})"
+            f"WHERE chunk_no IN ({numbers}) AND (chunk_kind <> 'turn' OR "
+            f"list_sum([s.byte_end - s.byte_start FOR s IN spans]) >= {_LEAST_TURN})"
         )
         numbered = (
             queries.select("window_id", "query")
@@ -255,9 +263,15 @@ class IndexForContext:
         )
         return (
             candidates.join(numbered, on="row", how="left", maintain_order="left")
-            .join(chunks, on="chunk_no", how="left", maintain_order="left")
+            .join(chunks, on="chunk_no", how="inner", maintain_order="left")
             .select(CONVERSATION_CANDIDATES.names)
         )
+
+
+def _wanted(queries: pl.DataFrame, settings: ContextSettings) -> int:
+    """How many candidates of each query fill the budget of a window with the fewest queries."""
+    counts = queries.group_by("window_id").len().get_column("len").to_list()
+    return max(_LEAST_CANDIDATES, most_passages(settings) // min(counts, default=1))
 
 
 _CANDIDATES = {
@@ -278,11 +292,12 @@ def _best(
     settings: ContextSettings,
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number."""
-    chosen = near.best(settings.candidates)
+    most = settings.candidates or _LEAST_CANDIDATES
+    chosen = near.best(most)
     lexical_scores = np.zeros(len(chosen))
     weight = settings.lexical_weight if words is not None else 0.0
     if words is not None:
-        chosen = np.union1d(chosen, words.best(settings.candidates))
+        chosen = np.union1d(chosen, words.best(most))
         lexical_scores = words.of(chosen)
     similarity = near.of(chosen)
     eligible = (similarity >= (settings.min_similarity or 0.0)) | (lexical_scores > 0)
@@ -292,7 +307,7 @@ def _best(
         score = weight * by_words + (1 - weight) * fusion.scaled(similarity, near.low, near.high)
     else:
         score = similarity
-    order = np.lexsort((chosen, -score))[: settings.candidates]
+    order = np.lexsort((chosen, -score))[:most]
     columns = {
         "row": np.full(len(order), row),
         "rank": np.arange(1, len(order) + 1),

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 
 from transforms.context.block import Passage
 
+_STRETCHES = """
+SELECT c.chunk_id, string_agg(lake_text(n.text_display), chr(10) ORDER BY n.chunk_index) AS said,
+  min(list_min([s.byte_start FOR s IN n.spans IF s.role = 'own'])) AS start_byte,
+  max(list_max([s.byte_end FOR s IN n.spans IF s.role = 'own'])) AS end_byte
+FROM stored_chunks c JOIN stored_chunks n ON n.doc_id = c.doc_id AND n.chunk_kind = 'turn'
+  AND n.chunk_index BETWEEN c.chunk_index - 1 AND c.chunk_index + 1
+WHERE c.chunk_kind = 'turn' AND c.chunk_id IN (SELECT unnest($ids::VARCHAR[]))
+GROUP BY c.chunk_id
+"""
+"""Of each turn of a chat what was said before and behind it: the stretch in which it is read."""
 # Lines are counted in the bytes before a place, of the text that the place is in.
 _PASSAGES = """
 WITH chosen AS (
@@ -45,7 +56,12 @@ FROM lined ORDER BY chunk_id
 def passages(connection: duckdb.DuckDBPyConnection, chunk_ids: Sequence[str]) -> dict[str, Passage]:
     """The passages of chunks by id; those that the index does not hold are left out."""
     rows = connection.execute(_PASSAGES, {"ids": sorted(set(chunk_ids))}).to_arrow_table().to_pylist()
-    return {row["chunk_id"]: _passage(row) for row in rows}
+    found = {row["chunk_id"]: _passage(row) for row in rows}
+    turns = [passage.chunk_id for passage in found.values() if passage.source_kind == "conversation"]
+    stretches = connection.execute(_STRETCHES, {"ids": turns}).fetchall() if turns else ()
+    for chunk, said, start, end in stretches:
+        found[chunk] = replace(found[chunk], around=said, around_start=start, around_end=end)
+    return found
 
 
 def _passage(row: dict[str, Any]) -> Passage:

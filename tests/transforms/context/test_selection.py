@@ -70,7 +70,8 @@ def test_a_window_asks_with_what_was_said_or_with_its_markdown(ask_with: str, te
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
-        ({}, ["a", "b", "x"]),
+        ({}, ["a", "b", "x", "aa", "aaa"]),
+        ({"dedup_max_per_doc": 1}, ["a", "b", "x"]),
         ({"dedup_max_per_doc": 2}, ["a", "aa", "b", "x"]),
         ({"dedup_strategy": "semantic"}, ["a", "b"]),
         ({"dedup_strategy": "none"}, ["a", "aa", "aaa", "b", "x"]),
@@ -107,3 +108,18 @@ def test_every_window_has_a_row_and_one_without_hits_says_so():
     assert made[0]["records"][0]["document_id"] == "d1" and "> rye and salt" in made[0]["compiled"]
     assert (made[1]["block"], made[1]["compiled"], made[1]["records"]) == ("", "", [])
     assert json.loads(made[0]["manifest"])["settings"]["pick"] == "score"
+
+
+def test_each_turn_of_a_chat_counts_and_what_is_left_of_the_budget_is_filled():
+    found = candidates(("a", "chat", 0.9), ("mail", "m", 0.8), ("b", "chat", 0.7), ("more", "m", 0.6))
+    of_chat = (
+        pl.when(pl.col("document_id") == "chat").then(pl.lit("conversation")).otherwise(pl.lit("message"))
+    )
+    found = found.with_columns(source_kind=of_chat)
+    made = window_documents(found, ContextSettings(pick="score"), vectors)
+    assert made.select("chunk_id", "document_id").rows() == [
+        *(("a", "chat"), ("mail", "m"), ("b", "chat"), ("more", "m"))
+    ]
+    assert made["place"].to_list() == [1, 2, 3, 4]
+    few = window_documents(found, ContextSettings(pick="score", budget_tokens=64, top_k=2), vectors)
+    assert few["chunk_id"].to_list() == ["a", "mail", "b"]
