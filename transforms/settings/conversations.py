@@ -80,8 +80,9 @@ class ContextSettings(StageSettings):
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
     )
-    min_similarity: Internal[float | None] = Field(None, ge=-1, le=1)
-    """Cosine below which a candidate is left out; None: 0 (seed: what suits the model)."""
+    min_similarity: float | None = Field(
+        None, ge=-1, le=1, description="least cosine of a candidate; unset: 0 (egregora: what suits the model)"
+    )
     where: str = Field(
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
     )
@@ -94,24 +95,26 @@ class ContextSettings(StageSettings):
     )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
-    candidates: Internal[int | None] = Field(None, gt=0)
-    """Chunks taken for each query (seed: 5); None: 20, or as many as fill the budget."""
+    candidates: int | None = Field(
+        None, gt=0, description="chunks of each query (egregora, chunks_per_query: 5); unset: what fills the budget"
+    )
     pick: Internal[Literal["score", "mmr", "coverage"]] = "coverage"
     """The best (seed), the least alike, or what covers most queries."""
-    dedup_max_per_doc: Internal[int | None] = Field(None, gt=0)
-    """Chunks of one document (seed: 1); None: one, but each turn of a chat, and then as many as the budget holds."""
-    dedup_strategy: Internal[Literal["document", "semantic", "none"]] = "document"
-    """At most dedup_max_per_doc of a document, no near-equal texts, or every chunk (egregora)."""
+    dedup_max_per_doc: int | None = Field(
+        None, gt=0, description="chunks of one document (egregora: 1); unset: as many as the budget holds"
+    )
+    dedup_strategy: Literal["document", "semantic", "none"] = Field(
+        "document", description="no more of a document, no near-equal texts, or every chunk (egregora)"
+    )
     expand: Internal[bool] = True
     """Show section or mail around a passage where the budget allows."""
     ask_with: Internal[Literal["said", "markdown"]] = "said"
     """What was said, without headings; or the query chunk as it is (seed)."""
-    mode: Internal[Literal["ann", "exact"]] = "exact"
-    """By the HNSW index where there is one (seed), or by every vector."""
-    nprobe: Internal[int] = Field(256, gt=0)
-    """Vectors that a search of the HNSW index keeps in view, its `ef_search`; at 256 it finds all of ten (egregora)."""
-    overfetch: Internal[int] = Field(4, gt=0)
-    """Times `candidates` that the HNSW index is asked for, since some of what it finds may not be shown (egregora)."""
+    mode: Literal["exact", "ann"] = Field(
+        "exact", description="by every vector, or by the HNSW index where there is one (egregora)"
+    )
+    nprobe: int = Field(256, gt=0, description="vectors that `ann` keeps in view (egregora)")
+    overfetch: int = Field(4, gt=0, description="times `candidates` that `ann` asks for (egregora)")
     lexical_weight: Internal[float] = Field(0.5, ge=0, le=1)
     """Weight of the lexical score of a candidate; the seed has none."""
 
