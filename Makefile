@@ -46,11 +46,9 @@ test: lint suite
 suite: $(DEV)
 	@$(BIN)/python -m pytest -n 3 $(FILES) -m "not exhaustive" $(SLOWEST)
 
-# Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests. One that fails beside others
-# runs once more by itself, and both results are printed.
+# Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests.
 exhaustive: $(CLUSTERS)
-	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 4 $(FILES) -m "exhaustive or property" $(SLOWEST) \
-	  || WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 0 -m "exhaustive or property" --last-failed --last-failed-no-failures none
+	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 4 $(FILES) -m "exhaustive or property" $(SLOWEST)
 
 test-all: test exhaustive
 
