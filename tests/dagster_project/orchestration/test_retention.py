@@ -8,12 +8,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from dagster_project.definitions import build_definitions
 from dagster_project.orchestration import retention
 from dagster_project.orchestration.retention import prune_runs
 from tests.archives import Mail, Workspace
 
-INDEX, INDEX_OF_MAIL = dg.AssetKey("search_index"), dg.AssetKey("memberships")
+INDEX = dg.AssetKey("search_index")
 
 
 class Later(datetime):
@@ -49,20 +48,3 @@ def test_old_runs_go_unless_they_are_the_last_that_made_something(
         assert prune_runs(instance, 30) == 0
     built.write("dev/dev.2004-03.mbox", [Mail(601, "Another one.")])
     assert built.build().published
-
-
-@pytest.mark.exhaustive
-def test_what_conditions_found_goes_after_two_days(built: Workspace, monkeypatch: pytest.MonkeyPatch):
-    with built.instance() as instance:
-        storage = instance.schedule_storage
-        assert storage
-        whole = dg.AssetSelection.assets("memberships")
-        found = dg.evaluate_automation_conditions(build_definitions(built.settings), instance, whole)
-        storage.add_auto_materialize_asset_evaluations(
-            1, [result.serializable_evaluation.with_run_ids(set()) for result in found.results]
-        )
-        prune_runs(instance, 30)
-        assert storage.get_auto_materialize_asset_evaluations(INDEX_OF_MAIL, limit=9)
-        monkeypatch.setattr(retention, "datetime", Later)
-        prune_runs(instance, 365)
-        assert not storage.get_auto_materialize_asset_evaluations(INDEX_OF_MAIL, limit=9)
