@@ -1,8 +1,7 @@
 """The one function that says what runs next. It compares the plan with Dagster's runs, and remembers nothing.
 
 Its callers are the sensors, which request the work from Dagster's daemon, and `weft build`, which does it itself. Whoever
-asks late, twice or after a crash gets the right answer, because no event is stored: 368,000 runs in fourteen days are what
-one public deployment paid for a condition that counted events.
+asks late, twice or after a crash gets the right answer, because no event is stored.
 """
 
 from __future__ import annotations

@@ -81,7 +81,10 @@ class ContextSettings(StageSettings):
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
     )
     min_similarity: float | None = Field(
-        None, ge=-1, le=1, description="least cosine of a candidate; unset: 0 (egregora: what suits the model)"
+        None,
+        ge=-1,
+        le=1,
+        description="least cosine of a candidate; unset: 0 (egregora: what suits the model)",
     )
     where: str = Field(
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
@@ -96,7 +99,9 @@ class ContextSettings(StageSettings):
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
     candidates: int | None = Field(
-        None, gt=0, description="chunks of each query (egregora, chunks_per_query: 5); unset: what fills the budget"
+        None,
+        gt=0,
+        description="chunks of each query (egregora, chunks_per_query: 5); unset: what fills the budget",
     )
     pick: Internal[Literal["score", "mmr", "coverage"]] = "coverage"
     """The best (seed), the least alike, or what covers most queries."""
