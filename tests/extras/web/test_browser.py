@@ -28,7 +28,7 @@ from tests.timing import HUNG, until
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
 DESK, PHONE = {"width": 1400, "height": 950}, {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
