@@ -42,7 +42,7 @@ class Stage:
     a `SourcePartition`. Its code version is `version` and a digest of the settings.
 
     With `in_buckets`, what the stage reads of its inputs by their names, the tables are stored in parts, one for each bucket
-    of mails; `make` takes the rows of one bucket as Arrow tables, and a part is made again only if these changed. The
+    of mails; `make` takes the rows of one bucket as Arrow tables, and a part is rebuilt only if these changed. The
     resource `lake` is then an `OfBucket`.
 
     `whole` maps each table to a fingerprint of what concerns a partition; a new one makes the partition stale. `deps` are

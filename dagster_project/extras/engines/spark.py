@@ -44,7 +44,7 @@ class SparkCluster:
         at_once = min(count, self.settings.tasks or count)
         try:
             with warnings.catch_warnings():
-                # Spark 4 warns of pandas 3, of which it uses nothing here.
+                # Spark 4 warns of pandas 3, which it does not use here.
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
                 self._session = self._session or self._begun()
                 # A partition of the frame is a task of Spark: as many as may run at once, else one for each of ours.

@@ -141,7 +141,7 @@ class PointsBatch(QueryBatch):
         return super().candidates(settings)
 
     def lexical(self, settings: SearchSettings) -> list[bm25.TermScores]:
-        """BM25 scores of each query, of which those of candidates are known once these were looked for."""
+        """BM25 scores of each query; those of candidates are known after `candidates`."""
         return [*self._words(settings)]
 
     def _words(self, settings: SearchSettings) -> list[PointTermScores]:

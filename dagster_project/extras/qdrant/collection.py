@@ -175,7 +175,7 @@ class Collection:
             self.client.delete(self.name, models.FilterSelector(filter=gone), wait=True)
 
     def count(self, number: int) -> int:
-        """How many points count in a publish; 0 if there is no such collection."""
+        """How many points count in a publish; 0 if the collection does not exist."""
         with faults_of(self.name):
             if not self.client.collection_exists(self.name):
                 return 0
