@@ -40,7 +40,7 @@ LENSES = {
 }
 SEEN = {
     "public": {"pubone", "pubtwo", "crossmark"},
-    "secret": {"secone", "sectwo", "secreply"},
+    "secret": {"secone", "sectwo", "secreply", "crossmark"},
     "notes": {"noteopen", "shutmark", "noteshut.md"},
     "open": {"noteopen"},
     "mails": {"pubone", "pubtwo", "crossmark"},

@@ -132,7 +132,10 @@ class Relations:
 
     def _in_buckets(self, stage: Stage) -> set[str]:
         loaded = self.tables([*stage.inputs, "mail_buckets"])
-        context: Any = SimpleNamespace(resources=SimpleNamespace(lake=self.lake, progress=LoggedProgress()))
+        context: Any = SimpleNamespace(
+            resources=SimpleNamespace(lake=self.lake, progress=LoggedProgress()),
+            op_execution_context=SimpleNamespace(selected_output_names=set(stage.outputs)),
+        )
         run = _Run(context, stage, stage.settings, loaded)
         made: set[str] = set()
         for output in list(run.buckets(stage.in_buckets or {})):
