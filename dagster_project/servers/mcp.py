@@ -68,7 +68,8 @@ _Name = Annotated[
     ),
 ]
 _Limit = Annotated[
-    int, Field(ge=1, description="how many at most; the server has a limit of its own, `mcp.max_results`")
+    int | None,
+    Field(ge=1, description="how many at most; more than the server's `mcp.max_results` is refused"),
 ]
 _Day = Annotated[date | None, Field(description="a day, as 2024-05-31; in UTC")]
 
@@ -158,7 +159,7 @@ class _Tools:
     async def search(
         self,
         query: _Query,
-        limit: _Limit = 10,
+        limit: _Limit = None,
         list_id: Annotated[
             str | None, Field(description="mailing list; `list_sources` has the names")
         ] = None,
@@ -173,7 +174,7 @@ class _Tools:
     ) -> answers.Hits:
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
         filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
-        most = min(limit, self.limits.max_results)
+        most = self._results(limit, 10)
 
         def hits(index: SearchIndex) -> answers.Shown[answers.Hits]:
             settings = with_options(self.settings, options).search
@@ -186,45 +187,45 @@ class _Tools:
         self,
         id: _Name,
         byte_start: Annotated[int, Field(ge=0, description="where in the text to begin")] = 0,
-        max_characters: Annotated[int, Field(ge=1)] = 20_000,
+        max_characters: Annotated[int | None, Field(ge=1, description="characters of a part")] = None,
     ) -> answers.Text:
         """The text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
-        most = min(max_characters, self.limits.max_characters)
+        most = _within("max_characters", max_characters, 20_000, self.limits.max_characters)
         return await self.answered("get", id, lambda index: answers.text(index, id, byte_start, most))
 
     @tool
     async def context(
         self,
         text: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)],
-        budget_tokens: Annotated[int, Field(ge=64, description="tokens of the block")] = 2_000,
+        budget_tokens: Annotated[int | None, Field(ge=64, description="tokens of the block")] = None,
         where: Annotated[
             str,
             Field(max_length=1_000, description="only what meets this, as `source:notes OR kind:message`"),
         ] = "",
     ) -> answers.Block:
         """What the index knows about a longer text or conversation: cited passages under a budget of tokens."""
-        budget = min(budget_tokens, self.limits.max_characters // 4)
+        budget = _within("budget_tokens", budget_tokens, 2_000, self.limits.max_characters // 4)
         return await self.answered(
             "context", text, lambda index: answers.block(self.settings, index, text, budget, where)
         )
 
     @tool
-    async def similar(self, id: _Name, limit: _Limit = 10) -> answers.Hits:
+    async def similar(self, id: _Name, limit: _Limit = None) -> answers.Hits:
         """What is nearest to a mail, thread, document, section, chunk or window of a chat, itself left out."""
-        most = min(limit, self.limits.max_results)
+        most = self._results(limit, 10)
         return await self.answered("similar", id, lambda index: answers.near(index, id, most))
 
     @tool
     async def thread(
         self,
         id: Annotated[str, Field(min_length=1, max_length=1_000, description="a thread, or a mail in it")],
-        limit: _Limit = 50,
+        limit: _Limit = None,
         start: Annotated[
             int, Field(ge=0, description="mails to pass over; the next page begins at `next`")
         ] = 0,
     ) -> answers.Thread:
         """The mails of a discussion in their order, without texts: who wrote when, in answer to what."""
-        most = min(limit, self.limits.max_results)
+        most = self._results(limit, 50)
         return await self.answered("thread", id, lambda index: answers.thread(index, id, most, start))
 
     @tool
@@ -236,10 +237,10 @@ class _Tools:
     async def sql(
         self,
         statement: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS, description="one SELECT")],
-        limit: _Limit = 50,
+        limit: _Limit = None,
     ) -> answers.Rows:
         """The rows of a statement of DuckDB's SQL on the index; `FROM information_schema.columns` lists its tables."""
-        most = min(limit, self.limits.max_results)
+        most = self._results(limit, 50)
         return await self.answered(
             "sql", statement, lambda index: answers.rows(index, statement, most, self.limits.max_characters)
         )
@@ -251,6 +252,9 @@ class _Tools:
     async def discussion(self, id: str) -> str:
         """The mails of a thread under their headers, up to the server's limit."""
         return await self._read("resource thread", id, ())
+
+    def _results(self, limit: int | None, usual: int) -> int:
+        return _within("limit", limit, usual, self.limits.max_results)
 
     async def _read(self, tool: str, name: str, refused: tuple[str, ...]) -> str:
         def read(index: SearchIndex) -> answers.Shown[answers.Text]:
@@ -295,6 +299,16 @@ def _own_pages(port: int, origins: Sequence[str]) -> TransportSecuritySettings:
     return TransportSecuritySettings(
         allowed_hosts=own, allowed_origins=[*(f"http://{name}" for name in own), *origins]
     )
+
+
+def _within(name: str, wanted: int | None, usual: int, most: int) -> int:
+    """The number that a call names, else the usual one or the most; a number above the most is refused."""
+    if wanted is not None and wanted > most:
+        raise _fault(
+            "QueryError",
+            f"{name} is {wanted}, and this server gives {most} at most: ask for less, or in parts",
+        )
+    return min(usual, most) if wanted is None else wanted
 
 
 def _fault(kind: str, message: str) -> ToolError:

@@ -28,6 +28,7 @@ from dagster_project.resources.sources.chat_exports import (
     chat_names,
     decoded,
     exports_at,
+    is_named_as_export,
 )
 from dagster_project.resources.sources.chats import ChatFiles
 from transforms.context import block as context_block
@@ -48,7 +49,6 @@ from transforms.retrieval.citations import cited
 
 _GIVEN = "given"
 _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
-_TEXT_SUFFIXES = ("", ".txt", ".md", ".markdown", ".text")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class ContextResult:
 def read_conversation(
     settings: Settings, path: Path | None, text: str | None, timezone: str | None = None
 ) -> ConversationText:
-    """The conversation in a chat export, or in a text that is none.
+    """The conversation in a chat export, or in any other text in UTF-8, such as a source file.
 
     Times without a zone are in `timezone`, else in that of the configured source that `path` belongs to,
     else UTC. Names stay as they are, since nothing of it is stored. SourceError for a file that cannot be
@@ -119,11 +119,13 @@ def read_conversation(
     exports = files.exports_of(path) if path else []
     own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
     try:
-        if path is not None and not exports and (path.is_dir() or path.suffix.lower() not in _TEXT_SUFFIXES):
+        if path is not None and not exports and is_named_as_export(path):
             exports = _unknown_exports(path)
         if exports:
             reader = ExportReader(settings.conversations, settings.mail, settings.threads)
-            chats = [chat for e in exports for chat in reader.chats(_in_zone(e, timezone))]
+            zone = {"timezone": timezone} if timezone else {}
+            sources = [replace(e, source=e.source.model_copy(update=zone)) for e in exports]
+            chats = [chat for export in sources for chat in reader.chats(export)]
         else:
             content = decoded(path.read_bytes()) if path is not None else text or ""
             if not looks_like_whatsapp(content):
@@ -181,14 +183,6 @@ def _unknown_exports(path: Path) -> list[Export]:
         Export(source, str(place), name, format_, files, "")
         for name, (place, format_, files) in zip(names, exports, strict=True)
     ]
-
-
-def _in_zone(export: Export, timezone: str | None) -> Export:
-    return (
-        replace(export, source=export.source.model_copy(update={"timezone": timezone}))
-        if timezone
-        else export
-    )
 
 
 class _Clock:

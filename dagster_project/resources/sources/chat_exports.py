@@ -58,6 +58,12 @@ class Export:
     digest: str
 
 
+def is_named_as_export(path: Path) -> bool:
+    """True for a folder and for a file whose suffix is one of exports alone; `.txt` is one of texts, too."""
+    suffix = path.suffix.lower()
+    return path.is_dir() or (suffix in _SUFFIXES and suffix != ".txt")
+
+
 def is_slack(folder: Path) -> bool:
     """True for the folder of a Slack export."""
     return any(is_file(folder / n) for n in _SLACK_FILES)
@@ -289,7 +295,9 @@ def decoded(data: bytes) -> str:
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ChatFormatError(f"no_text: byte {error.start} is no UTF-8, which all exports are in") from error
+        raise ChatFormatError(
+            f"no_text: byte {error.start} is not UTF-8, as texts and exports are"
+        ) from error
 
 
 def _threads(

@@ -309,6 +309,17 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
             "'message', 'attachment', 'document' or 'conversation'",
         ),
         ("search", {"query": "compactor", "limit": 0}, "greater than or equal to 1"),
+        *(
+            (name, {**arguments, limit: 100_001}, f"{limit} is 100001, and this server gives {most} at most")
+            for name, arguments, limit, most in (
+                ("search", {"query": "compactor"}, "limit", 50),
+                ("similar", {"id": "m1@example.org"}, "limit", 50),
+                ("thread", {"id": "m1@example.org"}, "limit", 50),
+                ("sql", {"statement": "FROM messages"}, "limit", 50),
+                ("get", {"id": "m1@example.org"}, "max_characters", 100_000),
+                ("context", {"text": "compactor"}, "budget_tokens", 25_000),
+            )
+        ),
         ("get", {"id": ""}, "at least 1 character"),
         ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),
     ],

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
+import anyio
 import pytest
+from mcp import Client
 from starlette.testclient import TestClient
 
 from dagster_project.servers.mcp import mcp_app, mcp_server
@@ -88,6 +90,18 @@ def test_assistants_are_answered_and_pages_are_not(
         ("Accept", "application/json, text/event-stream"),
     ]
     assert status(assistants, "POST", "/mcp", headers, json.dumps(INITIALIZE)) == (expected, "")
+
+
+@pytest.mark.parametrize("revision", ["legacy", "2026-07-28"])
+def test_clients_of_each_revision_of_the_protocol_are_answered_over_http(assistants: int, revision: str):
+    async def found() -> tuple[int, str]:
+        async with Client(f"http://127.0.0.1:{assistants}/mcp", mode=revision) as client:
+            listed = await client.list_tools()
+            answer = await client.call_tool("list_sources", {})
+            return len(listed.tools), json.dumps(answer.structured_content)
+
+    tools, sources = anyio.run(found)
+    assert tools >= 6 and '"dev"' in sources
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,21 @@ def test_one_broken_file_of_a_slack_export_costs_no_other(
     assert set(faults(tmp_path / "in").values()) == {reason}
 
 
+@pytest.mark.parametrize("name", ["x.rs", "Makefile", "notes.rst", "page.html"])
+def test_any_text_wants_context_as_it_stands(tmp_path: Path, name: str):
+    text = "// Where is the lock?\nfn main() {}\n"
+    (tmp_path / name).write_text(text)
+    given = read_conversation(Settings(sources=()), tmp_path / name, None)
+    assert (given.markdown, given.messages) == (text, 1)
+
+
+@pytest.mark.parametrize(("name", "data"), [("x.rs", b"\xff\x00\xfe"), ("x.json", b"[1]"), ("x.zip", b"PK")])
+def test_a_file_that_is_neither_text_nor_export_is_refused(tmp_path: Path, name: str, data: bytes):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ChatFormatError, match=name):
+        read_conversation(Settings(sources=()), tmp_path / name, None)
+
+
 def test_of_files_with_one_name_in_a_zip_the_others_are_named(tmp_path: Path):
     data = zipped({"one.json": DISCORD, "two.json": DISCORD}).replace(b"two.json", b"one.json")
     written(tmp_path / "in", {"x.zip": data})
