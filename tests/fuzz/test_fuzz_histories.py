@@ -117,7 +117,7 @@ class History:
         return self.random.choice([mails for mails in self.archives.values() if len(mails) > 3])
 
 
-@pytest.mark.parametrize(("seed", "chance"), list(seeds(max(1, round(3 * FACTOR)))))
+@pytest.mark.parametrize(("seed", "chance"), list(seeds(max(1, round(FACTOR)))))
 def test_what_came_bit_by_bit_shows_what_all_at_once_does(tmp_path: Path, seed: int, chance: random.Random):
     work, history = two_lists(tmp_path / "work"), History(chance)
     for step in range(STEPS + 1):

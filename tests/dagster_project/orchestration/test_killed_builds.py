@@ -18,22 +18,16 @@ KEPT = (
     ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims", ".spare.duckdb", ".spare.arrays",
     *(".db", ".db-shm", ".db-wal"),  # Dagster's own, of what no run reports
 )  # fmt: skip
-READING = (
-    "*/lake/messages/*",
-    "*/lake/message_terms/*",
-    "*/lake/memberships.parquet",
-    "*/lake/threads.parquet",
-)
-PUBLISHING = (
-    "*/index/*.arrays",
-    "*/index/weft-*.duckdb",
-    "*/index/CURRENT",
-    "*/lake/corpus_measures.parquet",
-)
 WAYS = {
-    "run": (*READING, "*/lake/embeddings/*", *PUBLISHING),
-    "backfill": ("*/history/runs/*", *READING, "*/cache/embeddings/*", *PUBLISHING),
-    "publish": (*PUBLISHING, "*/cache/files.json"),
+    "run": ("*/lake/messages/*", "*/lake/threads.parquet", "*/index/*.arrays", "*/index/CURRENT"),
+    "backfill": (
+        "*/history/runs/*",
+        "*/lake/message_terms/*",
+        "*/lake/memberships.parquet",
+        "*/cache/embeddings/*",
+        "*/index/weft-*.duckdb",
+    ),
+    "publish": ("*/index/weft-*.duckdb", "*/lake/corpus_measures.parquet", "*/cache/files.json"),
 }
 """An incremental build, a first build of everything, and a build that has to publish alone; by each, the renames before
 which builds are killed, one after the other. The lists change before each."""

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -21,6 +21,7 @@ from dagster_project.resources.outgoing.receipts import Receipts
 from dagster_project.resources.search.opened_index import open_index
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
+from tests.examples import examples
 from tests.pages import pages
 from transforms.settings.search import LensSettings
 
@@ -199,7 +200,7 @@ def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str)
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(4, suppress_health_check=list(HealthCheck))
 @given(lens=st.sampled_from(sorted(LENSES)), query=st.sampled_from(QUERIES))
 def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, query: str):
     # What was asked is repeated in answers, so of a mark in the query what it is joined to is looked for.

@@ -182,12 +182,12 @@ def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
         assert isinstance(newer.ranking, PointRanking) and newer.ranking.points.facts.number == 2
 
 
-def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
+def test_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
     built: Workspace, client: EdgeClient, mirror: QdrantMirror
 ):
     first = current(built)
     mirror.publish(first, None)
-    begun, over = threading.Barrier(33), threading.Event()
+    begun, over = threading.Barrier(9), threading.Event()
 
     def read() -> list[list[str]]:
         with ranked_by(client, older) as index:
@@ -205,8 +205,8 @@ def test_32_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
             f"dev/dev.2004-0{round_ + 3}.mbox", [Mail(900 + round_, "A new shell compactor.", "News")]
         )
     built.build()
-    with ThreadPoolExecutor(32) as readers:
-        reading = [readers.submit(read) for _ in range(32)]
+    with ThreadPoolExecutor(8) as readers:
+        reading = [readers.submit(read) for _ in range(8)]
         try:
             begun.wait(HUNG)
             mirror.publish(current(built), first)

@@ -21,9 +21,7 @@ BEGUN, READ, PUBLISHES = ".runs/*", "lake/messages/dev/dev.2004-02.parquet", "in
 KILLS = (
     (("run",), BEGUN),
     (("code server",), READ),
-    (("run",), PUBLISHES),
     (("run", "build"), READ),
-    (("code server",), BEGUN),
     (("code server", "run", "build"), PUBLISHES),
 )
 """What is killed at one moment, and the file that is new at that moment."""

@@ -177,7 +177,7 @@ def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
 
 @pytest.mark.exhaustive
 @given(seed=st.integers(0, 1 << 30))
-@examples(10)
+@examples(4)
 def test_after_any_history_the_relations_are_those_of_the_whole_lake(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ):

@@ -109,18 +109,11 @@ def test_times_are_those_of_the_version_before_not_of_the_one_that_is_changed(wo
 @pytest.mark.exhaustive
 def test_a_version_that_this_process_reads_is_left_alone(work: Workspace):
     with duckdb.connect(str(spare(work)), read_only=True) as reader:
+        spare(work).read_bytes()  # whoever closes a file loses its locks
         assert not published(work, 7)["changed_in_place"]
         assert reader.execute("SELECT count(body) FROM messages").fetchone() == (7,)
     # That one is deleted, and the next may be changed again.
     assert published(work, 8)["changed_in_place"]
-
-
-@pytest.mark.exhaustive
-def test_a_version_that_this_process_reads_without_a_lock_is_left_alone(work: Workspace):
-    with duckdb.connect(str(spare(work)), read_only=True) as reader:
-        spare(work).read_bytes()  # whoever closes a file loses its locks
-        assert not published(work, 7)["changed_in_place"]
-        assert reader.execute("SELECT count(body) FROM messages").fetchone() == (7,)
 
 
 @pytest.mark.exhaustive
@@ -141,13 +134,10 @@ def test_a_version_with_another_name_is_left_alone(work: Workspace, tmp_path: Pa
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("damage", ["cut off", "no arrays", "a page"])
+@pytest.mark.parametrize("damage", ["no arrays", "a page"])
 def test_a_damaged_spare_version_is_done_without(work: Workspace, of_seven: Path, damage: str):
     size = spare(work).stat().st_size
-    if damage == "cut off":
-        with spare(work).open("r+b") as file:
-            file.truncate(size // 2)
-    elif damage == "no arrays":
+    if damage == "no arrays":
         shutil.rmtree(folder_of(spare(work)))
     else:
         with spare(work).open("r+b") as file:
