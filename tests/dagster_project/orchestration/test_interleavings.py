@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from assets.partitions import MAIL
@@ -136,7 +136,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=4, deadline=None, suppress_health_check=[*HealthCheck])
+@examples(2, suppress_health_check=[*HealthCheck])
 @given(steps=STEPS)
 def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
     built_once: Workspace, tmp_path_factory: pytest.TempPathFactory, steps: list[str]
