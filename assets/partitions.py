@@ -66,12 +66,6 @@ SLOW_PARTS = {
     "message_terms": "slow_terms",
 }
 """Tables of mail of which the slow queue makes a part, and the table that stores this part."""
-GRAPH = SourceType(
-    "graph",
-    DOCUMENTS.partitions,
-    tables_of("graph"),
-)
-"""The tables of the document graph by partition, made after vectors and keywords if the graph is enabled."""
 IN_PARTS = frozenset(
     {
         *("embeddings", "threads", "thread_tree", "inferred_quotes", "compared_replies"),
@@ -97,4 +91,4 @@ CONTEXT = SourceType(
 
 def partitions_named(kind: str) -> str:
     """Dagster's name of the partitions of a source type, or of what adds to those of one."""
-    return next(s.partitions for s in (*SOURCE_TYPES, SLOW, GRAPH, CONTEXT) if s.name == kind)
+    return next(s.partitions for s in (*SOURCE_TYPES, SLOW, CONTEXT) if s.name == kind)

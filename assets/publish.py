@@ -118,8 +118,8 @@ def _warning(name: str, passed: bool, metadata: Mapping[str, Any]) -> dg.AssetCh
     )
 
 
-def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
-    """The asset `search_index`, the only publisher; `graph` names the tables of the graph, if there is one."""
+def search_index_asset(added: Sequence[str] = ()) -> dg.AssetsDefinition:
+    """The asset `search_index`, the only publisher; `added` names the tables of extras that it publishes."""
 
     @dg.asset(
         group_name="publish",
@@ -138,7 +138,7 @@ def search_index_asset(graph: Sequence[str] = ()) -> dg.AssetsDefinition:
             "corpus_measures",
             "embeddings",
             "embedding_refusals",
-            *graph,
+            *added,
         ],
         description="The published DuckDB file: tables, vectors, inverted index and manifest.",
     )

@@ -7,6 +7,7 @@ import dagster as dg
 from assets.protocols.search import PublishedTables
 from transforms.operations import table_checks
 from transforms.schemas.registry import REGISTRY, lake_names
+from transforms.schemas.table import Table
 
 GROUP = "published"
 _EXAMPLES = 5
@@ -41,10 +42,13 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
     )
 
 
-def published_check(table: str, columns: Columns) -> dg.AssetChecksDefinition:
-    """The checks on a table of the published file; no build runs them, and they block nothing."""
+def published_check(table: str, columns: Columns, added: Table | None = None) -> dg.AssetChecksDefinition:
+    """The checks on a table of the published file; no build runs them, and they block nothing.
+
+    `added` is its schema, if an extra declares it.
+    """
     key = published_key(table)
-    rules = table_checks.rules_of(table)
+    rules = table_checks.rules_of(table, added)
 
     @dg.multi_asset_check(
         name=f"check_{table}",
@@ -63,7 +67,7 @@ def published_check(table: str, columns: Columns) -> dg.AssetChecksDefinition:
                     odd = sorted(set(columns) ^ set(tables[table].columns))
                     count, examples = len(odd), odd
                 else:
-                    rows = table_checks.violations(rule, table, tables)
+                    rows = table_checks.violations(rule, table, tables, added)
                     count = rows.count().to_pyarrow().as_py()
                     examples = rows.limit(_EXAMPLES).to_pyarrow().column("id").to_pylist() if count else []
                 yield dg.AssetCheckResult(

@@ -26,17 +26,18 @@ from printing import new_table
 from rich.console import Console
 from rich.table import Table
 
-from dagster_project.resources.graph_export import FileGraphExporter
+from dagster_project.extras.graph.exporter import FileGraphExporter
+from dagster_project.extras.graph.transforms.chunk_classes import chunk_classes
+from dagster_project.extras.graph.transforms.hal_export import GraphTables, graph_folders
+from dagster_project.extras.graph.transforms.keywords import chunk_keywords, keywords
+from dagster_project.extras.graph.transforms.prompt_hashes import distances, questions, simhash
+from dagster_project.extras.graph.transforms.schema import PROMPT_HASHES
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from dagster_project.extras.graph.transforms.stripes import chunk_similarities, stripe_orders
 from dagster_project.resources.models.embedders import make_embedder
 from transforms.documents.files import RawFile, read_documents
-from transforms.graph.chunk_classes import chunk_classes
-from transforms.graph.hal_export import GraphTables, graph_folders
-from transforms.graph.keywords import chunk_keywords, keywords
-from transforms.graph.prompt_hashes import distances, questions, simhash
-from transforms.graph.stripes import chunk_similarities, stripe_orders
-from transforms.schemas.graph import PROMPT_HASHES
 from transforms.schemas.relations import LINKS
-from transforms.settings.documents import DocumentChunkSettings, DocumentSettings, GraphSettings
+from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import TermSettings
 

@@ -11,7 +11,7 @@ from assets.protocols.models import LanguageModel
 from dagster_project.config.settings import Settings
 from dagster_project.config.source_settings import Remote
 from dagster_project.engine import make_engine, on_engine
-from dagster_project.extras.registry import load, rankings
+from dagster_project.extras.registry import enabled, load, named, rankings, sections
 from dagster_project.resources.configured import (
     EmbeddingModel,
     Index,
@@ -21,7 +21,6 @@ from dagster_project.resources.configured import (
 )
 from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.evaluation.evaluate import make_evaluator, make_quality_guard
-from dagster_project.resources.graph_export import FileGraphExporter
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import is_local
@@ -102,7 +101,7 @@ def require_served_models(settings: Settings) -> None:
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
-    sections: tuple[str, ...] = (
+    recorded_sections: tuple[str, ...] = (
         "mail",
         "blocks",
         "chunks",
@@ -111,12 +110,12 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         "conversations",
         "terms",
         "threads",
-        "graph",
+        *sections(),
         "sentences",
     )
-    sections += ("safety",) if settings.embedding.is_remote else ()
+    recorded_sections += ("safety",) if settings.embedding.is_remote else ()
     recorded = settings.model_dump(
-        mode="json", include={**dict.fromkeys(sections, True), "embedding": {"model"}}
+        mode="json", include={**dict.fromkeys(recorded_sections, True), "embedding": {"model"}}
     )
     recorded["search"] = json.loads(bm25.lexical_key(settings.search))
     return DuckDBPublisher(
@@ -128,7 +127,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
             settings.terms,
             settings.search,
             recorded,
-            has_graph=settings.graph.enabled,
+            tuple(table for extra in enabled(settings) if extra.published for table in load(extra.published)),
         ),
         guard=make_quality_guard(settings),
         seen=make_seen_partitions(settings),
@@ -152,11 +151,6 @@ def sweep(settings: Settings) -> int:
         + make_embedding_cache(settings).sweep()
         + make_publisher(settings, lake).sweep()
     )
-
-
-def make_graph_exporter(settings: Settings) -> FileGraphExporter:
-    """The exporter of the graph of documents."""
-    return FileGraphExporter(settings.graph_folder)
 
 
 def make_resources(settings: Settings) -> dict[str, Any]:
@@ -196,12 +190,12 @@ def make_resources(settings: Settings) -> dict[str, Any]:
             publisher, folder=str(settings.root / "index"), keep_versions=settings.index.keep_versions
         ),
         "published_tables": PublishedFile(make_publisher(settings, lake)),
-        "graph_exporter": make_graph_exporter(settings),
         "published_index": open_versions(settings),
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(settings),
+        **{name: made for added in named("resources") for name, made in added(settings).items()},
     }
 
 

@@ -22,6 +22,7 @@ from plots import topics_plot
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from dagster_project.config.known_services import AddedSections
 from dagster_project.config.settings import (
     ConversationSourceSettings,
     DocumentSourceSettings,
@@ -317,10 +318,10 @@ SECTION_TITLES = {
 
 def tables_page() -> str:
     """docs/tables.md: every table under both names, with its columns, types and meanings."""
-    lake = lake_tables(Settings(sources=()).embedding.dimensions)
+    lake = lake_tables(Settings(sources=()).embedding.dimensions) | table_sql.ADDED
     parts = [GENERATED, TABLES_TOP, TABLES_PICTURE]
     for name, (comment, columns) in table_sql.COMMENTS.items():
-        kept_as = lake_names(name)
+        kept_as = (name,) if name in table_sql.ADDED else lake_names(name)
         table = lake[kept_as[0]] if kept_as else None
         kept = f"In the lake: {_codes(kept_as)}." if table else "Made by publishing; not in the lake."
         key = f" Key: {_codes(table.key)}." if table else ""
@@ -370,7 +371,7 @@ def settings_page() -> str:
     parts = [GENERATED, SETTINGS_TOP]
     models = (NamedSource, *SOURCES, RemoteSettings, *REMOTES)
     sections: list[tuple[str, Any]] = [(SECTION_TITLES[m.__name__], m) for m in models]
-    sections += [(f"`[{name}]`", field.annotation) for name, field in Settings.model_fields.items()]
+    sections += [(f"`[{name}]`", field.annotation) for name, field in _core_first(Settings.model_fields)]
     sections += [("`[[context.rules]]`", ContextRule), ("`[lenses.NAME]`", LensSettings)]
     for title, model in sections:
         if isinstance(model, type) and issubclass(model, BaseModel):
@@ -378,6 +379,11 @@ def settings_page() -> str:
             parts.append(f"## {title}\n\n{meaning}{_keys(model)}")
     parts.append(SETTINGS_EXAMPLES)
     return "\n".join(parts)
+
+
+def _core_first(sections: dict[str, FieldInfo]) -> list[tuple[str, FieldInfo]]:
+    """The sections of the core, then those of extras."""
+    return sorted(sections.items(), key=lambda named: named[0] in AddedSections.model_fields)
 
 
 def arrow_type(type_: pa.DataType) -> str:

@@ -114,8 +114,12 @@ class Workspace:
     def configure(self, *sources: Mapping[str, Any], **sections: Mapping[str, object]) -> Workspace:
         """Write the settings file; without sources there is one, `dev`, over mail/*.mbox.
 
-        Small published files are changed in place, as large ones are by default.
+        Small published files are changed in place, as large ones are by default. A section of an extra whose folder is not
+        there is left out.
         """
+        sections = {
+            name: s for name, s in sections.items() if name != "graph" or name in Settings.model_fields
+        }
         named = sources or ({"name": "dev", "kind": "mbox", "path": "mail/*"},)
         sections = {"storage": {"root": "state"}, "index": {"spare_min_bytes": 0}, **sections}
         lines = []

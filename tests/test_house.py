@@ -100,7 +100,7 @@ RENAMING = {
     "dagster_project/orchestration/sqlite_storage.py": "Dagster's history, which a build does without",
     "dagster_project/resources/arrays/array_update.py": "within a folder that gets its name later",
     "dagster_project/resources/arrays/arrays.py": "within a folder that gets its name later",
-    "dagster_project/resources/graph_export.py": "an exchange of two folders",
+    "dagster_project/extras/graph/exporter.py": "an exchange of two folders",
     "dagster_project/resources/lake/copies.py": "a copy of an object, made again if it is lost",
     "dagster_project/resources/lake/lake.py": "many files, whose folders are made durable together",
     "dagster_project/resources/models/embedding_cache.py": "a damaged file is set aside",

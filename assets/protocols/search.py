@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from assets.protocols.lake import Progress
     from transforms.context.block import Passage
     from transforms.evaluation.judgements import Contents
-    from transforms.graph.hal_export import Folder
     from transforms.operations.figures import Figures
     from transforms.retrieval.saved_searches import Answers
     from transforms.settings.conversations import ContextSettings
@@ -101,13 +100,6 @@ class OperationsHistory(Protocol):
 
     def figures(self, instance: dg.DagsterInstance) -> Figures:
         """The figures of the report on how the system does."""
-
-
-class GraphExporter(Protocol):
-    """Keeps the exported graph of documents."""
-
-    def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
-        """Make the export consist of `folders`; the files as `schemas.DOCUMENT_GRAPH`, and what was done."""
 
 
 class Searcher(Protocol):

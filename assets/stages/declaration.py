@@ -14,8 +14,6 @@ from transforms.settings.base import StageSettings, digest_of
 from transforms.settings.search import TermSettings
 from transforms.text import terms
 
-Fingerprint = Callable[..., str]
-"""A hash of the rows of an Ibis table that concern a partition: takes the table, the partition's key and its inputs."""
 Settings = StageSettings | Mapping[str, StageSettings]
 """The settings of a stage: one for all its partitions, or one for each source, by its name."""
 
@@ -36,20 +34,19 @@ class Made:
 class Stage:
     """A step that makes the tables `outputs`, of each partition of `source_type`, or of the whole lake if that is None.
 
-    `make` takes the `inputs` (of a partition: Arrow tables of the same partition; else Ibis tables), then the tables
-    `whole`, which have no partitions, as Ibis tables, then the `settings`, and the `resources` by name. It returns a
-    table, one for each of `outputs`, or `Made`. A stage without inputs reads sources: its `make` takes the sources and
-    a `SourcePartition`. Its code version is `version` and a digest of the settings.
+    `make` takes the `inputs` (of a partition: Arrow tables of the same partition; else Ibis tables), then the
+    `settings`, and the `resources` by name. It returns a table, one for each of `outputs`, or `Made`. A stage without
+    inputs reads sources: its `make` takes the sources and a `SourcePartition`. Its code version is `version` and a digest
+    of the settings.
 
     With `in_buckets`, what the stage reads of its inputs by their names, the tables are stored in parts, one for each bucket
     of mails; `make` takes the rows of one bucket as Arrow tables, and a part is rebuilt only if these changed. The
     resource `lake` is then an `OfBucket`.
 
-    `whole` maps each table to a fingerprint of what concerns a partition; a new one makes the partition stale. `deps` are
-    tables that are read through the inputs. If the stage `asks_index`, `make` takes the published index as `index`, one
-    version for all partitions of a run, and this version is compared like an input. If `columns` are named, only these of
-    the inputs are read. `code` is the function that Dagster links to, `make` by default. `lineage` names the columns
-    (`table.column`) that a column is made of; a column that is declared the same in an input comes from there.
+    `deps` are tables that are read through the inputs. If the stage `asks_index`, `make` takes the published index as
+    `index`, one version for all partitions of a run, and this version is compared like an input. If `columns` are named,
+    only these of the inputs are read. `code` is the function that Dagster links to, `make` by default. `lineage` names the
+    columns (`table.column`) that a column is made of; a column that is declared the same in an input comes from there.
     """
 
     name: str
@@ -62,7 +59,6 @@ class Stage:
     source_type: SourceType | None = None
     group: str = "relations"
     digest: Callable[[Any], str] | None = None
-    whole: Mapping[str, Fingerprint] = field(default_factory=dict)
     in_buckets: Mapping[str, Reads] | None = None
     deps: Sequence[str] = ()
     columns: Sequence[str] | None = None
@@ -92,7 +88,7 @@ class Stage:
     @property
     def is_task(self) -> bool:
         """True if a partition needs the sources or the same partition of other tables, and nothing else of the world."""
-        return self.source_type is not None and not (self.whole or self.resources or self.asks_index)
+        return self.source_type is not None and not (self.resources or self.asks_index)
 
     def compared_inputs(self) -> list[str]:
         """The inputs whose content decides whether the tables of a partition are up to date."""

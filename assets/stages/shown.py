@@ -53,11 +53,10 @@ def column_lineage(
     `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there.
     """
     found: dict[str, list[dg.TableColumnDep]] = {}
+    columns = {name: REGISTRY[name].schema.columns for name in inputs if name in REGISTRY}
     for column in table.columns:
-        named = (
-            lineage.get(column.name)
-            or [f"{name}.{column.name}" for name in inputs if column in REGISTRY[name].schema.columns][:1]
-        )
+        declaring = [f"{name}.{column.name}" for name, own in columns.items() if column in own]
+        named = lineage.get(column.name) or declaring[:1]
         if named:
             parts = (text.split(".") for text in named)
             found[column.name] = [dg.TableColumnDep(dg.AssetKey(name), own) for name, own in parts]

@@ -55,7 +55,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     config = None if stage.settings is None or stage.reads_sources else config_of(stage.name, stage.settings)
     source_type = stage.source_type
     parted = stage.inputs if source_type else ()
-    read = (*stage.inputs, *([BUCKETS] if stage.in_buckets else []), *stage.whole)
+    read = (*stage.inputs, *([BUCKETS] if stage.in_buckets else []))
 
     @dg.multi_asset(
         name=stage.name,
@@ -246,8 +246,7 @@ class _Run:
     def partitions(self) -> Iterator[dg.Output[Any]]:
         """Each output: its staged partitions of this run by key. One partition is in memory at a time."""
         stage = self.stage
-        whole = [*stage.whole, *_index_of(stage)]
-        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), whole)
+        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), _index_of(stage))
         staged: dict[str, dict[str, _StagedPartition]] = {name: {} for name in self.selected}
         first, keys = next(iter(staged)), self.context.partition_keys
         outcomes, faults = self._outcomes(), []
@@ -291,8 +290,7 @@ class _Run:
 
     def _staged(self, partition: str, is_last: bool) -> Iterator[tuple[MadeTable, Staged]]:
         """Make and stage the tables of one partition; the tables leave memory when this ends."""
-        whole = {table: self.loaded[table] for table in self.stage.whole}
         readers = [self.loaded[table] for table in self.stage.inputs]
-        for made, file, data in self.work.stage_partition(partition, readers, whole, self.selected):
+        for made, file, data in self.work.stage_partition(partition, readers, self.selected):
             # Dagster shows the newest; beside each partition previews would swell its history.
             yield (made.with_figures(preview=preview(data)) if is_last else made), file

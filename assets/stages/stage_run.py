@@ -48,12 +48,11 @@ class StageRun:
         self,
         partition: str,
         readers: Sequence[Partitions],
-        whole: Mapping[str, ibis.Table],
         selected: Collection[str],
     ) -> Iterator[tuple[MadeTable, Staged, pa.Table]]:
         """Make the tables of one partition and stage those `selected`: what came of each, its file and its rows.
 
-        `readers` read the inputs of the stage; `whole` has its tables without partitions.
+        `readers` read the inputs of the stage.
         """
         start, stage = time.perf_counter(), self.stage
         if stage.reads_sources:
@@ -63,13 +62,9 @@ class StageRun:
             read = compared = {"partition": self.sources.partition(partition).fingerprint}
         else:
             loaded = {reader.table: reader.read(partition, stage.columns) for reader in readers}
-            tables = [part.table for part in loaded.values()]
-            made = self.make([*tables, *whole.values()], partition)
+            made = self.make([part.table for part in loaded.values()], partition)
             read = {table: part.content_hash for table, part in loaded.items()}
-            compared = {table: read[table] for table in stage.compared_inputs()} | {
-                table: fingerprint(whole[table], partition, *tables)
-                for table, fingerprint in stage.whole.items()
-            }
+            compared = {table: read[table] for table in stage.compared_inputs()}
             if stage.asks_index:
                 compared["search_index"] = self.resources["index"].facts["index_version"]
         counted = next((name for name, table in stage.outputs.items() if table.key == ("chunk_id",)), None)

@@ -18,8 +18,6 @@ REPLACED = {
     "document_chunks.context_chars": "is part of `document_chunks.profile` now (recommended: 400; seed: 0)",
     "document_chunks.embed_headings": "is always on now",
     "sources.exclude_defaults": 'is gone: a pattern of `exclude` takes back what is usual, as exclude = ["!All Tasks.md"]',
-    "graph.code_rule": 'is part of `graph.profile` now (lines: profile = "text")',
-    "graph.baseline": 'is part of `graph.profile` now (title: profile = "text")',
     "embedding.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
     "gemini.price_per_million_tokens": "is gone: `weft cost` knows the list prices of Google's models",
     "gemini.timeout_seconds": "`gemini.time_limit_seconds` bounds a run",

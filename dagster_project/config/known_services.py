@@ -1,11 +1,32 @@
-"""Whether what `[index]` and `[engine]` name is there: Weft's own, or of an extra."""
+"""What extras add to the settings file: sections of their own, and names that `[index]` and `[engine]` may have."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, TypeVar
 
-from dagster_project.extras.registry import engines, rankings
+from pydantic import create_model
+
+from dagster_project.extras.registry import engines, rankings, sections
+from transforms.settings.base import StageSettings
 from transforms.settings.operations import OWN_ENGINE, OWN_TARGET, EngineSettings, IndexSettings
+
+Section = TypeVar("Section", bound=StageSettings)
+if TYPE_CHECKING:
+
+    class _Sections(StageSettings): ...
+else:
+    _Sections = create_model(
+        "_Sections", __base__=StageSettings, **{name: (model, model()) for name, model in sections().items()}
+    )
+
+
+class AddedSections(_Sections):
+    """The sections that extras add, each with its default."""
+
+    def section(self, model: type[Section]) -> Section:
+        """The section of that model."""
+        return next(value for _, value in self if isinstance(value, model))
 
 
 def known_target(index: IndexSettings) -> IndexSettings:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from dagster_project.config.file_faults import explain, internal_keys, refused_keys
-from dagster_project.config.known_services import known_engine, known_target
+from dagster_project.config.known_services import AddedSections, known_engine, known_target
 from dagster_project.config.model_folders import with_folder
 from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote, known_zone
 from dagster_project.config.synonyms_file import synonyms_in
@@ -26,7 +26,6 @@ from transforms.settings.documents import (
     PICTURE_FORMATS,
     DocumentChunkSettings,
     DocumentSettings,
-    GraphSettings,
     Needs,
 )
 from transforms.settings.evaluation import EvaluationSettings
@@ -216,7 +215,7 @@ class StorageSettings(StageSettings):
     _checked_address = field_validator("lake")(without_credentials)
 
 
-class Settings(StageSettings):
+class Settings(AddedSections):
     """Everything a settings file may say; every section but `sources` has defaults."""
 
     sources: tuple[AnySource, ...] = Field(description="where mail, documents and conversations come from")
@@ -230,7 +229,6 @@ class Settings(StageSettings):
     terms: TermSettings = TermSettings()
     threads: ThreadSettings = ThreadSettings()
     people: PeopleSettings = PeopleSettings()
-    graph: GraphSettings = GraphSettings()
     sentences: SentenceSettings = SentenceSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     gemini: GeminiSettings = GeminiSettings()
@@ -313,11 +311,6 @@ class Settings(StageSettings):
     def fetched(self) -> Path:
         """Folder of what is fetched, one folder per source."""
         return self.root / "sources"
-
-    @property
-    def graph_folder(self) -> Path:
-        """Folder of the exported graph of documents."""
-        return self.root / "graph"
 
     def place(self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings) -> Path:
         """The file, folder or glob at which the files of a source are."""

@@ -64,10 +64,24 @@ class Extra:
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     """By their names."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The models of sections of the settings file, by the names of the sections."""
     tables: str = ""
     """The tables of the lake that it declares, over the whole lake."""
+    published: str = ""
+    """Those that the published file has, each with the SQL condition of the rows that a lens shows."""
+    macros: str = ""
+    """Table macros of the published file: parameters, comment and query of each, by name."""
+    enabled: str = ""
+    """A function of the settings that says whether these have the stages; without one they always do."""
     stages: str = ""
-    """A function of the settings that returns the stages after the published index."""
+    """A function of the settings that returns the stages over the whole lake, before and after the published index."""
+    resources: str = ""
+    """A function of the settings that returns resources of the stages, by name."""
+    folder: str = ""
+    """The folder below the root that the stages write; a build makes a lost one again."""
+    queries: str = ""
+    """A function that takes how a table of the lake is read, and returns the texts that stages embed as queries."""
     checks: str = ""
     """A function of the settings that returns asset checks."""
     rankings: Mapping[str, Ranking] = field(default_factory=dict)
@@ -102,6 +116,21 @@ def engines() -> dict[str, Engine]:
 def declared_tables() -> dict[str, Any]:
     """The tables of the lake that extras declare, by name."""
     return {table.name: table for tables in named("tables") for table in tables}
+
+
+def enabled(settings: Any) -> list[Extra]:
+    """The extras that these settings have."""
+    return [extra for extra in extras() if not extra.enabled or load(extra.enabled)(settings)]
+
+
+def published_tables() -> dict[str, str]:
+    """The tables of extras that the published file has: by name the SQL condition of the rows that a lens shows."""
+    return {name: rows for tables in named("published") for name, rows in tables.items()}
+
+
+def sections() -> dict[str, Any]:
+    """The models of the sections of the settings file that extras add, by the names of the sections."""
+    return {name: load(place) for extra in extras() for name, place in extra.settings.items()}
 
 
 @cache

@@ -9,22 +9,21 @@ import dagster as dg
 from assets.conversations import context_stages
 from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
 from assets.fetch import fetched_asset
-from assets.graph import graph_stages
 from assets.measures import measure_stages
-from assets.partitions import GRAPH, SOURCE_TYPES
-from assets.publish import embeddings_asset, embeddings_version, search_index_asset, vector_index_asset
+from assets.partitions import SOURCE_TYPES
+from assets.publish import embeddings_asset, search_index_asset, vector_index_asset
 from assets.published import published_check, published_spec
 from assets.readiness import readiness_asset
 from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
+from assets.stages.declaration import Stage
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import named
+from dagster_project.extras.registry import enabled, load, published_tables
 from dagster_project.resources.models.token_counter import PackagedTokenCounter
-from dagster_project.resources.publish.table_sql import COMMENTS
+from dagster_project.resources.publish.table_sql import ADDED, COMMENTS
 from dagster_project.stores import source_stages
 from transforms.operations import table_checks
-from transforms.schemas.registry import GRAPH_TABLES
 
 
 def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
@@ -52,13 +51,10 @@ def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
 
 def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[dg.AssetChecksDefinition]]:
     """The external assets of the tables of the published file, and the checks on them, which no build runs."""
-    tables = {
-        table: COMMENTS[table]
-        for table in table_checks.KEYS
-        if settings.graph.enabled or table not in GRAPH_TABLES
-    }
+    made = {table for stage in added_stages(settings) for table in stage.outputs}
+    tables = {name: COMMENTS[name] for name in (*table_checks.KEYS, *(n for n in ADDED if n in made))}
     specs = [published_spec(table, comment, columns) for table, (comment, columns) in tables.items()]
-    return specs, [published_check(table, columns) for table, (_, columns) in tables.items()]
+    return specs, [published_check(name, columns, ADDED.get(name)) for name, (_, columns) in tables.items()]
 
 
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
@@ -69,6 +65,11 @@ def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         evaluation_runs_asset(),
         evaluation_report_asset(changes),
     ]
+
+
+def added_stages(settings: Settings) -> list[Stage]:
+    """The stages that extras add under these settings."""
+    return [s for extra in enabled(settings) if extra.stages for s in load(extra.stages)(settings)]
 
 
 def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
@@ -101,28 +102,22 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
         chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
         *measure_stages(),
     ]
+    added = added_stages(settings)
     return (
         *assets_of(stages),
         embeddings_asset(settings.embedding, settings.safety),
-        *(make_graph_assets(settings) if settings.graph.enabled else ()),
-        search_index_asset(GRAPH_TABLES if settings.graph.enabled else ()),
+        search_index_asset(sorted(published_tables().keys() & {t for stage in added for t in stage.outputs})),
         vector_index_asset(),
         readiness_asset(settings.operations),
         *assets_of(context_stages(settings.context, PackagedTokenCounter())),
-        *assets_of([stage for stages in named("stages") for stage in stages(settings)]),
+        *assets_of(added),
     )
 
 
-def make_graph_assets(settings: Settings) -> list[dg.AssetsDefinition]:
-    """The assets of the document graph; a build makes them if the graph is enabled."""
-    version = embeddings_version(settings.embedding, settings.safety)
-    return assets_of(graph_stages(settings.graph, settings.terms, version))
-
-
 def whole_phases(settings: Settings) -> tuple[list[str], list[str]]:
-    """The assets over the whole lake in order: those up to the vectors, and those that publish.
+    """The assets over the whole lake in order: those before the published index, and those that publish.
 
-    The document graph, if there is one, is made between. Vectors are in both: the checks that may stop a publish are theirs.
+    Vectors are in both: the checks that may stop a publish are theirs.
     """
     before: list[str] = []
     after: list[str] = []
@@ -130,6 +125,6 @@ def whole_phases(settings: Settings) -> tuple[list[str], list[str]]:
         needed = {key.path[-1] for key in definition.dependency_keys}
         own = [key.path[-1] for key in definition.keys]
         if definition.partitions_def is None:
-            is_after = "search_index" in own or needed & {*GRAPH.tables, *after}
+            is_after = "search_index" in own or needed & {*after}
             (after if is_after else before).extend(own)
     return before, [name for name in before if name.startswith("embedding")] + after

@@ -13,7 +13,7 @@ import dagster as dg
 from assets import fetch, operations
 from assets.evaluation import GROUP
 from assets.operations import operations_report_asset
-from assets.partitions import CONTEXT, GRAPH, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
 from assets.protocols.lake import Progress
 from assets.publish import publish_checks
 from assets.search import GROUP as SEARCH_GROUP
@@ -26,7 +26,6 @@ from dagster_project.orchestration.asset_graph import (
     make_assets,
     make_evaluation_assets,
     make_fetch_assets,
-    make_graph_assets,
     make_published_assets,
     make_source_assets,
     whole_phases,
@@ -59,7 +58,6 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     assets = [
         *fetching,
         *(_with_sources(definition, settings) for definition in make_assets(settings)),
-        *(() if settings.graph.enabled else make_graph_assets(settings)),
         *make_evaluation_assets(settings),
         operations_report_asset(),
         search_results_asset(),
@@ -103,7 +101,7 @@ def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
 
 def refresh_jobs(settings: Settings) -> list[Any]:
     """The jobs of a refresh: one for the partitions of each kind of source, and one for the whole lake."""
-    types = [*SOURCE_TYPES, SLOW, *([GRAPH] if settings.graph.enabled else []), CONTEXT]
+    types = [*SOURCE_TYPES, SLOW, CONTEXT]
     made = [
         dg.define_asset_job(
             partitions_job(kind.partitions),

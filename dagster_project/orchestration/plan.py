@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from assets.partitions import IN_PARTS, SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
-from dagster_project.composition import make_graph_exporter, make_publisher
+from dagster_project.composition import make_publisher
 from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import enabled
 from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.staleness import (
     Stage,
@@ -16,7 +17,6 @@ from dagster_project.orchestration.staleness import (
     of_type,
     stages,
     stale_context,
-    stale_graph,
     stale_reasons,
     stale_slow,
     state_of,
@@ -39,10 +39,9 @@ ANEW = "The published version is of another layout, tokenizer or model: the inde
 class Plan:
     """What of the index does not show the sources: the stale tables of each partition, and those over the whole lake.
 
-    `publish` says that a publish is due, `whole` which tables over the whole lake are next on the way there: those up to the
-    vectors, with all others unless there is a document graph, or those that publish. `graph` has the stale tables of the
-    graph by partition, where the vectors are right; `context` those of windows that ask the index that is published now,
-    and `slow` those that wait for the slow lane. `vanished` partitions left the sources. `state` is a hash of what
+    `publish` says that a publish is due, `whole` which tables over the whole lake are next on the way there: all of them, or
+    those that publish. `context` has the stale tables of windows that ask the index that is published now, and `slow` those
+    that wait for the slow lane. `vanished` partitions left the sources. `state` is a hash of what
     the lake has of the sources. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first
     stale table of a partition is stale. With `anew` the published version has another layout, tokenizer or model and nothing
     of it is reused. `broken` has the fault of each source that cannot be read; the lake keeps what it has of that source.
@@ -54,7 +53,6 @@ class Plan:
     vanished: tuple[str, ...]
     publish: bool
     whole: tuple[str, ...] = ()
-    graph: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     context: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     slow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     state: str = ""
@@ -101,8 +99,8 @@ def _compared(
     vanished = tuple(p for p in kept if p not in {u.key for u in partitions})
     publisher = make_publisher(settings, lake)
     state = state_of(partitions, lake)
-    whole, graph = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
-    publish = bool(stale or whole or graph)
+    whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
+    publish = bool(stale or whole)
     slow = {p: t for p, t in stale_slow(settings, partitions, lake).items() if p not in stale}
     return Plan(
         tuple(partitions),
@@ -110,7 +108,6 @@ def _compared(
         vanished,
         publish,
         whole=whole,
-        graph=graph,
         context=stale_context(settings, partitions, lake),
         slow=slow,
         state=state,
@@ -150,19 +147,17 @@ def _whole(
     state: str,
     *,
     is_smaller: bool,
-) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The tables over the whole lake that are next, and the stale tables of the graph; neither if the index is right.
+) -> tuple[str, ...]:
+    """The tables over the whole lake that are next; none if the index is right.
 
     Content decides: what they are made from is in their footers, what is published in the name of the version.
     """
     lake, (relations, publishing) = publisher.lake, whole_phases(settings)
     there = {u.key: u.source_type for u in partitions if is_made(u, lake)}
     if partitions and not there:
-        return (), {}  # nothing is to be related, and no empty version published
+        return ()  # nothing is to be related, and no empty version published
     if not whole_are_right(settings, relations, state, lake):
-        return tuple(relations if settings.graph.enabled else dict.fromkeys([*relations, *publishing])), {}
-    if graph := stale_graph(settings, partitions, lake):
-        return (), graph
+        return tuple(dict.fromkeys([*relations, *publishing]))
     if len(there) < len(partitions):
         published = publisher.published_partitions()
         there |= {u.key: u.source_type for u in partitions if u.key in published}
@@ -171,9 +166,9 @@ def _whole(
         and publisher.is_current(there)
         and _readiness_is_right(publisher, lake)
         and whole_are_right(settings, publishing, state, lake)
-        and not (settings.graph.enabled and not make_graph_exporter(settings).is_there())
+        and all((settings.root / extra.folder).is_dir() for extra in enabled(settings))
     )
-    return (() if is_right else tuple(publishing)), {}
+    return () if is_right else tuple(publishing)
 
 
 def _leave_broken(

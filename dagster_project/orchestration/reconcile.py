@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from assets.partitions import CONTEXT, GRAPH, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES
 from dagster_project.composition import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_sources
@@ -103,7 +103,7 @@ def reconcile(
         return [], f"run {runs.awaited.run_id[:8]} and what follows it is under way"
     if plan.publish and (works := steps.short_texts()):
         return works, ""
-    if plan.whole or plan.graph:
+    if plan.whole:
         if steps.is_of_backfill():
             return [], "the end of a backfill is published"
         if works := steps.whole():
@@ -115,7 +115,6 @@ def reconcile(
 
 _TABLES = {
     Phase.PARTITIONS: (SOURCE_TYPES, _SOURCE_TABLES),
-    Phase.GRAPH: ([GRAPH], {*GRAPH.tables}),
     Phase.CONTEXT: ([CONTEXT], {*CONTEXT.tables}),
     Phase.SLOW: ([SLOW], {*SLOW.tables, *_SOURCE_TABLES}),
 }
@@ -136,7 +135,7 @@ class _Steps:
         """The runs of stale partitions that nobody makes and that were not tried."""
         types, tables = _TABLES[phase]
         taken = self.runs.taken(tables)
-        state = self.plan.state if phase in (Phase.GRAPH, Phase.CONTEXT) else ""
+        state = self.plan.state if phase is Phase.CONTEXT else ""
         untried = {
             p: t
             for p, t in stale.items()
@@ -164,15 +163,12 @@ class _Steps:
         return max(_LITTLE, _SHARE_OF_SOURCES * source_bytes(self.settings, self.plan.partitions))
 
     def whole(self) -> list[Work]:
-        """The run over the whole lake, or the runs of the graph between its two halves."""
-        if works := self.partitions(self.plan.graph, Phase.GRAPH):
-            return works
+        """The run over the whole lake."""
         _, publishing = whole_phases(self.settings)
-        tables = self.plan.whole or tuple(publishing)
-        phase = Phase.RELATIONS if set(tables) - set(publishing) else Phase.PUBLISH
+        phase = Phase.RELATIONS if set(self.plan.whole) - set(publishing) else Phase.PUBLISH
         if (phase.value, None, self.plan.state) in self.runs.tried:
             return []
-        return [Work(tables, phase=phase, state=self.plan.state)]
+        return [Work(self.plan.whole, phase=phase, state=self.plan.state)]
 
     def is_of_backfill(self) -> bool:
         """True if a backfill is under way, and made all that the index does not show yet: its end is published."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CONTEXT, GRAPH, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG, WHOLE_LAKE, partitions_job
 from dagster_project.orchestration.outcomes import Interrupted
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work, job_of
@@ -20,7 +20,7 @@ from dagster_project.resources.system.disk_space import IN_THE_WAY
 from dagster_project.resources.system.locks import forget_run, lake_lock, living_run, runs_of
 from transforms.errors import CheckFailedError, WeftError
 
-_READ_TOGETHER = {table for source_type in (*SOURCE_TYPES, GRAPH) for table in source_type.tables}
+_READ_TOGETHER = {table for source_type in SOURCE_TYPES for table in source_type.tables}
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -79,7 +79,7 @@ def tables_of(run: dg.DagsterRun) -> set[str]:
     if run.asset_selection is not None:
         return {key.path[-1] for key in run.asset_selection if len(key.path) == 1}
     of_job = {WHOLE_LAKE: {"search_index"}}
-    for source_type in (*SOURCE_TYPES, SLOW, GRAPH, CONTEXT):
+    for source_type in (*SOURCE_TYPES, SLOW, CONTEXT):
         of_job.setdefault(partitions_job(source_type.partitions), set()).update(source_type.tables)
     return of_job.get(run.job_name, set())
 

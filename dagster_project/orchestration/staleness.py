@@ -1,4 +1,4 @@
-"""What of the lake is stale and why: tables of partitions, of the graph, context, long texts, and over the whole lake."""
+"""What of the lake is stale and why: tables of partitions, context, long texts, and over the whole lake."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import ibis
 
-from assets.graph import FINGERPRINTS
-from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, GRAPH, IN_PARTS, MAIL, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, CONVERSATIONS, IN_PARTS, MAIL, SLOW, SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
 from assets.readiness import TABLE as READINESS
 from assets.stages.lake_state import LAKE, lake_state
@@ -47,7 +45,7 @@ def stages(settings: Settings) -> list[Stage]:
         if definition.partitions_def is None:
             continue
         tables = tuple(sorted(k.path[-1] for k in definition.keys))
-        (source_type,) = (f for f in (*SOURCE_TYPES, GRAPH, SLOW, CONTEXT) if set(tables) <= set(f.tables))
+        (source_type,) = (f for f in (*SOURCE_TYPES, SLOW, CONTEXT) if set(tables) <= set(f.tables))
         inputs = tuple(
             sorted(source_type.compared_inputs(k.path[-1] for k in definition.keys_by_input_name.values()))
         )
@@ -121,33 +119,6 @@ def stale_slow(
         if queue and queue.row_count:
             found[partition] = tuple(stale_reasons(partition, order, {QUEUE: queue.content_hash}, lake))
     return {partition: tables for partition, tables in found.items() if tables}
-
-
-def stale_graph(
-    settings: Settings, partitions: Sequence[SourcePartition], lake: ParquetLake
-) -> dict[str, tuple[str, ...]]:
-    """By partition the tables of the graph that were made from others than the lake holds now.
-
-    To be asked when the tables without partitions are right: the graph is made after them.
-    """
-    order = of_type(GRAPH.name, stages(settings))
-    if not order:
-        return {}
-    vectors, words = lake.footer("embeddings"), lake.read("keywords").table
-    context = ibis.memtable(lake.stored("chunk_context", ["chunk_id", "checksum"]))
-    found = {}
-    for partition in (u.key for u in partitions if u.source_type == DOCUMENTS.name and is_made(u, lake)):
-        chunks = lake.stored("document_chunks", ["chunk_id", "checksum"], partition)
-        footers = {table: lake.footer(table, partition) for table in ("documents", "document_chunks")}
-        hashes = {table: footer.content_hash for table, footer in footers.items() if footer}
-        hashes |= {
-            "embeddings": vectors.code_version if vectors else "",
-            "chunk_context": FINGERPRINTS["chunk_context"](context, partition, chunks),
-            "keywords": FINGERPRINTS["keywords"](ibis.memtable(words), partition),
-        }
-        if tables := stale_reasons(partition, order, hashes, lake):
-            found[partition] = tuple(tables)
-    return found
 
 
 def of_type(source_type: str, order: Sequence[Stage]) -> list[Stage]:

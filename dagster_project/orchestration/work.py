@@ -9,7 +9,7 @@ from enum import StrEnum
 import dagster as dg
 
 from assets.fetch import GROUP as FETCH_GROUP
-from assets.partitions import CONTEXT, GRAPH, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
 from dagster_project.orchestration.names import (
     LATER,
     PHASE_TAG,
@@ -27,7 +27,7 @@ PARTITION, RANGE_START, RANGE_END = (
 )
 _PARTITIONS_OF = {
     table: source_type.partitions
-    for source_type in (*SOURCE_TYPES, SLOW, GRAPH, CONTEXT)
+    for source_type in (*SOURCE_TYPES, SLOW, CONTEXT)
     for table in source_type.tables
 }
 
@@ -37,7 +37,6 @@ class Phase(StrEnum):
 
     PARTITIONS = "partitions"
     RELATIONS = "relations"
-    GRAPH = "graph"
     PUBLISH = "publish"
     CONTEXT = "context"
     SLOW = "slow"

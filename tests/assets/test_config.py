@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from assets.stages.config import chosen_settings, config_of
-from transforms.settings.documents import DocumentChunkSettings, GraphSettings
+from transforms.settings.documents import DocumentChunkSettings
 from transforms.settings.mail import ChunkSettings, ThreadSettings
 from transforms.settings.search import TermSettings
 
@@ -23,7 +23,6 @@ BY_SOURCE = {
         ChunkSettings(message_chars=900),
         ThreadSettings(),
         TermSettings(),
-        GraphSettings(enabled=True),
         BY_SOURCE,
     ],
     ids=lambda value: type(value).__name__,
@@ -59,11 +58,6 @@ def test_a_value_that_the_settings_refuse_is_refused():
 def test_a_choice_says_what_there_is_to_choose_from():
     config = config_of("stage", ChunkSettings())
     assert config and "one of pairs, message" in str(config.model_fields["policy"].description)
-
-
-def test_what_is_not_part_of_the_digest_is_no_configuration():
-    config = config_of("stage", GraphSettings())
-    assert config and "origins" not in config.model_fields
 
 
 def test_without_a_source_there_is_nothing_to_configure():

@@ -22,10 +22,8 @@ from assets.partitions import SOURCE_TYPES
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from tests.archives import Mail, Once, Workspace, two_lists
 from transforms.embedding import batches, context_sentences, embedded_text, sent_texts
-from transforms.graph import stripes
 from transforms.mail.threads import threads
 from transforms.operations import publish_checks
-from transforms.settings.documents import GraphSettings
 from transforms.settings.models import SafetySettings
 
 QUOTED = """The planner looks at every index of a table before it takes the first one of them,
@@ -46,7 +44,6 @@ def lake_tables(tmp_path_factory: pytest.TempPathFactory, once: Once) -> dict[st
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},
         {"name": "notes", "kind": "vault", "path": "notes"},
-        graph={"enabled": True},
     )
     replies = [
         Mail(400, f"A question about it.\n\n{QUOTED}\n\nIs that so? Write to ann@example.org.", "Planner"),
@@ -101,16 +98,6 @@ def _known(t: SimpleNamespace) -> context_sentences.FactTables:
     return context_sentences.FactTables(t.messages, t.thread_tree, t.threads, t.documents)
 
 
-def _classes(t: SimpleNamespace) -> pa.Table:
-    ids = t.document_chunks.select("chunk_id").order_by("chunk_id").to_pyarrow()
-    return ids.append_column("is_code", pa.array([False] * ids.num_rows))
-
-
-def _stripes(t: SimpleNamespace) -> Any:
-    chunks = t.document_chunks.order_by("chunk_id").to_pyarrow()
-    return stripes.stripes_of(chunks, _classes(t), t.chunk_context, t.embeddings, GraphSettings())
-
-
 CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "operations.publish_checks.rule_violations": lambda t: publish_checks.rule_violations(
         t.message_chunks, t.chunk_context, t.embeddings, t.embedding_refusals, "another model", 256
@@ -138,12 +125,8 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.context_sentences.chunk_facts": lambda t: context_sentences.chunk_facts(
         t.document_chunks.union(t.message_chunks), _known(t)
     ),
-    "graph.stripes.embedded_chunks": lambda t: stripes.embedded_chunks(
+    "embedding.embedded_text.embedded_chunks": lambda t: embedded_text.embedded_chunks(
         t.document_chunks, t.chunk_context, t.embeddings
-    ),
-    "graph.stripes.stripes_of": _stripes,
-    "graph.stripes.texts_hash": lambda t: stripes.texts_hash(
-        t.message_chunks.order_by("chunk_id").to_pyarrow(), t.chunk_context
     ),
     "embedding.batches.batches": lambda t: batches.batches(
         _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2

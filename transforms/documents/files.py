@@ -36,7 +36,7 @@ from transforms.text.charsets import decode_text
 VERSION = f"5.{FORMATS_VERSION}"
 
 WORD_LIST = "_keywords/words.md"
-"""Where a list of keywords of the folder around it stands; `graph.keywords` reads it, search does not."""
+"""The path of a list of keywords of the folder around it, which search does not read."""
 _MAX_RST_BYTES = 1 << 20
 """Bytes; a larger reStructuredText file is quarantined, as docutils is slow."""
 _FORMATS = DOCUMENT_FORMATS | PICTURE_FORMATS

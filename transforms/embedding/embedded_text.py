@@ -173,6 +173,22 @@ def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
     )
 
 
+def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table) -> ibis.Table:
+    """The chunks of documents with their vectors, ordered by document and position.
+
+    Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector.
+    """
+    vectors = embeddings.select("text_hash", "vector")
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    joined = document_chunks.view().left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")
+    hashed = joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
+    return (
+        hashed.join(vectors, hashed.hashed == vectors.text_hash)
+        .select("chunk_id", "doc_id", "chunk_index", "heading_path", "text_display", "vector")
+        .order_by("doc_id", "chunk_index")
+    )
+
+
 def texts_by_partition(texts: ibis.Table) -> ibis.Table:
     """Columns text_hash and partition: each of `texts` (partition, text_hash) once, in the first that has it."""
     return texts.group_by("text_hash").agg(partition=texts.partition.min())

@@ -43,6 +43,12 @@ def stacked(table: pa.Table, dimensions: int) -> np.ndarray:
     return matrix
 
 
+def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
+    """A column of vectors of any width as float32 rows."""
+    flat = vectors.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return flat.astype(np.float32, copy=False).reshape(len(vectors), -1) if len(vectors) else np.zeros((0, 0))
+
+
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
     """EmbeddingError unless there are `count` vectors of `dimensions` finite numbers and unit length."""
     if vectors.shape != (count, dimensions):

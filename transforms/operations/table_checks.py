@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import ibis
 
 from transforms.schemas.registry import REGISTRY
+from transforms.schemas.table import Table
 
 UNIQUE, RESOLVED, NOT_LOST = "keys_are_unique", "references_resolve", "nothing_is_lost"
 DECLARED = "columns_are_declared"
@@ -39,13 +40,7 @@ REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "postings": {"term_id": ("terms.term_id",), "chunk_key": ("chunks.chunk_key",)},
     "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)},
     "term_forms": {"term": ("terms.term",)},
-    **dict.fromkeys(
-        (
-            *("chunk_context", "embeddings", "embedding_refusals", "chunk_classes", "chunk_keywords"),
-            *("chunk_similarities", "stripe_orders", "prompt_hashes"),
-        ),
-        _CHUNK,
-    ),
+    **dict.fromkeys(("chunk_context", "embeddings", "embedding_refusals"), _CHUNK),
 }
 """Of which columns of other tables the values of a column are, where they are not null."""
 
@@ -67,36 +62,45 @@ AUTHORED = ("author", "patch_or_code")
 """Kinds of block that somebody wrote."""
 
 
-def rules_of(table: str) -> tuple[str, ...]:
-    """The names of the rules of a published table."""
-    references = (RESOLVED,) if table in REFERENCES else ()
-    return (DECLARED, UNIQUE, *references, *((NOT_LOST,) if table == "blocks" else ()))
+def _references(name: str, added: Table | None) -> Mapping[str, tuple[str, ...]]:
+    """The references of a table; of one that an extra adds, those to chunks."""
+    return REFERENCES.get(name, _CHUNK if added and "chunk_id" in added.names else {})
 
 
-def violations(rule: str, name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
+def rules_of(name: str, added: Table | None = None) -> tuple[str, ...]:
+    """The names of the rules of a published table; `added` is its schema, if an extra declares it."""
+    references = (RESOLVED,) if _references(name, added) else ()
+    return (DECLARED, UNIQUE, *references, *((NOT_LOST,) if name == "blocks" else ()))
+
+
+def violations(
+    rule: str, name: str, tables: Mapping[str, ibis.Table], added: Table | None = None
+) -> ibis.Table:
     """The rows of the table `name` that break a rule, in a column `id`; `tables` are those of the published file.
 
-    That columns are declared is no rule over rows: KeyError.
+    `added` is its schema, if an extra declares it. That columns are declared is not a rule over rows: KeyError.
     """
-    return {UNIQUE: _repeated, RESOLVED: _unresolved, NOT_LOST: _lost}[rule](name, tables)
+    found: dict[str, Callable[[], ibis.Table]] = {
+        UNIQUE: lambda: _repeated(tables[name], added.key if added else KEYS[name]),
+        RESOLVED: lambda: ibis.union(*_unresolved(tables[name], _references(name, added), tables)),
+        NOT_LOST: lambda: _lost(name, tables),
+    }
+    return found[rule]()
 
 
-def _repeated(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
+def _repeated(rows: ibis.Table, key: Sequence[str]) -> ibis.Table:
     """The keys that several rows have."""
-    key = KEYS[name]
-    counts = tables[name].group_by(list(key)).agg(rows=lambda t: t.count())
+    counts = rows.group_by(list(key)).agg(rows=lambda t: t.count())
     repeated = counts.filter(counts.rows > 1)
     return repeated.select(id=ibis.literal(" ").join([_text(repeated[column]) for column in key]))
 
 
-def _unresolved(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
-    """The values of columns that are in none of the columns they refer to."""
-    return ibis.union(*_unresolved_by_column(name, tables))
-
-
-def _unresolved_by_column(name: str, tables: Mapping[str, ibis.Table]) -> Iterator[ibis.Table]:
-    for column, targets in REFERENCES[name].items():
-        own = tables[name].select(id=tables[name][column]).filter(lambda t: t.id.notnull())
+def _unresolved(
+    rows: ibis.Table, references: Mapping[str, tuple[str, ...]], tables: Mapping[str, ibis.Table]
+) -> Iterator[ibis.Table]:
+    """By column the values that are in none of the columns they refer to."""
+    for column, targets in references.items():
+        own = rows.select(id=rows[column]).filter(lambda t: t.id.notnull())
         for target in targets:
             other, _, other_column = target.partition(".")
             there = tables[other].select(there=tables[other][other_column]).distinct()

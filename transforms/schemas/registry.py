@@ -9,7 +9,6 @@ from transforms.schemas import (
     conversations,
     documents,
     evaluation,
-    graph,
     mail,
     operations,
     relations,
@@ -25,7 +24,7 @@ ANY_DIMENSIONS = 1
 class LakeTable:
     """A table of the lake.
 
-    `partitions` names whose partitions it has: a source type, or what adds to those of one (`slow`, `graph`); None
+    `partitions` names whose partitions it has: a source type, or what adds to those of one (`slow`); None
     for a table over the whole lake. `published` is the table of the published file that shows its rows, None if
     there is none; `is_input` says that a publish reads it.
     """
@@ -81,13 +80,6 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
             conversation_terms=(chunks.TERMS, None),
         ),
         **_partitioned(
-            "graph",
-            chunk_classes=(graph.CHUNK_CLASSES, "chunk_classes"),
-            chunk_similarities=(graph.CHUNK_SIMILARITIES, "chunk_similarities"),
-            stripe_orders=(graph.STRIPE_ORDERS, "stripe_orders"),
-            chunk_keywords=(graph.CHUNK_KEYWORDS, "chunk_keywords"),
-        ),
-        **_partitioned(
             "context",
             conversation_candidates=(conversations.CONVERSATION_CANDIDATES, None),
             conversation_documents=(conversations.CONVERSATION_DOCUMENTS, None),
@@ -120,15 +112,12 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
         "corpus_measures": (operations.CORPUS_MEASURES, "corpus_measures"),
         "embeddings": (chunks.embeddings_table(dimensions), None),
         "embedding_refusals": (chunks.EMBEDDING_REFUSALS, None),
-        "keywords": (graph.KEYWORDS, "keywords"),
-        "prompt_hashes": (graph.PROMPT_HASHES, "prompt_hashes"),
     }
     other_tables: dict[str, tuple[Table, str | None]] = {
         "mail_buckets": (relations.MAIL_BUCKETS, None),
         "compared_replies": (relations.COMPARED_REPLIES, None),
         "measure_counts": (operations.MEASURE_COUNTS, None),
         "readiness": (operations.READINESS, "readiness"),
-        "document_graph": (graph.DOCUMENT_GRAPH, None),
         "evaluation_queries": (evaluation.EVALUATION_QUERIES, None),
         "evaluation_relevance": (evaluation.EVALUATION_RELEVANCE, None),
         "evaluation_runs": (evaluation.EVALUATION_RUNS, None),
@@ -141,8 +130,6 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
 
 
 REGISTRY = lake_registry()
-GRAPH_TABLES = (*(n for n, t in REGISTRY.items() if t.partitions == "graph"), "keywords", "prompt_hashes")
-"""The tables that exist only if the document graph is enabled."""
 
 
 def lake_tables(dimensions: int) -> dict[str, Table]:
@@ -156,10 +143,8 @@ def tables_of(partitions: str) -> tuple[str, ...]:
 
 
 def lake_wide_inputs() -> tuple[str, ...]:
-    """The tables over the whole lake that every published file is built from, without those of the graph."""
-    return tuple(
-        n for n, t in REGISTRY.items() if t.is_input and t.partitions is None and n not in GRAPH_TABLES
-    )
+    """The tables over the whole lake that every published file is built from, without those of extras."""
+    return tuple(n for n, t in REGISTRY.items() if t.is_input and t.partitions is None)
 
 
 def partitions_of(table: str) -> str | None:

@@ -1,13 +1,13 @@
-"""Settings of what documents become: headings, chunks, the document graph."""
+"""Settings of what documents become: headings and chunks."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from transforms.settings.base import Internal, StageSettings, without_credentials
+from transforms.settings.base import Internal, StageSettings
 
 DOCUMENT_FORMATS = {
     "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
@@ -115,38 +115,3 @@ class DocumentChunkSettings(StageSettings):
         if not isinstance(values, dict):
             return values
         return {**_DOCUMENT_PROFILES.get(values.get("profile", "recommended"), {}), **values}
-
-
-class GraphSettings(StageSettings):
-    """How documents become a graph of files that is read without a server (Information Graph)."""
-
-    enabled: bool = Field(False, description="make the stripes and export the graph of all documents")
-    similarity: Literal["cosine", "mixed"] = Field(
-        "cosine", description="compare chunks by vectors, or by vectors and shared words"
-    )
-    profile: Literal["data", "text"] = Field(
-        "data",
-        description="rules of code and baselines as the design's published data, or its text, has them",
-    )
-    prompts: Literal["off", "top", "threshold"] = Field(
-        "off", description="chunks that keep questions of `qa-pairs.md`: the nearest, or all near enough"
-    )
-    base_url: str | None = Field(None, description="where the graph is served; none: relative addresses")
-    origins: tuple[str, ...] = Field(
-        (),
-        exclude=True,  # No table or file depends on it, so it is not part of the digest.
-        description="origins whose pages may read from `weft serve-graph`, as `https://notes.example.org`; `*`: every "
-        "page that a browser of this machine shows",
-    )
-
-    _checked_address = field_validator("base_url")(without_credentials)
-
-    @field_validator("origins")
-    @classmethod
-    def _plain_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if origin != "*" and not re.fullmatch(r"https?://[^/\s*@]+", origin):
-                raise ValueError(
-                    "this is no origin: write scheme, host and port, as https://notes.example.org"
-                )
-        return origins

@@ -91,9 +91,7 @@ def _made(world: _World, stage: Stage, partition: str) -> dict[str, MadeTable]:
     """The tables that one stage makes of a partition, committed when all of them are written."""
     run = StageRun(stage, stage.settings, world.lake, sources=world.sources)
     readers = [Partitions(table, partial(world.lake.read, table)) for table in stage.inputs]
-    staged = [
-        (made, file) for made, file, _ in run.stage_partition(partition, readers, {}, run.stage.outputs)
-    ]
+    staged = [(made, file) for made, file, _ in run.stage_partition(partition, readers, run.stage.outputs)]
     for _, file in staged:
         file.commit()
     return {made.name: made for made, _ in staged}

@@ -18,11 +18,12 @@ from starlette.staticfiles import StaticFiles
 from dagster_project.cli.options import CONFIG, explained
 from dagster_project.cli.serving import run_until_interrupted
 from dagster_project.config.settings import load_settings
+from dagster_project.extras.graph import EXTRA
+from dagster_project.extras.graph.transforms.hal_export import INDEX
+from dagster_project.extras.graph.transforms.settings import GraphSettings
 from dagster_project.servers.listening import listening
 from dagster_project.servers.own_pages import OwnPages
 from transforms.errors import IndexUnavailableError
-from transforms.graph.hal_export import INDEX
-from transforms.settings.documents import GraphSettings
 
 CACHE_CONTROL = "no-cache"
 """Names stay when contents change, so a copy may be kept but is revalidated: an unchanged file costs a 304."""
@@ -82,5 +83,7 @@ def serve_graph(config: Path | None, host: str, port: int) -> None:
     """
     settings = load_settings(config)
     listener = listening(host, port)
-    app = graph_app(settings.graph_folder, settings.graph, f"{host}:{listener.getsockname()[1]}")
+    app = graph_app(
+        settings.root / EXTRA.folder, settings.section(GraphSettings), f"{host}:{listener.getsockname()[1]}"
+    )
     run_until_interrupted(app, listener, host)

@@ -17,7 +17,8 @@ from dagster_project.extras.triage.transforms import duplicates, items
 from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
 from dagster_project.extras.triage.transforms.table import TriageSettings, author_vectors, issue_triage
 from transforms.embedding.context_sentences import Request
-from transforms.graph.stripes import embedded_chunks, matrix
+from transforms.embedding.embedded_text import embedded_chunks
+from transforms.embedding.vectors import matrix
 from transforms.hashing import parts_hash, text_hash
 from transforms.settings.models import WRITTEN_KINDS
 from transforms.text.redaction import screened

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -22,6 +23,7 @@ from dagster_project.composition import (
     make_sentence_writer,
 )
 from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import named
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
@@ -30,7 +32,6 @@ from transforms.embedding import context_sentences
 from transforms.embedding.embedded_text import texts_to_embed
 from transforms.embedding.sent_texts import texts_sent
 from transforms.errors import IndexUnavailableError, WeftError
-from transforms.graph.prompt_hashes import FILE_NAME, document_questions
 from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened
@@ -158,13 +159,7 @@ def used_hashes(settings: Settings) -> set[str]:
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
     query_chunks = _table(manager, "conversation_query_chunks")
     queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
-    questions = document_questions(
-        _table(manager, "documents")
-        .filter(lambda t: t.path.lower().endswith(FILE_NAME))
-        .select("doc_id", "source", "path", "text")
-        .to_pyarrow()
-    )
-    queries += questions.column("question").to_pylist()
+    queries += [text for added in named("queries") for text in added(partial(_table, manager))]
     # As it is for texts: by what is sent, or by the text itself where a model of this machine has it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
     return hashes

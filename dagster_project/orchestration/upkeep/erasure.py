@@ -24,13 +24,14 @@ from dagster_project.composition import (
     make_sources,
 )
 from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import declared_tables, enabled, extras
+from dagster_project.orchestration.asset_jobs import whole_assets
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
 from dagster_project.resources.evaluation.page import page
 from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.resources.publish.lens.lens_file import FOLDER as LENSES
 from dagster_project.resources.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
 from dagster_project.resources.system.globs import write_atomically
-from transforms.schemas.registry import GRAPH_TABLES, partitions_of
 
 _BUSY_SECONDS = 60.0
 _INDEX = "index"
@@ -63,14 +64,11 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
     forgotten = Forgotten(lake.base)
     if not forgotten.unfinished or any(partitions_with(lake, forgotten)):
         return {}
-    for table in MADE_ON_REQUEST:
+    for table in (*MADE_ON_REQUEST, *(declared_tables().keys() - whole_assets(settings))):
         lake.discard(table)
-    if not settings.graph.enabled:
-        for table in GRAPH_TABLES:
-            lake.discard(table)
-            for partition in lake.partitions(table) if partitions_of(table) else ():
-                lake.remove_tables([table], partition)
-        shutil.rmtree(settings.graph_folder, ignore_errors=True)
+    for extra in extras():
+        if extra.folder and extra not in enabled(settings):
+            shutil.rmtree(settings.root / extra.folder, ignore_errors=True)
     counts = {
         "vectors": make_embedding_cache(settings).prune(used_hashes(settings)),
         "answers": prune_answers(settings),

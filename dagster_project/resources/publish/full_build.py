@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from assets.partitions import CHUNKS_OF, IN_PARTS
+from dagster_project.extras.registry import published_tables
 from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.lake.oversize import files_of
@@ -32,7 +33,6 @@ from dagster_project.resources.publish.version_inputs import (
     WHOLE,
     Published,
     VersionInputs,
-    whole_parts,
 )
 from dagster_project.resources.publish.versions import LAYOUT
 from dagster_project.resources.system.duckdb_thread import other_thread
@@ -40,7 +40,7 @@ from dagster_project.resources.system.memory import give_memory_back
 from dagster_project.resources.system.prefetch import ordered_map
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
-from transforms.schemas.registry import GRAPH_TABLES, REGISTRY
+from transforms.schemas.registry import REGISTRY
 from transforms.text.terms import word_forms
 
 _STORAGE = "v1.2.0"
@@ -74,14 +74,14 @@ class IndexBuild:
     def run(self) -> Published:
         """Fill the file, check it, close it, write the arrays beside it."""
         with self._opened(self._memory_limit) as connection:
-            for name in (*WHOLE, *GRAPH_TABLES):
+            for name in (*WHOLE, *published_tables()):
                 if name in IN_PARTS:
                     parts = self.lake.parts(name)
                     # An update reads the parts that changed through views of its own.
                     verifies = not self._is_update
                     self.views.of_parts(connection, f"lake_{name}", name, parts, verifies=verifies)
                     continue
-                files = whole_parts(name, self.partitions) if name in self.hashes[""] else []
+                files = [None] if name in self.hashes[""] else []
                 self.views.of_partitions(connection, f"lake_{name}", name, files)
             self._check_model()
             changed = self._fill()

@@ -10,7 +10,7 @@ from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.lake_texts import referring
 from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.system.duckdb_types import nulls
-from transforms.schemas.registry import REGISTRY
+from transforms.schemas.registry import REGISTRY, partitions_of
 
 
 class LakeViews:
@@ -31,7 +31,7 @@ class LakeViews:
     ) -> None:
         """Create a view over the stored files of a table; those of partitions get the column `partition`."""
         declared = self.lake.tables[table]
-        adds = "partition" not in declared.names and REGISTRY[table].partitions is not None
+        adds = "partition" not in declared.names and partitions_of(table) is not None
         files = [
             (p, self._columns(table, file, p), self.lake.verified(file, p))
             for p in partitions
@@ -46,10 +46,10 @@ class LakeViews:
 
     def _columns(self, table: str, file: str, partition: str | None) -> str:
         """The columns of a table as they are selected from a file of a partition."""
-        published = REGISTRY[table].published or ""
+        published = REGISTRY[table].published if table in REGISTRY else ""
         names = self.lake.tables[table].names
         return ", ".join(
-            referring(published if self.texts_stay and partition else "", file, partition or "", names)
+            referring(published or "" if self.texts_stay and partition else "", file, partition or "", names)
         )
 
     def of_parts(

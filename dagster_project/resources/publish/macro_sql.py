@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from dagster_project.extras.registry import named
 from dagster_project.resources.publish.view_sql import VIEWS
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
@@ -22,17 +23,6 @@ class Macro(NamedTuple):
 
 # Macros name their parameters so that no column of the tables they read has the same name: DuckDB puts the value
 # of a parameter wherever its name stands.
-_STRIPE = Macro(
-    "document, n, kind := 'conceptual'",
-    "The first n chunks that represent a document; a request for more begins with what one for fewer returns.",
-    """
-SELECT o.place, o.chunk_id, o.chunk_index, c.title, c.is_code, s.similarity, c.text_display
-FROM stripe_orders o JOIN chunks c USING (chunk_id)
-JOIN chunk_similarities s ON s.chunk_id = o.chunk_id AND s.baseline = o.baseline
-WHERE o.doc_id = document AND o.baseline = kind AND o.place < n ORDER BY o.place
-""",
-)
-
 _SIMILAR = Macro(
     "given, k := 10",
     "The k chunks whose vectors are nearest to that of a chunk, by cosine over all vectors, itself left out.",
@@ -154,7 +144,7 @@ def macros(search: SearchSettings, term_settings: TermSettings) -> dict[str, Mac
         "context_of": _CONTEXT_OF,
         "quotes_of": _QUOTES_OF,
         "reviews": _REVIEWS,
-        "stripe": _STRIPE,
+        **{name: Macro(*macro) for added in named("macros") for name, macro in added.items()},
     }
 
 

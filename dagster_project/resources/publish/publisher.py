@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import duckdb
 
-from assets.partitions import GRAPH, MAIL
+from assets.partitions import MAIL
 from assets.protocols.lake import Progress
 from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of, write_arrays
 from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
@@ -34,7 +34,6 @@ from dagster_project.resources.publish.version_inputs import (
     PublishSettings,
     UnfitBaseError,
     VersionInputs,
-    whole_parts,
 )
 from dagster_project.resources.publish.versions import CURRENT, LAYOUT, damage_of, require_whole
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
@@ -46,7 +45,6 @@ from dagster_project.resources.system.store_locks import require_leases
 from transforms.embedding import embedded_text
 from transforms.errors import WeftError
 from transforms.hashing import parts_hash
-from transforms.schemas.registry import GRAPH_TABLES
 from transforms.text import terms
 
 _REBUILD_SHARE = 0.25
@@ -102,7 +100,6 @@ class DuckDBPublisher:
         """
         self.lake, self.folder, self.settings = lake, folder, settings
         self.seen, self.guard, self.mirror = seen, guard, mirror
-        self.whole = (*WHOLE, *GRAPH_TABLES) if settings.has_graph else WHOLE
 
     @property
     def layout(self) -> str:
@@ -282,11 +279,7 @@ class DuckDBPublisher:
         hashes = {p: {t: self._content_hash(t, p) for t in TABLES[partitions[p]]} for p in sorted(partitions)}
         for partition in (p for p in hashes if partitions[p] == MAIL.name):
             hashes[partition] |= slow_hashes(self.lake, partition)
-        hashes[""] = {
-            table: parts_hash(parts) if table in GRAPH.tables else parts[0]
-            for table in self.whole
-            for parts in [[self._content_hash(table, p) for p in whole_parts(table, partitions)]]
-        }
+        hashes[""] = {table: self._content_hash(table, None) for table in (*WHOLE, *self.settings.added)}
         return hashes
 
     def _content_hash(self, table: str, partition: str | None) -> str:

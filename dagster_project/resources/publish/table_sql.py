@@ -7,10 +7,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from assets.partitions import IN_PARTS
+from dagster_project.extras.registry import declared_tables, published_tables
 from dagster_project.resources.publish.view_sql import VIEW_COMMENTS
 from transforms.retrieval import bm25
 from transforms.schemas.chunks import CHUNKS, UNAUTHORED, UNEMBEDDED
-from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_names
+from transforms.schemas.registry import REGISTRY, lake_names
 from transforms.schemas.relations import LINKS
 from transforms.schemas.table import PARTITION, Table
 from transforms.text import terms
@@ -31,9 +32,14 @@ def key_of(chunk_id: str) -> str:
     return f"('0x' || left({chunk_id}, 16))::UBIGINT"
 
 
+ADDED = {name: table for name, table in declared_tables().items() if name in published_tables()}
+"""The tables of extras."""
+
+
 def _columns(table: str) -> str:
     """The declared columns: what a view of a table stored by partition adds stays in the lake."""
-    return ", ".join(f'"{name}"' for name in REGISTRY[table].schema.names)
+    schema = ADDED[table] if table in ADDED else REGISTRY[table].schema
+    return ", ".join(f'"{name}"' for name in schema.names)
 
 
 _LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lake_names("links"))
@@ -49,13 +55,13 @@ WHOLE = {
             "corpus_measures",
             "inferred_quotes",
             "chunk_context",
-            *GRAPH_TABLES,
+            *published_tables(),
         )
     },
     "links": f"SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
 }
 """The tables that the lake holds whole, or in parts: the rows of each."""
-MADE_OF = {name: lake_names(name) for name in WHOLE}
+MADE_OF = {name: lake_names(name) or (name,) for name in WHOLE}
 """The tables of the lake that each is made of."""
 
 PARTITIONED = {
@@ -264,6 +270,7 @@ RANKED = ("embeddings", "postings")
 """The tables that are views in a file whose vectors a service has."""
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     **{t.published: _of_lake(t.schema, t.published) for t in REGISTRY.values() if t.published},
+    **{name: _of_lake(table, name) for name, table in ADDED.items()},
     "backlinks": (
         "The links that lead to a mail, document or node, its own to itself left out.",
         {

@@ -10,17 +10,18 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from assets.partitions import DOCUMENTS, GRAPH, IN_PARTS, SOURCE_TYPES
+from assets.partitions import IN_PARTS, SOURCE_TYPES
+from dagster_project.extras.registry import published_tables
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.progress import Phases
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
-from transforms.schemas.registry import GRAPH_TABLES, REGISTRY, lake_wide_inputs
+from transforms.schemas.registry import REGISTRY, lake_wide_inputs
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
 
 WHOLE = lake_wide_inputs()
-"""The lake's tables without partitions that each version is built from; the graph's tables are added if it is enabled."""
+"""The lake's tables without partitions that each version is built from, beside those that extras add."""
 TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
 """The tables of the partitions of each source type."""
 
@@ -29,7 +30,7 @@ TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
 class PublishSettings:
     """The settings that a version depends on; `search` gives the SQL macros their defaults.
 
-    `recorded` are the settings that the manifest records, `has_graph` says whether the graph is published.
+    `recorded` are the settings that the manifest records, `added` names the tables of extras that are published.
     """
 
     index: IndexSettings
@@ -37,7 +38,7 @@ class PublishSettings:
     terms: TermSettings
     search: SearchSettings
     recorded: Mapping[str, object]
-    has_graph: bool = False
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,8 @@ class VersionInputs:
         """The published table `parts`: the content hash of each part of the other tables."""
         rows = [
             (table, part or "", footer.content_hash)
-            for table in (*WHOLE, *GRAPH_TABLES)
-            if REGISTRY[table].published
-            for part in (self.lake.parts(table) if table in IN_PARTS else whole_parts(table, self.partitions))
+            for table in (*(name for name in WHOLE if REGISTRY[name].published), *published_tables())
+            for part in (self.lake.parts(table) if table in IN_PARTS else [None])
             if (footer := self.lake.footer(table, part))
         ]
         return _strings(("table_name", "part", "hash"), rows)
@@ -101,10 +101,3 @@ def _strings(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
 
 class UnfitBaseError(Exception):
     """Why a version cannot be made of an earlier one, but of the lake alone."""
-
-
-def whole_parts(table: str, partitions: Mapping[str, str]) -> Sequence[str | None]:
-    """The files of a table without partitions: one, or for the graph one per partition of documents."""
-    if table not in GRAPH.tables:
-        return [None]
-    return [p for p in sorted(partitions) if partitions[p] == DOCUMENTS.name]

@@ -11,11 +11,10 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli.main import COMMANDS, main
+from dagster_project.cli.main import main
 from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Once, Workspace, differences, discussion, embedded, rebuilt
 from tests.format_files import Text, pdf
-from transforms.schemas.registry import GRAPH_TABLES
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
 DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
@@ -276,16 +275,3 @@ def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_th
     assert embedded(result) == 0
     found = work.column("SELECT DISTINCT doc_id FROM chunks WHERE source = 'sections' ORDER BY 1")
     assert found == [*(f"sections:after-{n}.md" for n in range(3)), "sections:moved/after-3.md"]
-
-
-def test_without_the_setting_there_is_no_graph_and_its_tables_are_empty(made_once: Workspace):
-    root = made_once.settings.root
-    assert not (root / "graph").exists()
-    assert not [p for p in (root / "lake").iterdir() if p.stem in GRAPH_TABLES]
-    assert made_once.column("SELECT count(*) FROM stripe('docs:guide/index.md', 3)") == [0]
-    for command, code in ((["stripe", "index.md"], 3), (["serve-graph"], 5)):
-        if command[0] not in COMMANDS:
-            continue
-        shown = CliRunner().invoke(main, [command[0], "--config", str(made_once.config), *command[1:]])
-        assert shown.exit_code == code
-        assert "set `enabled = true` in [graph]" in shown.output

@@ -32,8 +32,6 @@ def fetched(**fetch: object) -> dict[str, Any]:
         (DEV, {"storage": {"root": "state", "lake": f"s3://{SECRET}@bucket/lake"}}),
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}/slash@bucket/lake"}}),
         (DEV, {"gemini": {"base_url": f"https://user:{SECRET}@gemini.example"}}),
-        (DEV, {"graph": {"base_url": f"https://user:{SECRET}@docs.example"}}),
-        (DEV, {"graph": {"origins": [f"https://user:{SECRET}@docs.example"]}}),
         (DEV, {"alerts": {"url": [SECRET]}}),
         (DEV, {"alerts": {"timeout_seconds": SECRET}}),
         (DEV, {"embedding": {"model": SECRET}}),

@@ -11,7 +11,6 @@ from assets.sources import partitions_key, source_key
 from dagster_project.definitions import build_definitions
 from tests.archives import Workspace
 from transforms.operations import table_checks
-from transforms.schemas.registry import GRAPH_TABLES
 
 JANUARY = "dev/dev.2004-01"
 
@@ -52,7 +51,6 @@ def test_a_table_links_to_the_function_that_makes_it(specs: dict[dg.AssetKey, dg
         "message_chunks": "def fast_chunks(",
         "conversation_query_chunks": "def conversation_query_chunks(",
         "threads": "def build_threads(",
-        "chunk_keywords": "def chunk_keywords(",
     }.items():
         (place,) = specs[dg.AssetKey(table)].metadata["dagster/code_references"].code_references
         assert isinstance(place, dg.LocalFileCodeReference) and place.line_number
@@ -71,16 +69,6 @@ def test_sources_stand_at_the_left_edge(specs: dict[dg.AssetKey, dg.AssetSpec]):
     assert {dep.asset_key for dep in specs[mail].deps} == sources
     assert {dep.asset_key for dep in specs[dg.AssetKey("messages")].deps} == {mail}
     assert not specs[dg.AssetKey("documents")].deps
-
-
-def test_the_graph_of_documents_is_listed_though_no_build_makes_it(
-    specs: dict[dg.AssetKey, dg.AssetSpec], built_once: Workspace
-):
-    assert not built_once.settings.graph.enabled
-    assert {dg.AssetKey(table) for table in (*GRAPH_TABLES, "document_graph")} <= specs.keys()
-    assert not {dg.AssetKey(table) for table in GRAPH_TABLES} & {
-        dep.asset_key for dep in specs[dg.AssetKey("search_index")].deps
-    }
 
 
 @pytest.mark.exhaustive
@@ -114,7 +102,6 @@ def test_each_published_table_is_checked_alone(built: Workspace):
     keys = [
         dg.AssetCheckKey(dg.AssetKey(["published", table]), rule)
         for table in table_checks.KEYS
-        if table not in GRAPH_TABLES
         for rule in table_checks.rules_of(table)
     ]
     one = dg.AssetCheckKey(dg.AssetKey(["published", "chunks"]), table_checks.UNIQUE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, GRAPH, MAIL, SLOW
+from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, MAIL, SLOW
 from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_NOW, REFRESH_TAG, WHOLE_LAKE
@@ -32,10 +32,9 @@ BLOCKS = {JANUARY: ("message_blocks",)}
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[tuple[Workspace, dg.DagsterInstance]]:
-    """Settings with a graph, and an instance that knows some partitions."""
+    """Settings, and an instance that knows some partitions."""
     work = Workspace(tmp_path).configure(
         {"name": "notes", "kind": "vault", "path": "notes"},
-        graph={"enabled": True},
         operations={"slow_at_once_bytes": 0},
     )
     with dg.DagsterInstance.ephemeral() as instance:
@@ -57,7 +56,7 @@ def run(tables: tuple[str, ...], **tags: str) -> dg.DagsterRun:
 
 RELATIONS, PUBLISH = ("memberships", "embeddings"), ("embeddings", "search_index")
 WHOLE = {"publish": True, "whole": RELATIONS}
-PAGE, CHAT, LONG = {PAGES: GRAPH.tables}, {WINDOW: CONTEXT.tables}, {JANUARY: SLOW.tables}
+CHAT, LONG = {WINDOW: CONTEXT.tables}, {JANUARY: SLOW.tables}
 ALL = [("partitions", JANUARY, FEBRUARY)]
 ONE = [("partitions", FEBRUARY, FEBRUARY)]
 RELATES = [("relations", None, None)]
@@ -73,9 +72,7 @@ CASES = {
     "nothing whole while a partition is made": (WHOLE, {"going": GOES}, []),
     "the whole lake beside very long texts": (WHOLE, {"going": ASIDE}, RELATES),
     "what is stale once more was tried": ({"stale": MAILS, **WHOLE}, {"tried": BOTH}, RELATES),
-    "the graph after the vectors": ({"publish": True, "graph": PAGE}, {}, [("graph", PAGES, PAGES)]),
-    "the index after the graph": ({"publish": True, "whole": PUBLISH}, {}, [("publish", None, None)]),
-    "the index without what failed": ({"graph": PAGE}, {"tried": {("graph", PAGES, "")}}, [("publish", None, None)]),
+    "the index after what it is made of": ({"publish": True, "whole": PUBLISH}, {}, [("publish", None, None)]),
     "the whole lake of another state": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "")}}, RELATES),
     "not of the same": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "s")}}, []),
     "little texts before the publish": ({**WHOLE, "slow": LONG}, {}, [("slow", JANUARY, JANUARY)]),

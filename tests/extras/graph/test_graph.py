@@ -6,14 +6,18 @@ import json
 import shutil
 from pathlib import Path
 
+import dagster as dg
 import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
+from dagster_project.definitions import build_definitions
+from dagster_project.extras.graph.published import PUBLISHED
+from dagster_project.extras.graph.transforms.hal_export import CHUNKS
+from dagster_project.extras.graph.transforms.hal_schema import SCHEMA
+from dagster_project.extras.graph.transforms.schema import TABLES
 from tests.archives import Once, Workspace, differences, discussion, rebuilt
-from transforms.graph.hal_export import CHUNKS
-from transforms.graph.hal_schema import SCHEMA
 
 pytestmark = pytest.mark.exhaustive
 DOCS = {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"}
@@ -55,13 +59,6 @@ def graph(work: Workspace) -> dict[str, bytes]:
     """The exported files by path."""
     folder = work.settings.root / "graph"
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def stripes(work: Workspace) -> dict[str, tuple[int, int]]:
-    """What a file that is written again changes, of the lake's files of orders by partition."""
-    lake = work.lake
-    paths = {p: Path(str(lake.path("stripe_orders", p))) for p in lake.partitions("stripe_orders")}
-    return {p: (path.stat().st_ino, path.stat().st_mtime_ns) for p, path in paths.items()}
 
 
 def run(work: Workspace, *arguments: str):
@@ -145,9 +142,7 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     made.put("docs/added/more.md", "# More\n\nSee [the manual](../guide/manual.md).\n")
     (made.folder / "docs/guide/index.md").unlink()
     shutil.rmtree(made.folder / "docs/old")
-    before = stripes(made)
     made.build()
-    assert {p for p, state in stripes(made).items() if before.get(p) != state} == {"docs/added", "docs/guide"}
     after = graph(made)
     assert not [name for name in after if "index.md" in name or name.startswith("docs/old")]
     anew = rebuilt(made, tmp_path / "anew")
@@ -157,29 +152,62 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
 
 def test_new_mail_touches_no_file_of_the_graph_and_a_lost_export_is_missed(made: Workspace):
     folder = made.settings.root / "graph"
-    before, orders = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")}, stripes(made)
+    before = {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")}
     assert made.plan().is_empty
     made.write("dev.2004-02.mbox", discussion(50, 2, "cache"))
     assert made.build().published
     assert {p: (p.stat().st_ino, p.stat().st_mtime_ns) for p in folder.rglob("*")} == before
-    assert stripes(made) == orders
     assert made.plan().is_empty
     shutil.rmtree(folder)
     assert made.plan().publish
 
 
-@pytest.mark.parametrize(
-    ("table", "stale"),
-    [
-        ("chunk_classes", ("chunk_classes", "chunk_similarities", "stripe_orders")),
-        ("stripe_orders", ("chunk_similarities", "stripe_orders")),
-        ("chunk_keywords", ("chunk_keywords",)),
-    ],
-)
-def test_a_lost_table_of_the_graph_is_made_again_with_what_depends_on_it(
-    made: Workspace, table: str, stale: tuple[str, ...]
-):
-    made.lake.path(table, "docs/notes").unlink()
+@pytest.mark.parametrize("table", ["chunk_classes", "stripe_orders", "chunk_keywords"])
+def test_a_lost_table_of_the_graph_is_made_again(made: Workspace, table: str):
+    made.lake.path(table).unlink()
     plan = made.plan()
-    assert plan.publish and not plan.stale
-    assert not plan.whole and plan.graph == {"docs/notes": stale}
+    assert plan.publish and not plan.stale and table in plan.whole
+    before = made.index.name
+    made.build()
+    assert made.plan().is_empty and made.index.name == before
+
+
+def test_disabled_it_leaves_no_file_and_its_published_tables_are_empty(made: Workspace):
+    made.configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*"}, DOCS, document_chunks={"chunker": "tree"}
+    )
+    made.build()
+    assert not [t.name for t in TABLES if made.lake.is_stored(t.name)]
+    assert made.column("SELECT count(*) FROM stripe('docs:guide/manual.md', 3)") == [0]
+    assert made.column("SELECT count(*) FROM chunk_keywords") == [0]
+    shutil.rmtree(made.settings.root / "graph")
+    for command, code in ((["stripe", "guide/index.md"], 3), (["serve-graph"], 5)):
+        shown = run(made, *command)
+        assert shown.exit_code == code
+        assert "set `enabled = true` in [graph]" in shown.output
+
+
+def test_each_table_is_an_asset_with_its_lineage_and_a_link_to_its_code(made_once: Workspace):
+    specs = {s.key: s for s in build_definitions(made_once.settings).resolve_all_asset_specs()}
+    assert {dg.AssetKey(table.name) for table in TABLES} <= specs.keys()
+    assert {dg.AssetKey(name) for name in PUBLISHED} <= {
+        dep.asset_key for dep in specs[dg.AssetKey("search_index")].deps
+    }
+    metadata = specs[dg.AssetKey("chunk_keywords")].metadata
+    (place,) = metadata["dagster/code_references"].code_references
+    assert (
+        Path(place.file_path)
+        .read_text()
+        .splitlines()[place.line_number - 1]
+        .startswith("def chunk_keywords(")
+    )
+    assert "keyword" in metadata["dagster/column_lineage"].deps_by_column
+
+
+@pytest.mark.parametrize(
+    "values", [{"base_url": "https://a:hidden@b.org"}, {"origins": ["https://a:hidden@b.org"]}]
+)
+def test_an_address_that_is_refused_is_not_repeated(tmp_path: Path, values: dict[str, object]):
+    work = Workspace(tmp_path).configure(graph=values)
+    shown = run(work, "plan")
+    assert shown.exit_code == 2 and "graph." in shown.output and "hidden" not in shown.output

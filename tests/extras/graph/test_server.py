@@ -17,13 +17,13 @@ import pytest
 import uvicorn
 from pydantic import ValidationError
 
+from dagster_project.extras.graph.exporter import FileGraphExporter
 from dagster_project.extras.graph.server import graph_app
-from dagster_project.resources.graph_export import FileGraphExporter
+from dagster_project.extras.graph.transforms.hal_export import graph_folders
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from tests.extras.graph.test_hal_export import tables
 from tests.timing import HUNG, until
-from tests.transforms.graph.test_hal_export import tables
 from transforms.errors import IndexUnavailableError
-from transforms.graph.hal_export import graph_folders
-from transforms.settings.documents import GraphSettings
 
 MANUAL = "# Manual\n\nAll of it: ä, ö, ü.\n\n" + "\n\n".join(
     f"## Part {n}\n\n{'text ' * n}{n}." for n in range(1, 10)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,17 +13,8 @@ from tests.timing import seconds
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.links import document_links, document_references
 from transforms.documents.nodes import document_nodes
-from transforms.graph.chunk_classes import chunk_classes
-from transforms.graph.hal_export import Folder, GraphTables, graph_folders
-from transforms.graph.keywords import chunk_keywords, keywords
-from transforms.graph.stripes import chunk_similarities, stripe_orders
-from transforms.schemas.graph import PROMPT_HASHES
-from transforms.schemas.relations import LINKS
-from transforms.settings.documents import GraphSettings
-from transforms.settings.search import TermSettings
 
 FEW, TIMES, ALLOWED = 250, 10, 25
-GRAPH = GraphSettings()
 SECTION = "## Same title {n}\n\nText *é* of `x{n}` %%c%% with [[d{m}#Same title {m}|a]] and [b](d{m}.md).\n\n"
 
 
@@ -37,34 +28,6 @@ class Corpus:
         self.documents: pa.Table = read(self.files).documents
         self.nodes = document_nodes(self.documents)
         self.references = document_references(self.documents)
-        self.chunks = tree_chunks(self.documents, self.nodes).chunks.sort_by(
-            [("doc_id", "ascending"), ("chunk_index", "ascending")]
-        )
-        self.embedded = with_vectors(self.chunks)
-        self.classes = chunk_classes(self.documents, self.chunks, GRAPH)
-        self.similarities = chunk_similarities(self.embedded, self.classes, GRAPH)
-        self.keywords = keywords(self.documents, TermSettings())
-
-    def folders(self) -> list[Folder]:
-        """The exported graph."""
-        tables = GraphTables(
-            self.documents,
-            self.embedded,
-            self.classes,
-            self.similarities,
-            stripe_orders(self.similarities),
-            chunk_keywords(self.chunks, self.documents, self.keywords, TermSettings()),
-            PROMPT_HASHES.empty(),
-            LINKS.empty().select(["from_id", "to_id"]),
-        )
-        return list(graph_folders(tables, GRAPH))
-
-
-def with_vectors(chunks: pa.Table) -> pa.Table:
-    """`chunks` with the column `vector`."""
-    vectors = np.random.default_rng(0).normal(size=(chunks.num_rows, 16)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return chunks.append_column("vector", pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16))
 
 
 STAGES: dict[str, Callable[[Corpus], object]] = {
@@ -72,10 +35,6 @@ STAGES: dict[str, Callable[[Corpus], object]] = {
     "document_nodes": lambda c: document_nodes(c.documents),
     "document_references": lambda c: document_references(c.documents),
     "document_links": lambda c: document_links(c.references, c.documents, c.nodes),
-    "chunk_classes": lambda c: chunk_classes(c.documents, c.chunks, GRAPH),
-    "stripes": lambda c: stripe_orders(chunk_similarities(c.embedded, c.classes, GRAPH)),
-    "keywords": lambda c: keywords(c.documents, TermSettings()),
-    "keywords and files of the graph": Corpus.folders,
     "tree_chunks": lambda c: tree_chunks(c.documents, c.nodes),
 }
 
@@ -88,11 +47,14 @@ def corpora(request: pytest.FixtureRequest) -> tuple[Corpus, Corpus]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STAGES)
 def test_ten_times_the_text_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
-    few, many = corpora
-    stage = STAGES[name]
+    require_linear(STAGES[name], *corpora)
+
+
+def require_linear(stage: Callable[[Any], object], few: Corpus, many: Corpus) -> None:
+    """AssertionError if TIMES times the text takes far more than TIMES times the time."""
     few_seconds = max(seconds(lambda: stage(few), runs=2), 1e-3)
     ratio = seconds(lambda: stage(many), runs=2) / few_seconds
-    assert ratio < ALLOWED, f"{name}: {TIMES} times the text took {ratio:.1f} times the time"
+    assert ratio < ALLOWED, f"{TIMES} times the text took {ratio:.1f} times the time"
 
 
 @pytest.mark.exhaustive

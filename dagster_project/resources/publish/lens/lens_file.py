@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import published_tables
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
 from dagster_project.resources.lake.lake import ParquetLake
@@ -220,10 +221,9 @@ _ROWS = {
             "conversations",
             "conversation_windows",
             "readiness",
-            "stripe_orders",
         )
     },
-    **{name: _OF_CHUNK.format(name) for name in ("chunk_classes", "chunk_keywords", "chunk_similarities")},
+    **{name: f"SELECT * FROM src.{name} WHERE {rows}" for name, rows in published_tables().items()},
     "memberships": """
 SELECT * FROM lens_memberships WHERE message_id IN (SELECT id FROM shown_ids)
 ORDER BY message_id, source, partition, list_id""",
@@ -240,7 +240,6 @@ SELECT * REPLACE ('' AS bucket) FROM ({_OF_MESSAGE.format("inferred_quotes")})
 WHERE parent_id IN (SELECT id FROM shown_ids)""",
     "links": f"""
 SELECT * REPLACE ({_IS_SHOWN.format("to_id")}) FROM src.links WHERE from_id IN (SELECT id FROM shown_ids)""",
-    "prompt_hashes": f"{_OF_DOC.format('prompt_hashes')} WHERE asked_in IN (SELECT doc_id FROM shown_docs)",
     # What joins addresses may stand in mails that are not shown: here each is a person.
     "people": """
 SELECT p.* REPLACE (

@@ -73,7 +73,7 @@ _COPIED = (
     "SELECT 1 FROM memberships m JOIN messages USING (message_id) WHERE m.source <> messages.source "
     "AND m.source IN (SELECT unnest($names::VARCHAR[])) LIMIT 1"
 )
-# The graph has a rule of its own for documents.
+# Classes, if the index has any, go by a rule of their own for documents.
 _CLASSED = "LEFT JOIN chunk_classes c USING (chunk_id)"
 _OF_VALUE = {
     ("has", "patch"): _CHUNKS_OF.format("SELECT doc_id FROM chunks WHERE has_patch_markers"),
@@ -122,7 +122,9 @@ class FieldValues:
     ):
         self.connection, self.now, self.people = connection, now, People(connection)
         tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-        self.has_graph = ("chunk_classes",) in tables
+        self.has_keywords, self.has_classes = (
+            (name,) in tables for name in ("chunk_keywords", "chunk_classes")
+        )
         self._known: dict[str, list[str]] = {}
 
     def chunks(self, leaf: Leaf) -> np.ndarray:
@@ -132,9 +134,9 @@ class FieldValues:
         if leaf.field in ("newer_than", "older_than"):
             edge = self.now() - (age(leaf.value) or timedelta())
             return self.dated(*((edge, None) if leaf.field == "newer_than" else (None, edge)))
-        if not self.has_graph and leaf.field == "keyword":
-            raise refused(leaf, "keyword: needs the graph: set `graph.enabled` and build")
-        if not self.has_graph and leaf.field == "is_code":
+        if not self.has_keywords and leaf.field == "keyword":
+            raise refused(leaf, "keyword: the index has no table of keywords")
+        if not self.has_classes and leaf.field == "is_code":
             return self._numbers(f"SELECT chunk_no FROM chunks WHERE is_code = {leaf.value}")
         if leaf.field in _NAMES:
             return self._numbers(_STATEMENTS[leaf.field], names=self._names(leaf))
@@ -158,7 +160,7 @@ class FieldValues:
 
     def lacks(self, leaf: Leaf) -> bool:
         """True if a leaf names a list, source, tag, type, keyword or key of frontmatter that the index does not hold."""
-        if leaf.field == "keyword" and not self.has_graph:
+        if leaf.field == "keyword" and not self.has_keywords:
             return False
         if leaf.field not in _NAMES and not leaf.field.startswith(META):
             return False

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 
-from assets.partitions import CONTEXT, DOCUMENTS, GRAPH, MAIL
+from assets.partitions import CONTEXT, DOCUMENTS, MAIL
 from dagster_project.resources.system.locks import lake_lock
 from tests.archives import Workspace, discussion, mbox
 from tests.dagster_project.servers.test_own_pages import status
@@ -220,7 +220,6 @@ def test_a_tick_makes_what_changed_and_the_next_has_nothing_to_do(server: Server
         {"messages"},
         {"documents"},
         {"embeddings"},
-        {*GRAPH.tables},
         {"search_index"},
         {*CONTEXT.tables},
     ):

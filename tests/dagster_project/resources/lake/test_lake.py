@@ -136,7 +136,7 @@ READERS: dict[str, tuple[str, str | None, Callable[[ParquetLake], object]]] = {
     "views of the lake": ("threads", "b/2", _view),
     "the list of parts": ("threads", None, lambda lake: LakeIOManager(lake).table("threads", [None])),
     "parts by name": ("threads", None, lambda lake: lake.parts("threads")),
-    "a whole table": ("keywords", None, lambda lake: LakeIOManager(lake).table("keywords", [None])),
+    "a whole table": ("people", None, lambda lake: LakeIOManager(lake).table("people", [None])),
     "a partition": ("message_blocks", "dev/1", lambda lake: LakeIOManager(lake).table("message_blocks", ["dev/1"])),
 }  # fmt: skip
 """By reader: the table and the part or partition whose file is missing, and the reader."""

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dagster_project.extras.graph.transforms.keywords import chunk_keywords, keywords, list_folder
 from tests.documents import read
-from transforms.graph.keywords import chunk_keywords, keywords, list_folder
 from transforms.settings.search import TermSettings
 
 LIST = """# Keywords

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.extras.graph.transforms.prompt_hashes import is_question_list
+from dagster_project.extras.graph.transforms.schema import CHUNK_KEYWORDS, KEYWORDS
 from transforms.documents.files import WORD_LIST
 from transforms.documents.markdown import outline
-from transforms.graph.prompt_hashes import is_question_list
-from transforms.hashing import parts_hash
-from transforms.schemas.graph import CHUNK_KEYWORDS, KEYWORDS
 from transforms.schemas.table import rows_of
 from transforms.settings.search import TermSettings
 from transforms.text.terms import stems
@@ -105,14 +104,6 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
     )
     order = ["source", "folder", "score", "keyword"]
     return KEYWORDS.conform(merged.sort(order, descending=[False, False, True, False]).to_arrow())
-
-
-def keywords_hash(words: pa.Table) -> str:
-    """A hash of keywords and their scores."""
-    rows = pl.DataFrame(words).sort("source", "folder", "keyword")
-    return parts_hash(
-        "\0".join(map(str, row)) for row in rows.select("source", "folder", "keyword", "score").rows()
-    )
 
 
 def list_folder(path: str) -> str | None:

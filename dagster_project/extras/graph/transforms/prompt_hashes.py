@@ -16,10 +16,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.graph.stripes import DECIMALS, matrix
-from transforms.schemas.graph import PROMPT_HASHES
+from dagster_project.extras.graph.transforms.schema import PROMPT_HASHES
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from dagster_project.extras.graph.transforms.stripes import DECIMALS
+from transforms.embedding.vectors import matrix
 from transforms.schemas.table import rows_of
-from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 
@@ -134,7 +135,7 @@ def prompt_hashes(
 ) -> pa.Table:
     """The questions near to each chunk, as `schemas.PROMPT_HASHES`, by document, chunk and similarity.
 
-    `chunks` is the result of `stripes.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
+    `chunks` is the result of `embedded_text.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
     the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk in
     which it stands with its answer keeps it always.

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.graph.stripes import DECIMALS, matrix
+from dagster_project.extras.graph.transforms.stripes import DECIMALS
+from transforms.embedding.vectors import matrix
 
 _PERCENTILE = 90.0
 """Percentile of all pairs above which documents are similar (Information Graph)."""
@@ -28,7 +29,7 @@ class Similar(NamedTuple):
 def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
     """By document the documents most like it, at most _MOST, best first.
 
-    `chunks` is the result of `stripes.embedded_chunks`. Similar are documents whose similarity is above
+    `chunks` is the result of `embedded_text.embedded_chunks`. Similar are documents whose similarity is above
     the percentile of all pairs. Every pair is one step of a matrix product: 10,000 documents take seconds.
     """
     names, first = np.unique(chunks.column("doc_id").to_numpy(zero_copy_only=False), return_index=True)

@@ -101,3 +101,13 @@ DOCUMENT_GRAPH = Table(
         required("content_hash", pa.string(), "hash of the content"),
     ),
 )
+
+TABLES = (
+    CHUNK_CLASSES,
+    CHUNK_SIMILARITIES,
+    STRIPE_ORDERS,
+    KEYWORDS,
+    CHUNK_KEYWORDS,
+    PROMPT_HASHES,
+    DOCUMENT_GRAPH,
+)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dagster_project.extras.graph.transforms.chunk_classes import chunk_classes
+from dagster_project.extras.graph.transforms.settings import GraphSettings
 from tests.transforms.documents.document_tables import tables
 from transforms.documents.chunks.table import document_chunks
-from transforms.graph.chunk_classes import chunk_classes
-from transforms.settings.documents import DocumentChunkSettings, GraphSettings
+from transforms.settings.documents import DocumentChunkSettings
 
 
 def classes_of(text: str, **settings: str) -> list[tuple[int, int, bool, bool, bool]]:

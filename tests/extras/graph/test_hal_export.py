@@ -12,15 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dagster_project.extras.graph.transforms.chunk_classes import chunk_classes
+from dagster_project.extras.graph.transforms.hal_export import GraphTables, address, file_table, graph_folders
+from dagster_project.extras.graph.transforms.hal_schema import SCHEMA
+from dagster_project.extras.graph.transforms.schema import CHUNK_KEYWORDS, PROMPT_HASHES
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from dagster_project.extras.graph.transforms.stripes import chunk_similarities, stripe_orders
 from tests.documents import read
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.nodes import document_nodes
-from transforms.graph.chunk_classes import chunk_classes
-from transforms.graph.hal_export import GraphTables, address, file_table, graph_folders
-from transforms.graph.hal_schema import SCHEMA
-from transforms.graph.stripes import chunk_similarities, stripe_orders
-from transforms.schemas.graph import CHUNK_KEYWORDS, PROMPT_HASHES
-from transforms.settings.documents import DocumentChunkSettings, GraphSettings
+from transforms.settings.documents import DocumentChunkSettings
 
 FILES = {
     "index.md": "# Start\n\nWelcome.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ibis
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -13,9 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.graph.stripes import chunk_similarities, stripe, stripe_factor, stripe_orders, texts_hash
-from transforms.schemas.graph import CHUNK_SIMILARITIES, STRIPE_ORDERS
-from transforms.settings.documents import GraphSettings
+from dagster_project.extras.graph.transforms.schema import CHUNK_SIMILARITIES, STRIPE_ORDERS
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from dagster_project.extras.graph.transforms.stripes import (
+    chunk_similarities,
+    stripe,
+    stripe_factor,
+    stripe_orders,
+)
 
 
 def similarities(near: Sequence[float], baseline: int = 0, doc_id: str = "s:a.md") -> pa.Table:
@@ -166,20 +170,3 @@ def test_no_documents_make_empty_tables():
     made = stripe_orders(CHUNK_SIMILARITIES.empty())
     assert made.num_rows == 0
     assert made.schema.equals(STRIPE_ORDERS.arrow)
-
-
-@pytest.mark.parametrize(
-    ("context", "is_other"),
-    [({"a": "x"}, True), ({"b": "y"}, True), ({"a": "1", "b": "2"}, False), ({"z": "x"}, False), ({}, False)],
-)
-def test_what_is_embedded_of_chunks_changes_with_their_own_context_alone(
-    context: dict[str, str], is_other: bool
-):
-    def hashed(ids: list[str], added: dict[str, str]) -> str:
-        chunks = pa.table({"chunk_id": ids, "checksum": [{"a": "1", "b": "2"}[i] for i in ids]})
-        columns = {
-            "chunk_id": pa.array(added, pa.string()), "checksum": pa.array(added.values(), pa.string())
-        }  # fmt: skip
-        return texts_hash(chunks, ibis.memtable(pa.table(columns)))
-
-    assert (hashed(["a", "b"], context) != hashed(["b", "a"], {})) == is_other

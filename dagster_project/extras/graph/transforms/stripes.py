@@ -1,19 +1,18 @@
 """Chunks of a document in an order whose every beginning represents the document.
 
 What is here: baselines, similarities to them, the stripe order (Information Graph). What is not: which chunks
-are code (`transforms.graph.chunk_classes`), files (`transforms.graph.hal_export`).
+are code (`chunk_classes`), files (`hal_export`).
 """
 
 from __future__ import annotations
 
-import ibis
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.hashing import parts_hash
-from transforms.schemas.graph import CHUNK_SIMILARITIES, STRIPE_ORDERS
-from transforms.settings.documents import GraphSettings
+from dagster_project.extras.graph.transforms.schema import CHUNK_SIMILARITIES, STRIPE_ORDERS
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from transforms.embedding.vectors import matrix
 
 VERSION = "1"
 
@@ -23,7 +22,6 @@ DECIMALS = 6
 """Decimals of a similarity, so that orders do not depend on the last bit of a sum."""
 WORD = r"[\p{L}\p{M}\p{N}_]+"
 _ROWS_AT_ONCE = 1 << 16
-_SHOWN = ("chunk_id", "doc_id", "chunk_index", "heading_path", "text_display")
 
 
 def stripe_factor(count: pl.Expr) -> pl.Expr:
@@ -33,54 +31,10 @@ def stripe_factor(count: pl.Expr) -> pl.Expr:
     return pl.when(count < MIN_STRIPED).then(1).otherwise(striped)
 
 
-def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table) -> ibis.Table:
-    """The chunks of documents with their vectors, ordered by document and position.
-
-    Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector.
-    """
-    vectors = embeddings.select("text_hash", "vector")
-    hashed = _embedded_as(document_chunks, context)
-    return (
-        hashed.join(vectors, hashed.hashed == vectors.text_hash)
-        .select(*_SHOWN, "vector")
-        .order_by("doc_id", "chunk_index")
-    )
-
-
-def texts_hash(chunks: pa.Table, context: ibis.Table) -> str:
-    """A hash of what is embedded of `chunks`, whose own texts `chunk_context` may replace."""
-    chunk_hashes = ibis.memtable(chunks.select(["chunk_id", "checksum"]))
-    hashed = _embedded_as(chunk_hashes, context).select("chunk_id", "hashed").order_by("chunk_id")
-    return parts_hash(hashed.to_pyarrow().column("hashed").to_pylist())
-
-
-def _embedded_as(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
-    """`chunks` with the column `hashed`, the hash of the text that is embedded of each."""
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
-    joined = chunks.view().left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")
-    return joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
-
-
 _COSINE_WEIGHT = 0.7
 """What vectors count in a mixed similarity; words count the rest (Information Graph)."""
 _TECHNICAL_TITLES = ["quick reference", "api reference", "command reference", "cheat sheet", "cheatsheet"]
 """Words in the heading of a technical baseline (Information Graph, whose published data never has the first)."""
-
-
-def stripes_of(
-    chunks: pa.Table, classes: pa.Table, context: ibis.Table, embeddings: ibis.Table, settings: GraphSettings
-) -> tuple[pa.Table, pa.Table]:
-    """The tables `chunk_similarities` and `stripe_orders` of some chunks of whole documents."""
-    chunk_rows = ibis.memtable(chunks.select([*_SHOWN, "checksum"]))
-    embedded = embedded_chunks(chunk_rows, context, embeddings).to_pyarrow()
-    similarities = chunk_similarities(embedded, classes, settings)
-    return similarities, stripe_orders(similarities)
-
-
-def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
-    """A column of vectors as float32 rows."""
-    flat = vectors.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return flat.astype(np.float32, copy=False).reshape(len(vectors), -1) if len(vectors) else np.zeros((0, 0))
 
 
 def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSettings) -> pa.Table:

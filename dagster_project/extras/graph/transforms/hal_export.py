@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from transforms.graph.hal_schema import SCHEMA
-from transforms.graph.similar_documents import similar_documents
+from dagster_project.extras.graph.transforms.hal_schema import SCHEMA
+from dagster_project.extras.graph.transforms.schema import DOCUMENT_GRAPH
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from dagster_project.extras.graph.transforms.similar_documents import similar_documents
 from transforms.hashing import parts_hash
-from transforms.schemas.graph import DOCUMENT_GRAPH
 from transforms.schemas.table import rows_of
-from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 
@@ -35,7 +35,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 class GraphTables(NamedTuple):
     """The tables that a graph is built from.
 
-    `documents` (doc_id, source, path, title), `chunks` (the result of `stripes.embedded_chunks`), the
+    `documents` (doc_id, source, path, title), `chunks` (the result of `embedded_text.embedded_chunks`), the
     tables `chunk_classes`, `chunk_similarities`, `stripe_orders`, `chunk_keywords` and
     `prompt_hashes`, and of `document_links` from_id and to_id.
     """

@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagster_project.extras.graph.transforms.prompt_hashes import (
+    distances,
+    document_questions,
+    prompt_hashes,
+    questions,
+    simhash,
+)
+from dagster_project.extras.graph.transforms.settings import GraphSettings
 from tests.documents import read
-from transforms.graph.prompt_hashes import distances, document_questions, prompt_hashes, questions, simhash
-from transforms.settings.documents import GraphSettings
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.resources import graph_export
-from dagster_project.resources.graph_export import FileGraphExporter
-from transforms.graph.hal_export import Folder
+from dagster_project.extras.graph import exporter as graph_export
+from dagster_project.extras.graph.exporter import FileGraphExporter
+from dagster_project.extras.graph.transforms.hal_export import Folder
 
 
 def document(name: str, *texts: str) -> Folder:

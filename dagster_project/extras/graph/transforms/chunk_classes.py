@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.extras.graph.transforms.schema import CHUNK_CLASSES
+from dagster_project.extras.graph.transforms.settings import GraphSettings
 from transforms.documents.markdown import outline
-from transforms.schemas.graph import CHUNK_CLASSES
 from transforms.schemas.table import rows_of
-from transforms.settings.documents import GraphSettings
 
 VERSION = "1"
 

@@ -1,0 +1,198 @@
+"""The stages of the document graph: keywords, questions, classes and stripes of chunks, and the export of files."""
+
+from typing import Any, Protocol
+
+import ibis
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assets.embedding import query_vectors
+from assets.protocols.models import Embedder, EmbeddingCache
+from assets.stages.declaration import Made, Stage
+from dagster_project.extras.graph.transforms import chunk_classes as classes_transforms
+from dagster_project.extras.graph.transforms import hal_export, stripes
+from dagster_project.extras.graph.transforms import keywords as keyword_transforms
+from dagster_project.extras.graph.transforms import prompt_hashes as prompt_transforms
+from dagster_project.extras.graph.transforms.schema import (
+    CHUNK_CLASSES,
+    CHUNK_KEYWORDS,
+    CHUNK_SIMILARITIES,
+    DOCUMENT_GRAPH,
+    KEYWORDS,
+    PROMPT_HASHES,
+    STRIPE_ORDERS,
+)
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from transforms.embedding.embedded_text import embedded_chunks
+from transforms.settings.search import TermSettings
+
+GROUP = "graph"
+_EMBEDDED = ("document_chunks", "chunk_context", "embeddings")
+
+
+class GraphExporter(Protocol):
+    """Keeps the exported graph of documents."""
+
+    def export(self, folders: Any) -> tuple[pa.Table, Any]:
+        """Make the export consist of `hal_export.Folder`s; the files as `DOCUMENT_GRAPH`, and what was done."""
+
+
+def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[Stage]:
+    """The stages in order, each over the whole lake: a term has authority in all of a tree, a question any chunk of it."""
+    return [
+        Stage(
+            "keywords",
+            {"keywords": KEYWORDS},
+            _keywords,
+            keyword_transforms.VERSION,
+            "Finds the keywords of each tree: a term has authority in all of a tree.",
+            inputs=("documents",),
+            settings=term_settings,
+            group=GROUP,
+            code=keyword_transforms.keywords,
+        ),
+        Stage(
+            "prompt_hashes",
+            {"prompt_hashes": PROMPT_HASHES},
+            _prompt_hashes,
+            prompt_transforms.VERSION,
+            "Gives each question of `qa-pairs.md` to the nearest chunks of its folder; new questions are embedded.",
+            inputs=("documents", *_EMBEDDED),
+            settings=settings,
+            group=GROUP,
+            resources=("embedder", "embedding_cache"),
+            pool="embedding",
+            code=prompt_transforms.prompt_hashes,
+            lineage={"question": ("documents.text",), "similarity": ("embeddings.vector",)},
+        ),
+        *_chunk_stages(settings, term_settings),
+        Stage(
+            "document_graph",
+            {"document_graph": DOCUMENT_GRAPH},
+            _document_graph,
+            hal_export.VERSION,
+            "Writes the files of the graph, after the index is published.",
+            inputs=(
+                *("documents", *_EMBEDDED, "chunk_classes", "chunk_similarities", "stripe_orders"),
+                *("chunk_keywords", "prompt_hashes", "document_links"),
+            ),
+            settings=settings,
+            deps=("search_index",),
+            group=GROUP,
+            resources=("graph_exporter",),
+            kinds=("json",),
+            code=hal_export.graph_folders,
+        ),
+    ]
+
+
+def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[Stage]:
+    """The stages of the tables with rows for each chunk."""
+    return [
+        Stage(
+            "classify_chunks",
+            {"chunk_classes": CHUNK_CLASSES},
+            _chunk_classes,
+            classes_transforms.VERSION,
+            "Says of each chunk of documents whether it is code.",
+            inputs=("documents", "document_chunks"),
+            settings=settings,
+            group=GROUP,
+            code=classes_transforms.chunk_classes,
+            lineage={"chunk_id": ("document_chunks.chunk_id",), "doc_id": ("document_chunks.doc_id",)},
+        ),
+        Stage(
+            "build_stripes",
+            {"chunk_similarities": CHUNK_SIMILARITIES, "stripe_orders": STRIPE_ORDERS},
+            _stripes,
+            stripes.VERSION,
+            "Compares the chunks of a document with its baselines, and orders them by that.",
+            inputs=(*_EMBEDDED, "chunk_classes"),
+            settings=settings,
+            group=GROUP,
+            code=stripes.chunk_similarities,
+            lineage={"cosine": ("embeddings.vector",), "chunk_id": ("document_chunks.chunk_id",)},
+        ),
+        Stage(
+            "find_keywords",
+            {"chunk_keywords": CHUNK_KEYWORDS},
+            _chunk_keywords,
+            keyword_transforms.VERSION,
+            "Finds in each chunk the keywords of the nearest folder above its document.",
+            inputs=("document_chunks", "documents", "keywords"),
+            settings=term_settings,
+            group=GROUP,
+            code=keyword_transforms.chunk_keywords,
+            lineage={"keyword": ("keywords.keyword",), "chunk_id": ("document_chunks.chunk_id",)},
+        ),
+    ]
+
+
+def _keywords(documents: ibis.Table, settings: TermSettings) -> pa.Table:
+    pages = documents.select("doc_id", "source", "path", "title", "text", "body_start").to_pyarrow()
+    return keyword_transforms.keywords(pages, settings)
+
+
+def _chunk_classes(documents: ibis.Table, chunks: ibis.Table, settings: GraphSettings) -> pa.Table:
+    fenced = documents.filter(documents.text.contains("```") | documents.text.contains("~~~"))
+    texts = fenced.select("doc_id", "format", "text", "body_start").to_pyarrow()
+    rows = chunks.select("chunk_id", "doc_id", "chunk_index", "text_display", "spans", "is_code").to_pyarrow()
+    return classes_transforms.chunk_classes(texts, rows, settings)
+
+
+def _stripes(
+    chunks: ibis.Table,
+    context: ibis.Table,
+    embeddings: ibis.Table,
+    classes: ibis.Table,
+    settings: GraphSettings,
+) -> tuple[pa.Table, pa.Table]:
+    embedded = embedded_chunks(chunks, context, embeddings).to_pyarrow()
+    similarities = stripes.chunk_similarities(embedded, classes.to_pyarrow(), settings)
+    return similarities, stripes.stripe_orders(similarities)
+
+
+def _chunk_keywords(
+    chunks: ibis.Table, documents: ibis.Table, words: ibis.Table, settings: TermSettings
+) -> pa.Table:
+    texts = chunks.select("chunk_id", "doc_id", "text_display").to_pyarrow()
+    places = documents.select("doc_id", "source", "path").to_pyarrow()
+    return keyword_transforms.chunk_keywords(texts, places, words.to_pyarrow(), settings)
+
+
+def _prompt_hashes(*read: Any, embedder: Embedder, embedding_cache: EmbeddingCache) -> Made:
+    """The table `prompt_hashes`; `read` are the inputs of the stage in order and the settings."""
+    documents, *embedded, settings = read
+    if settings.prompts == "off":
+        return Made([PROMPT_HASHES.empty()], {})
+    asked = prompt_transforms.document_questions(question_lists(documents))
+    vectors = query_vectors(asked.column("question").to_pylist(), embedder, embedding_cache)
+    taken = asked.filter(pc.is_in(asked.column("question"), value_set=pa.array(vectors, pa.string())))
+    facts = {"questions": asked.num_rows, "questions_refused": asked.num_rows - taken.num_rows}
+    if not taken.num_rows:
+        return Made([PROMPT_HASHES.empty()], facts)
+    found = np.stack([vectors[question] for question in taken.column("question").to_pylist()])
+    places = documents.select("doc_id", "source", "path").to_pyarrow()
+    chunks = embedded_chunks(*embedded).to_pyarrow()
+    return Made([prompt_transforms.prompt_hashes(chunks, places, taken, found, settings)], facts)
+
+
+def question_lists(documents: ibis.Table) -> pa.Table:
+    """The documents that list questions, as `prompt_hashes.document_questions` reads them."""
+    lists = documents.filter(documents.path.lower().endswith(prompt_transforms.FILE_NAME))
+    return lists.select("doc_id", "source", "path", "text").to_pyarrow()
+
+
+def _document_graph(*read: Any, graph_exporter: GraphExporter) -> Made:
+    """The files of the graph, exported; `read` are the inputs of the stage in order and the settings."""
+    documents, chunks, context, embeddings, *others, links, settings = read
+    tables = (
+        documents.select("doc_id", "source", "path", "title"),
+        embedded_chunks(chunks, context, embeddings),
+        *others,
+        links.filter(links.to_id.notnull()).select("from_id", "to_id"),
+    )
+    exported = hal_export.GraphTables(*(table.to_pyarrow() for table in tables))
+    files, done = graph_exporter.export(hal_export.graph_folders(exported, settings))
+    return Made([files], dict(done))
