@@ -30,7 +30,10 @@ class Corpus(test_linear.Corpus):
         self.chunks = tree_chunks(self.documents, self.nodes).chunks.sort_by(
             [("doc_id", "ascending"), ("chunk_index", "ascending")]
         )
-        self.embedded = with_vectors(self.chunks)
+        vectors = np.random.default_rng(0).normal(size=(self.chunks.num_rows, 16)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
+        self.embedded = self.chunks.append_column("vector", column)
         self.classes = chunk_classes(self.documents, self.chunks, GRAPH)
         self.similarities = chunk_similarities(self.embedded, self.classes, GRAPH)
         self.keywords = keywords(self.documents, TermSettings())
@@ -48,13 +51,6 @@ class Corpus(test_linear.Corpus):
             LINKS.empty().select(["from_id", "to_id"]),
         )
         return list(graph_folders(tables, GRAPH))
-
-
-def with_vectors(chunks: pa.Table) -> pa.Table:
-    """`chunks` with the column `vector`."""
-    vectors = np.random.default_rng(0).normal(size=(chunks.num_rows, 16)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return chunks.append_column("vector", pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16))
 
 
 STAGES: dict[str, Callable[[Corpus], object]] = {
