@@ -13,7 +13,7 @@ import pyarrow as pa
 from assets.protocols.lake import Progress
 from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors, VectorLookup
 from transforms.embedding import sent_texts, vectors
-from transforms.embedding.batches import batches
+from transforms.embedding.embedded_text import batches
 from transforms.errors import BudgetError, RefusedTextError, UnansweredError, WeftError
 from transforms.hashing import text_hash
 from transforms.text import redaction

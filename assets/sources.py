@@ -7,7 +7,7 @@ import dagster as dg
 from assets.fetch import fetched_key
 from assets.partitions import SourceType
 from assets.protocols.sources import SourcePartition
-from assets.stages.dynamic_partitions import partitions_of
+from assets.stages.stage import partitions_of
 from transforms.hashing import parts_hash
 
 GROUP = "sources"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from assets import embedding
 from assets.protocols.lake import Lake, Progress, Staged
 from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
-from assets.stages.fingerprints import fingerprints
+from assets.stages.buckets import fingerprints
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import texts_by_partition
 

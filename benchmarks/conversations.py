@@ -37,7 +37,7 @@ from dagster_project.config.settings import Settings, load_settings
 from dagster_project.resources.context.context_index import IndexForContext
 from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.models.rerankers import Reranker
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context import block as context_block

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from assets.protocols.models import LanguageModel
+from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
-from dagster_project.config.source_settings import Remote
 from dagster_project.engine import make_engine, on_engine
 from dagster_project.extras.registry import enabled, load, named, rankings, sections
 from dagster_project.resources.configured import (
@@ -30,7 +30,6 @@ from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCac
 from dagster_project.resources.models.language_models import make_language_model
 from dagster_project.resources.models.openai.language import PREFIX
 from dagster_project.resources.models.openai.service import KEY_VARIABLE
-from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.progress import LoggedProgress
 from dagster_project.resources.publish.operations_history import DagsterHistory
 from dagster_project.resources.publish.partition_publisher import PartitionPublisher
@@ -40,6 +39,7 @@ from dagster_project.resources.publish.version_inputs import PublishSettings
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from dagster_project.resources.search.opened_index import PublishedSearcher
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
+from dagster_project.resources.system.rate_limit import RunBudget
 from dagster_project.stores import make_lake, make_sources
 from transforms.embedding import context_sentences
 from transforms.retrieval import bm25
@@ -199,7 +199,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _remote_in_words(remote: Remote) -> str:
+def _remote_in_words(remote: RemoteSettings) -> str:
     """The kind of a remote, and the names of the variables with its credentials; never an address, which may hold a key."""
     named = (remote.user_variable, remote.password_variable, remote.token_variable)
     return f"{remote.kind}, credentials in {' and '.join(filter(None, named)) or 'no variable'}"

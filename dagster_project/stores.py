@@ -12,7 +12,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.sources.chats import ChatFiles
 from dagster_project.resources.sources.remembered_sources import RememberedSources
 from dagster_project.resources.sources.seen_partitions import partitions_in_lake

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dagster_project.config.known_services import AddedSections
+from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import (
     ConversationSourceSettings,
     DocumentSourceSettings,
@@ -31,7 +32,7 @@ from dagster_project.config.settings import (
     SourceSettings,
     load_settings,
 )
-from dagster_project.config.source_settings import REMOTES, RemoteSettings
+from dagster_project.config.source_settings import REMOTES
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.resources.publish import macro_sql, table_sql
 from dagster_project.resources.system.duckdb_types import sql_type
@@ -369,7 +370,7 @@ def _asset_names(asset: dg.AssetsDefinition) -> list[str]:
 def settings_page() -> str:
     """docs/settings.md: every section and key with its default and meaning."""
     parts = [GENERATED, SETTINGS_TOP]
-    models = (NamedSource, *SOURCES, RemoteSettings, *REMOTES)
+    models = (NamedSource, *SOURCES, RemoteSettings, *(model for model, _ in REMOTES.values()))
     sections: list[tuple[str, Any]] = [(SECTION_TITLES[m.__name__], m) for m in models]
     sections += [(f"`[{name}]`", field.annotation) for name, field in _core_first(Settings.model_fields)]
     sections += [("`[[context.rules]]`", ContextRule), ("`[lenses.NAME]`", LensSettings)]

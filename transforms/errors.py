@@ -210,3 +210,10 @@ class GroundTruthError(WeftError):
     """A file of queries and right answers for an evaluation is wrong."""
 
     exit_code = 2
+
+
+def not_installed(error: ImportError, extra: str) -> SettingsError:
+    """The fault for a package that the extra named like the model would have brought."""
+    return SettingsError(
+        f"{error.name} is not installed: `pip install 'weft[{extra}]'` brings what {extra} needs"
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ibis
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets.protocols.lake import Lake
-from assets.stages.fingerprints import fingerprints
 
 BUCKETS = "mail_buckets"
 """The table that says in which bucket a mail is; with `memberships`, every stage in buckets reads it."""
@@ -119,3 +119,14 @@ def _batches(buckets: Sequence[str], mails: Callable[[str], int]) -> Iterator[li
         batch.append(bucket)
     if batch:
         yield batch
+
+
+def fingerprints(rows: ibis.Table, by: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Of each group of `rows`, which have the columns `by` and `row` (int64, the hash of a row): its values of `by`, the
+    number of its rows, and a hash of them whatever their order, sorted."""
+    # In halves, whose sums an integer holds.
+    sums = rows.group_by(*by).agg(
+        rows=rows.count(), high=(rows.row >> 32).sum(), low=(rows.row & 0xFFFFFFFF).sum()
+    )
+    for *names, count, high, low in zip(*sums.order_by(*by).to_pyarrow().to_pydict().values(), strict=True):
+        yield *names, count, f"{count}-{high}-{low}"

@@ -1,4 +1,4 @@
-"""The one function that makes Dagster's assets of stages, and their runs."""
+"""The one function that makes Dagster's assets of stages, their partitions and their runs."""
 
 import contextlib
 import time
@@ -11,13 +11,12 @@ import dagster as dg
 import ibis
 import pyarrow as pa
 
-from assets.partitions import IN_PARTS, WHOLE_PART
+from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, WHOLE_PART, SourceType
 from assets.protocols.engine import Engine, MadeTable, Outcome
 from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged
 from assets.stages.buckets import BUCKETS, Buckets, Reads
 from assets.stages.config import chosen_settings, config_of
 from assets.stages.declaration import Settings, Stage
-from assets.stages.dynamic_partitions import BACKFILL, partitions_of
 from assets.stages.lake_state import LAKE, state_of_run
 from assets.stages.provenance import Provenance
 from assets.stages.shown import code_reference, column_lineage, preview, table_metadata
@@ -294,3 +293,11 @@ class _Run:
         for made, file, data in self.work.stage_partition(partition, readers, self.selected):
             # Dagster shows the newest; beside each partition previews would swell its history.
             yield (made.with_figures(preview=preview(data)) if is_last else made), file
+
+
+BACKFILL = dg.BackfillPolicy.multi_run(PARTITIONS_OF_RUN)
+
+
+def partitions_of(source_type: SourceType) -> dg.DynamicPartitionsDefinition:
+    """The dynamic partitions of a source type; source types with the same name of partitions share them."""
+    return dg.DynamicPartitionsDefinition(name=source_type.partitions)

@@ -39,9 +39,9 @@ from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.table_sql import RANKED
+from dagster_project.resources.publish.vector_index import load_vss
 from dagster_project.resources.publish.versions import damage_of
 from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
-from dagster_project.resources.system.duckdb_extensions import load_vss
 from dagster_project.resources.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
 from transforms.schemas.chunks import UNEMBEDDED

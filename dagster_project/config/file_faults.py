@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from dagster_project.config.source_settings import REMOTES
 from transforms.settings.base import StageSettings
 
 _UNKNOWN = "unknown setting; `weft help settings` lists the known ones"
@@ -96,7 +97,7 @@ def explain(path: Path, error: ValidationError, kinds: Collection[str]) -> str:
         steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
         position = ".".join(str(p) for p in steps) or "file"
         if fault["type"].startswith("union_tag") and fault["loc"][-1] == "fetch":
-            lines.append(f"{path}: {position}.kind: must be one of git, http, imap, objects")
+            lines.append(f"{path}: {position}.kind: must be one of {', '.join(sorted(REMOTES))}")
         elif fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             lines.append(f"{path}: {position}.kind: must be one of {', '.join(sorted(kinds))}")
         elif fault["type"] == "extra_forbidden":

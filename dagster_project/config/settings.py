@@ -14,7 +14,8 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from dagster_project.config.file_faults import explain, internal_keys, refused_keys
 from dagster_project.config.known_services import AddedSections, known_engine, known_target
 from dagster_project.config.model_folders import with_folder
-from dagster_project.config.source_settings import REMOTES_OF, MailRemote, ObjectRemote, Remote, known_zone
+from dagster_project.config.remote_settings import RemoteSettings
+from dagster_project.config.source_settings import FileRemote, MailRemote, known_zone, remotes_of
 from dagster_project.config.synonyms_file import synonyms_in
 from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings, without_credentials
@@ -88,7 +89,7 @@ class NamedSource(StageSettings):
         return f"fetch_{re.sub('[^A-Za-z0-9]', '_', self.name)}"
 
     @property
-    def remote(self) -> Remote | None:
+    def remote(self) -> RemoteSettings | None:
         """The remote of the source; None if its files are local."""
         return getattr(self, "fetch", None)
 
@@ -123,8 +124,8 @@ class SourceSettings(NamedSource):
 
     @model_validator(mode="after")
     def _fetched_in_its_format(self) -> SourceSettings:
-        if self.fetch and self.fetch.kind not in REMOTES_OF[self.kind]:
-            fitting = " or ".join(REMOTES_OF[self.kind])
+        fitting = " or ".join(remotes_of(self.kind)) or "nothing"
+        if self.fetch and self.fetch.kind not in remotes_of(self.kind):
             raise ValueError(
                 f"a source of kind {self.kind} is fetched by {fitting}, not by {self.fetch.kind}"
             )
@@ -145,7 +146,7 @@ class DocumentSourceSettings(NamedSource):
     kind: Literal["vault", "tree", "issues"] = Field(
         description="notes that link by name, as in Obsidian; any documents; or exported issues, as JSON or Markdown"
     )
-    fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
+    fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
     include: tuple[str, ...] = Field(
         tuple(f"*.{ending}" for ending in (*DOCUMENT_FORMATS, *PICTURE_FORMATS, *ISSUE_FORMATS)),
         description="patterns as in a .gitignore of files that are read",
@@ -174,7 +175,7 @@ class ConversationSourceSettings(NamedSource):
     """Chats: exported files or folders of one program."""
 
     kind: Literal["conversation"] = Field(description="chats of people")
-    fetch: ObjectRemote | None = Field(None, description="where its files are fetched from, see below")
+    fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
     format: Literal["auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table"] = Field(
         "auto",
         description="what the files are; auto: by name and content; all may be in a .zip",

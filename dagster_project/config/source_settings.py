@@ -1,91 +1,23 @@
-"""Settings of `[sources.fetch]`: what a source is fetched from, under which limits, with credentials of which variables."""
+"""Settings of `[sources.fetch]` by kind: those of the core, and those that extras add."""
 
 from __future__ import annotations
 
 import re
-from datetime import date
+from functools import reduce
+from operator import or_
 from string import Formatter
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, field_validator, model_validator
 
-from transforms.settings.base import StageSettings
+from dagster_project.config.remote_settings import RemoteSettings, checked_url, refuse_open_credentials
+from dagster_project.extras.registry import load, remotes
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MONTH = r"^(19|20)\d\d-(0[1-9]|1[0-2])$"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _TEMPLATE_FIELDS = {"list", "year", "month", "month_name"}
-
-
-class RemoteSettings(StageSettings):
-    """What every remote has."""
-
-    user_variable: str | None = Field(
-        None,
-        description="environment variable with the user's name (object store: the access key)",
-    )
-    password_variable: str | None = Field(
-        None, description="environment variable with the password (object store: the secret key)"
-    )
-    token_variable: str | None = Field(
-        None, description="environment variable with a token, in place of both"
-    )
-    requests_per_minute: int = Field(60, gt=0, description="requests sent in any minute")
-    timeout_seconds: float = Field(30, gt=0, description="seconds to wait for a connection or the next bytes")
-    time_limit_seconds: float = Field(
-        1200, gt=0, description="seconds of one fetch; the next one brings what is missing"
-    )
-    max_bytes: int = Field(
-        2 << 30, gt=0, description="bytes of one file, mail or pack of git; a larger one is not fetched"
-    )
-    max_lag_hours: float | None = Field(
-        None, gt=0, description="age of the newest mail or file from which the check `lag` warns"
-    )
-
-    @field_validator("user_variable", "password_variable", "token_variable")
-    @classmethod
-    def _names_a_variable(cls, name: str | None) -> str | None:
-        # The message must not repeat the value: it may be the secret itself.
-        if name is not None and not _VARIABLE.fullmatch(name):
-            raise ValueError("give the name of an environment variable, never the secret itself")
-        return name
-
-    @model_validator(mode="after")
-    def _whole_credentials(self) -> RemoteSettings:
-        if self.password_variable and not self.user_variable:
-            raise ValueError("password_variable needs user_variable beside it")
-        if self.token_variable and self.password_variable:
-            raise ValueError("give either token_variable or password_variable")
-        return self
-
-    @property
-    def has_credentials(self) -> bool:
-        """True if something secret is sent."""
-        return bool(self.password_variable or self.token_variable)
-
-
-def _checked_url(url: str, schemes: tuple[str, ...]) -> str:
-    """`url`; ValueError if its scheme is none of `schemes` or if it carries credentials."""
-    try:
-        parts = urlsplit(url)
-        named = parts.port, parts.username, parts.password
-    except ValueError as error:
-        raise ValueError("no address can be read from it") from error
-    if parts.scheme not in schemes:
-        raise ValueError(f"the address must begin with {' or '.join(f'{s}://' for s in schemes)}")
-    if named[2] or (named[1] and parts.scheme != "ssh"):
-        raise ValueError("leave name and password out of the address; name their variables instead")
-    return url
-
-
-def _refuse_open_credentials(remote: RemoteSettings, url: str) -> None:
-    """ValueError if credentials would travel in the clear to another machine."""
-    parts = urlsplit(url)
-    if remote.has_credentials and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        raise ValueError("credentials are sent over https:// only")
 
 
 class HttpRemote(RemoteSettings):
@@ -119,7 +51,7 @@ class HttpRemote(RemoteSettings):
         names = {name for name, _ in fields}
         if "year" not in names or not names & {"month", "month_name"}:
             raise ValueError("the address needs {year} and {month:02} or {month_name}")
-        _checked_url(sample, ("https", "http"))
+        checked_url(sample, ("https", "http"))
         return url
 
     @field_validator("lists")
@@ -132,47 +64,12 @@ class HttpRemote(RemoteSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> HttpRemote:
-        _refuse_open_credentials(self, self.url)
+        refuse_open_credentials(self, self.url)
         if len(self.lists) > 1 and "{list" not in self.url:
             raise ValueError("several lists need {list} in the address")
         if self.until and self.until < self.since:
             raise ValueError("until is before since")
         return self
-
-
-class ImapRemote(RemoteSettings):
-    """One folder of an IMAP server, for sources of kind maildir."""
-
-    kind: Literal["imap"] = Field(description="the mails of one folder, read without changing it")
-    host: str = Field(min_length=1, description="name of the server")
-    port: int | None = Field(None, gt=0, lt=65536, description="none: 993, or 143 unless tls is `tls`")
-    tls: Literal["tls", "starttls", "off"] = Field(
-        "tls", description="encryption; off is possible on this machine alone"
-    )
-    ca_file: str | None = Field(
-        None,
-        description="certificates that are trusted, PEM; none: the system's",
-    )
-    folder: str = Field("INBOX", min_length=1, description="folder on the server")
-    requests_per_minute: int = Field(600, gt=0, description="commands that are sent in any minute")
-    max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")
-    since: date | None = Field(None, description="only mails that arrived there on this day or later")
-    expunged: Literal["delete", "keep"] = Field(
-        "delete", description="what becomes of a mail here that is no longer there"
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ImapRemote:
-        if self.tls == "off" and self.host not in _LOOPBACK:
-            raise ValueError("tls = 'off' sends the password in the clear; it is possible on localhost alone")
-        if not self.user_variable or not self.has_credentials:
-            raise ValueError("IMAP needs user_variable and password_variable or token_variable")
-        return self
-
-    @property
-    def used_port(self) -> int:
-        """The port that is connected to."""
-        return self.port or (993 if self.tls == "tls" else 143)
 
 
 class GitRemote(RemoteSettings):
@@ -188,54 +85,41 @@ class GitRemote(RemoteSettings):
     def _address(cls, url: str) -> str:
         if set(re.findall(r"\{.*?\}", url)) - {"{epoch}"}:
             raise ValueError("the only field is {epoch}")
-        return _checked_url(url, ("https", "ssh", "git", "http", "file"))
+        return checked_url(url, ("https", "ssh", "git", "http", "file"))
 
     @model_validator(mode="after")
     def _consistent(self) -> GitRemote:
-        _refuse_open_credentials(self, self.url)
+        refuse_open_credentials(self, self.url)
         if self.has_credentials and urlsplit(self.url).scheme not in ("https", "http"):
             raise ValueError("variables are for https:// addresses; ssh uses the keys of its agent")
         return self
 
 
-class ObjectRemote(RemoteSettings):
-    """A prefix of an object store, or another folder, for any kind of source but public_inbox."""
-
-    kind: Literal["objects"] = Field(description="all files below a prefix")
-    url: str = Field(description="`s3://bucket/prefix` (extra `s3`) or `file:///folder`")
-    requests_per_minute: int = Field(1200, gt=0, description="files that are copied in any minute")
-    endpoint: str | None = Field(None, description="address of an S3 service other than Amazon's")
-    anonymous: bool = Field(False, description="send no credentials")
-
-    @field_validator("url")
-    @classmethod
-    def _address(cls, url: str) -> str:
-        return _checked_url(url, ("s3", "file"))
-
-    @field_validator("endpoint")
-    @classmethod
-    def _endpoint_address(cls, url: str | None) -> str | None:
-        return url and _checked_url(url, ("https", "http"))
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ObjectRemote:
-        if self.token_variable:
-            raise ValueError("an object store takes user_variable and password_variable")
-        if self.endpoint:
-            _refuse_open_credentials(self, self.endpoint)
-        return self
-
-
-MailRemote = Annotated[HttpRemote | ImapRemote | GitRemote | ObjectRemote, Field(discriminator="kind")]
-Remote = HttpRemote | ImapRemote | GitRemote | ObjectRemote
-REMOTES: tuple[type[Remote], ...] = (HttpRemote, ImapRemote, GitRemote, ObjectRemote)
-REMOTES_OF = {
-    "mbox": ("http", "objects"),
-    "maildir": ("imap", "objects"),
-    "eml": ("objects",),
-    "public_inbox": ("git",),
+_OWN: dict[str, tuple[type[RemoteSettings], tuple[str, ...]]] = {
+    "git": (GitRemote, ("public_inbox",)),
+    "http": (HttpRemote, ("mbox",)),
 }
-"""Which remotes a kind of mail source can be fetched from."""
+REMOTES = _OWN | {name: (load(remote.model), remote.sources) for name, remote in remotes().items()}
+"""The kinds of remote by name: the settings of each, and the kinds of source that are fetched by it."""
+
+
+def remotes_of(*kinds: str) -> list[str]:
+    """The kinds of remote from which some of these kinds of source are fetched."""
+    return sorted(name for name, (_, sources) in REMOTES.items() if set(kinds) & set(sources))
+
+
+def _fetch_of(*kinds: str) -> Any:
+    """The annotation of the remotes of some kinds of source; that of None if there are none."""
+    models = [REMOTES[name][0] for name in remotes_of(*kinds)]
+    fetch: Any = reduce(or_, models) if models else type(None)
+    return Annotated[fetch, Field(discriminator="kind")] if len(models) > 1 else fetch
+
+
+if TYPE_CHECKING:
+    MailRemote: TypeAlias = RemoteSettings
+    FileRemote: TypeAlias = RemoteSettings
+else:
+    MailRemote, FileRemote = _fetch_of("mbox", "maildir", "eml", "public_inbox"), _fetch_of("tree")
 
 
 def known_zone(name: str) -> str:

@@ -56,6 +56,19 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Remote:
+    """A kind of `[sources.fetch]`: its settings (a `RemoteSettings`), and for which kinds of source it is.
+
+    `fetcher` is a function of the settings, the `Landing`, the `Credentials` and the folder that relative paths start from;
+    it returns what fetches.
+    """
+
+    model: str
+    fetcher: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Extra:
     """What a folder of extras adds; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
 
@@ -88,6 +101,8 @@ class Extra:
     """By their names."""
     engines: Mapping[str, Engine] = field(default_factory=dict)
     """By their names."""
+    remotes: Mapping[str, Remote] = field(default_factory=dict)
+    """By their kinds."""
     progress: Mapping[str, str] = field(default_factory=dict)
     """By stage: two or three words for those who watch a build."""
 
@@ -111,6 +126,11 @@ def rankings() -> dict[str, Ranking]:
 def engines() -> dict[str, Engine]:
     """The engines that may make partitions, by name."""
     return {name: engine for extra in extras() for name, engine in extra.engines.items()}
+
+
+def remotes() -> dict[str, Remote]:
+    """The kinds of remote that extras add, by name."""
+    return {name: remote for extra in extras() for name, remote in extra.remotes.items()}
 
 
 def declared_tables() -> dict[str, Any]:

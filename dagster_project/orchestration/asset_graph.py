@@ -20,7 +20,7 @@ from assets.stages.declaration import Stage
 from assets.stages.stage import assets_of
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import enabled, load, published_tables
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.publish.table_sql import ADDED, COMMENTS
 from dagster_project.stores import source_stages
 from transforms.operations import table_checks

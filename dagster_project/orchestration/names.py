@@ -40,7 +40,6 @@ LATER = {"dagster/priority": "-1"}
 WAITS = "lake"
 """What progress calls the time in which a run waits for others that have the lake."""
 
-REPORT_ASSET = "operations_report"
 """The asset of the report on how the system does."""
 
 

@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.outgoing.faults import fault_text
 from dagster_project.resources.outgoing.limits import Disclosures
 from dagster_project.resources.outgoing.receipts import Receipts, Seen

@@ -8,9 +8,8 @@ import pytest
 from assets.conversations import context_stages
 from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.publish import search_index_asset, vector_index_asset
-from assets.stages.dynamic_partitions import BACKFILL, partitions_of
-from assets.stages.stage import assets_of
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from assets.stages.stage import BACKFILL, assets_of, partitions_of
+from dagster_project.resources.models.static import PackagedTokenCounter
 from transforms.settings.conversations import ContextSettings
 
 WINDOWS = assets_of(context_stages(ContextSettings(), PackagedTokenCounter()))

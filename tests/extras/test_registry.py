@@ -67,7 +67,7 @@ def commands(folder: str) -> set[str]:
 
 
 def test_a_search_loads_no_extra(built_once: Workspace):
-    """Each is known by its `__init__.py` and its section of the settings, and no web server is imported for a search."""
+    """Each is known by its `__init__.py` and its models of settings, and no web server is imported for a search."""
     code = (
         "import sys\n"
         "from dagster_project.cli.main import main\n"
@@ -79,5 +79,6 @@ def test_a_search_loads_no_extra(built_once: Workspace):
     ours = {name for name in loaded if name.startswith("dagster_project.extras.")}
     known = {f"dagster_project.extras.{name}" for name in ("registry", *FOLDERS)}
     models = {section.__module__ for section in registry.sections().values()}
+    models |= {remote.model.partition(":")[0] for remote in registry.remotes().values()}
     known |= models | {name.rpartition(".")[0] for name in models}
     assert (ours, loaded & {"starlette", "uvicorn", "jinja2"}) == (known, set())

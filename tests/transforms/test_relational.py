@@ -21,7 +21,7 @@ import transforms
 from assets.partitions import SOURCE_TYPES
 from dagster_project.resources.lake.io_manager import LakeIOManager
 from tests.archives import Mail, Once, Workspace, two_lists
-from transforms.embedding import batches, context_sentences, embedded_text, sent_texts
+from transforms.embedding import context_sentences, embedded_text, sent_texts
 from transforms.mail.threads import threads
 from transforms.operations import publish_checks
 from transforms.settings.models import SafetySettings
@@ -128,7 +128,7 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.embedded_chunks": lambda t: embedded_text.embedded_chunks(
         t.document_chunks, t.chunk_context, t.embeddings
     ),
-    "embedding.batches.batches": lambda t: batches.batches(
+    "embedding.embedded_text.batches": lambda t: embedded_text.batches(
         _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2
     ),
     "mail.threads.threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),

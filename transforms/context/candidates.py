@@ -1,4 +1,4 @@
-"""The results of the queries of one window as one list without repetitions: dedup, diversity, order.
+"""The parts of a text that are asked, and the results of one window as one list without repetitions: dedup, order.
 
 Frames of candidates have one row per window, query and chunk: `window_id`, `query` (number in the
 window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is ranked by).
@@ -6,12 +6,12 @@ window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is rank
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
-from transforms.context.parts import parts
 from transforms.retrieval.diversity import marginal_order
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import TermSettings
@@ -216,3 +216,33 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
         remaining[best] = False
         covered = np.maximum(covered, matrix[:, best])
     return [*order, *np.flatnonzero(remaining).tolist()]
+
+
+_ENDS = re.compile(r"\n\s*\n|(?<=\?)[\"')\]]*\s+")
+"""Where a paragraph ends, or a question."""
+_LEAST_WORDS, _LEAST_OF_QUESTION = 25, 4
+_MOST = 16
+
+
+def parts(text: str) -> list[str]:
+    """The parts of a text in order: questions, and paragraphs, small ones together; at most 16, longer in a long text.
+
+    >>> parts("We moved to a new host. Why is the index bloated? And which lock does a vacuum take?")
+    ['We moved to a new host. Why is the index bloated?', 'And which lock does a vacuum take?']
+    """
+    pieces = [piece.strip() for piece in _ENDS.split(text) if piece.strip()]
+    least = max(_LEAST_WORDS, len(text.split()) // _MOST)
+    found: list[str] = []
+    is_open = False
+    for piece in pieces:
+        if is_open:
+            found[-1] = f"{found[-1]}\n{piece}"
+        else:
+            found.append(piece)
+        words = len(found[-1].split())
+        is_question = piece.endswith("?") and least == _LEAST_WORDS
+        is_open = words < (_LEAST_OF_QUESTION if is_question else least)
+    if is_open and len(found) > 1:
+        last = found.pop()
+        found[-1] = f"{found[-1]}\n{last}"
+    return found

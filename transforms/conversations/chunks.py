@@ -18,7 +18,7 @@ from transforms.conversations.windows import consolidate, without_headers
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.conversations import ConversationSettings
-from transforms.text.offsets import Offsets
+from transforms.text.spans import Offsets
 
 VERSION = "4"
 _NEIGHBOUR_TURNS = 2

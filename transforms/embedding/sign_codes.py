@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from transforms.retrieval.postings import GONE, Slots
-from transforms.retrieval.top_k import top_k
+from transforms.retrieval.small_tables import top_k
 
 Run = Callable[[Callable[[Any], object], Iterable[Any]], Iterator[object]]
 """Gives what a function makes of each value, as `map` does, and as threads do that begin at once."""

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from transforms.mail.header_block import BLOCK, MIME_FAULTS, regular_fields
 from transforms.mail.headers import MAX_FIELD_CHARS, header_text
-from transforms.mail.regular_multipart import regular_parts
 
 CONTENT_FIELDS = ("content-type", "content-transfer-encoding", "content-disposition")
 _BLANK_LINE = re.compile(rb"\r?\n")
@@ -360,3 +359,34 @@ def filename(part: Message) -> str | None:
     name = _PATH.split(header_text(raw))[-1]
     name = _UNPRINTABLE.sub("", name).strip(" .\t\"'") if name.strip(". ") else ""
     return name[:MAX_FILENAME_CHARS] or None
+
+
+def regular_parts(payload: bytes, boundary: bytes) -> list[bytes] | None:
+    """The parts between the delimiter lines, without the line end before each delimiter.
+
+    None if the body needs a full parser: a longer line begins like a delimiter, the closing delimiter
+    is missing, text follows it, or a part has no line.
+
+    >>> regular_parts(b"--x\\n\\none\\n--x\\n\\ntwo\\n--x--\\n", b"x")
+    [b'\\none', b'\\ntwo']
+    """
+    delimiter = b"--" + boundary
+    parts: list[bytes] = []
+    at = 0 if payload.startswith(delimiter) else payload.find(b"\n" + delimiter) + 1
+    if not at and not payload.startswith(delimiter):
+        return None
+    while True:
+        line = payload.find(b"\n", at) + 1
+        mark = payload[at + len(delimiter) : line or len(payload)].rstrip(b"\r\n")
+        if mark == b"--":
+            return None if line and payload[line:].strip() else parts or None
+        following = payload.find(b"\n" + delimiter, line - 1) + 1
+        if mark or not line or not following:
+            return None
+        end = following - 1
+        if payload.startswith(b"\r", end - 1):
+            end -= 1
+        if end < line:
+            return None
+        parts.append(payload[line:end])
+        at = following

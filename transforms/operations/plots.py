@@ -23,7 +23,7 @@ from transforms.operations.figures import (
     Figures,
     throughput,
 )
-from transforms.text.markdown_tables import table
+from transforms.text.visible import table
 
 _INCHES, _DPI = (9.0, 12.0), 80
 _COLOURS = 32

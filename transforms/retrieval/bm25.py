@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.retrieval.postings import Part, Postings, found
-from transforms.retrieval.top_k import top_k
+from transforms.retrieval.small_tables import top_k
 from transforms.settings.search import SearchSettings
 
 FIELDS = ("title", "text", "quote", "context", "file", "function", "added", "removed", "rest")

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.retrieval import bm25
-from transforms.retrieval.top_k import top_k
+from transforms.retrieval.small_tables import top_k
 from transforms.settings.search import SearchSettings
 
 _RRF_K = 60

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 
 STEERING = re.compile(
     "["
@@ -23,3 +24,16 @@ STEERING = re.compile(
 def visible(text: str) -> str:
     """`text` with each steering sign as its escape, as `\\u001b`."""
     return STEERING.sub(lambda sign: json.dumps(sign[0])[1:-1], text)
+
+
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~$&]")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table whose cells are shown as they are: in one, an image would be fetched by whoever looks at it."""
+    cells = [[_cell(str(value)) for value in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))
+
+
+def _cell(text: str) -> str:
+    return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))

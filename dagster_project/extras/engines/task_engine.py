@@ -9,7 +9,7 @@ from assets.protocols.engine import Outcome
 from assets.protocols.models import Embedder
 from dagster_project.config.settings import Settings
 from dagster_project.extras.engines.task import written_tasks
-from dagster_project.resources.system.extras import not_installed
+from transforms.errors import not_installed
 
 
 class Cluster(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dagster_project.extras.qdrant.batch import PointRanking
 from dagster_project.extras.qdrant.mirrored import mirrored
 from dagster_project.extras.qdrant.points import Points
-from dagster_project.resources.system.extras import not_installed
+from transforms.errors import not_installed
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.outgoing.limits import Disclosures, Entry
 from dagster_project.resources.outgoing.receipts import Disclosed, Receipts, Seen
 from dagster_project.resources.search.lookup import document_bytes

@@ -20,7 +20,7 @@ from dagster_project.resources.context.conversation_context import (
 )
 from dagster_project.resources.evaluation.evaluate import make_evaluator, required_queries, with_tag
 from dagster_project.resources.evaluation.evaluator import contents
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from transforms.errors import GroundTruthError
 from transforms.evaluation.blocks import BlockMeasures, ShownPassage, block_measures, parts_of
 from transforms.evaluation.intervals import bootstrap

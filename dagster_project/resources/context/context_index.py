@@ -23,8 +23,7 @@ from dagster_project.resources.search.opened_version import HnswScores
 from dagster_project.resources.search.ranking import Near
 from dagster_project.resources.search.search_index import SearchIndex
 from transforms.context.block import Passage
-from transforms.context.candidates import telling_terms
-from transforms.context.parts import parts
+from transforms.context.candidates import parts, telling_terms
 from transforms.context.selection import most_passages
 from transforms.errors import QueryError
 from transforms.retrieval import bm25, fusion

@@ -17,7 +17,7 @@ from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
 from dagster_project.resources.context.published_versions import open_versions
 from dagster_project.resources.context.rules import Rules, rules_of
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.search_index import SearchIndex

@@ -14,7 +14,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.resources.context.context_index import IndexForContext
 from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.embedding_cache import QueryVectorCache
-from dagster_project.resources.models.token_counter import PackagedTokenCounter
+from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.publish.versions import current_version
 from dagster_project.resources.search.index_faults import translated
 from dagster_project.resources.search.ranking import ranking_of

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from dagster_project.resources.models.rerank_scores import RerankScores
-from dagster_project.resources.system.extras import not_installed
-from transforms.errors import SettingsError
+from transforms.errors import SettingsError, not_installed
 from transforms.settings.search import RerankSettings
 
 _BATCH = 4

@@ -7,9 +7,9 @@ from pathlib import Path
 from assets.protocols.models import Embedder
 from dagster_project.resources.models.openai.embedder import OpenAIEmbedder
 from dagster_project.resources.models.static import StaticEmbedder
-from dagster_project.resources.models.token_budget import RunBudget
 from dagster_project.resources.models.transformer import TransformerEmbedder
-from dagster_project.resources.system.extras import not_installed
+from dagster_project.resources.system.rate_limit import RunBudget
+from transforms.errors import not_installed
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 
 

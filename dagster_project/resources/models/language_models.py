@@ -8,9 +8,8 @@ from typing import Any
 
 from assets.protocols.models import Answer, LanguageModel, Shape
 from dagster_project.resources.models.openai.language import PREFIX, OpenAILanguageModel
-from dagster_project.resources.models.token_budget import RunBudget
-from dagster_project.resources.system.extras import not_installed
-from transforms.errors import SettingsError
+from dagster_project.resources.system.rate_limit import RunBudget
+from transforms.errors import SettingsError, not_installed
 from transforms.settings.models import GeminiSettings, SafetySettings
 
 _SENTENCE_TOKENS = 120

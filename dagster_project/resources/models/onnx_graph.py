@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dagster_project.resources.system.extras import not_installed
-from transforms.errors import SettingsError
+from transforms.errors import SettingsError, not_installed
 from transforms.settings.models import EmbeddingSettings
 
 _OUTPUTS = ("last_hidden_state", "token_embeddings")

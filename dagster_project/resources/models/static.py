@@ -1,4 +1,4 @@
-"""The static model that ships inside the wordllama package."""
+"""The static model that ships inside the wordllama package, and tokens counted by its tokenizer."""
 
 from __future__ import annotations
 
@@ -129,3 +129,14 @@ def _cased(text: str) -> str:
     letters = len(head) - len(head.translate(None, _LETTERS))
     capitals = len(head) - len(head.translate(None, _CAPITALS))
     return text.lower() if capitals * 2 > letters else text
+
+
+class PackagedTokenCounter:
+    """Counts tokens with the Llama 2 tokenizer inside the wordllama package."""
+
+    name = TOKENIZER.removesuffix("_tokenizer_config.json")
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, without those that a model adds at its ends."""
+        encoded = load_tokenizer().encode_batch_fast(list(texts), add_special_tokens=False)
+        return [len(e.ids) for e in encoded]

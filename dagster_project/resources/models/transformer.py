@@ -9,9 +9,8 @@ import numpy as np
 
 from assets.protocols.models import Embedded
 from dagster_project.resources.models.onnx_graph import run_by_onnx
-from dagster_project.resources.system.extras import not_installed
 from transforms.embedding.vectors import unit_length
-from transforms.errors import EmbeddingError, SettingsError
+from transforms.errors import EmbeddingError, SettingsError, not_installed
 from transforms.settings.models import EmbeddingSettings, SafetySettings
 
 _BATCH_TEXTS = 256

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import duckdb_extension_vss
 import numpy as np
 import pyarrow as pa
 
 from dagster_project.resources.publish.versions import version_of
-from dagster_project.resources.system.duckdb_extensions import load_vss
 
 DROP = "DROP INDEX IF EXISTS embeddings_hnsw"
 """The statement before rows of `embeddings` change: deletes spoil the index, so each version has one of its own."""
@@ -102,3 +102,9 @@ def _vectors(rows: pa.Table | pa.RecordBatch) -> np.ndarray:
     column = rows.column("vector")
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return np.asarray(column.flatten()).reshape(len(column), -1)
+
+
+def load_vss(connection: duckdb.DuckDBPyConnection) -> None:
+    """Load the VSS extension (HNSW indexes) from the file in the `duckdb-extension-vss` wheel."""
+    folder = Path(duckdb_extension_vss.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+    connection.execute(f"LOAD '{folder / 'vss.duckdb_extension'}'")

@@ -134,3 +134,15 @@ def parsed_time(text: object) -> datetime | None:
     except ValueError:
         return None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+MALFORMED = (
+    AssertionError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""To be caught around the call of a library alone, where no fault of our own can hide among them."""

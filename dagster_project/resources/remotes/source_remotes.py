@@ -10,10 +10,10 @@ from typing import Protocol
 
 from assets.protocols.sources import Fetched
 from dagster_project.config.settings import Settings, SourceSettings
-from dagster_project.config.source_settings import GitRemote, HttpRemote, ImapRemote, ObjectRemote
+from dagster_project.config.source_settings import GitRemote, HttpRemote
+from dagster_project.extras.registry import load, remotes
 from dagster_project.resources.remotes.git_remotes import GitRepositories
 from dagster_project.resources.remotes.landing import Landing
-from dagster_project.resources.remotes.object_prefixes import ObjectPrefix
 from dagster_project.resources.system.credentials import Credentials
 from dagster_project.resources.system.masking import quiet_wire_logs
 from transforms.errors import FetchError, FetchInterruptedError
@@ -81,20 +81,19 @@ class SourceRemotes:
     def _fetcher(self, name: str, landing: Landing, credentials: Credentials) -> Fetcher:
         source = self.settings.source(name)
         remote = source.remote
-        # httpx2 and imapclient take a fifth of a second to import, which only a fetch of these remotes needs.
+        # httpx2 takes a fifth of a second to import, which only a fetch of such a remote needs.
         if isinstance(remote, HttpRemote):
             from dagster_project.resources.remotes.http_archives import MonthlyArchives
 
             list_id = source.list_id if isinstance(source, SourceSettings) else None
             return MonthlyArchives(remote, landing, credentials, list_id or name, self.now())
-        if isinstance(remote, ImapRemote):
-            from dagster_project.resources.remotes.imap_folders import ImapFolder
-
-            return ImapFolder(remote, landing, credentials, self.settings.base)
         if isinstance(remote, GitRemote):
             return GitRepositories(remote, landing, credentials)
-        assert isinstance(remote, ObjectRemote)
-        return ObjectPrefix(remote, landing, credentials)
+        assert remote, f"source {name} has no fetch"
+        added: Fetcher = load(remotes()[remote.kind].fetcher)(
+            remote, landing, credentials, self.settings.base
+        )
+        return added
 
 
 @contextlib.contextmanager

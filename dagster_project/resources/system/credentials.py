@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qsl, urlsplit
 
-from dagster_project.config.source_settings import ObjectRemote, RemoteSettings
+from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.resources.system.masking import FAULT_CHARS, SERVER_CHARS, Secrets, shown
 from transforms.errors import FetchError, FetchInterruptedError
 
-_OF_STORES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _LEAST_IN_QUERY = 6
 """Characters of a value in an address's query that may be a key; a shorter one is a page or a flag."""
 _LEAST_IN_WORDS = 6
@@ -78,7 +77,7 @@ class Credentials:
 
 
 def _others(remote: RemoteSettings) -> tuple[str, ...]:
-    """Other secrets: keys in the queries of addresses, passwords of proxies, credentials of object stores."""
+    """Other secrets: keys in the queries of addresses, passwords of proxies, what its client reads from the environment."""
     secrets = []
     for url in (getattr(remote, "url", None), getattr(remote, "endpoint", None)):
         values = [v for _, v in parse_qsl(urlsplit(url or "").query) if "{" not in v]
@@ -87,6 +86,5 @@ def _others(remote: RemoteSettings) -> tuple[str, ...]:
         if name.lower().endswith("_proxy"):
             _, at, _ = value.rpartition("@")
             secrets += [value.rpartition("@")[0].partition("://")[2].partition(":")[2]] if at else []
-    if isinstance(remote, ObjectRemote):
-        secrets += [os.environ.get(name, "") for name in _OF_STORES]
+    secrets += [os.environ.get(name, "") for name in remote.secrets]
     return tuple(filter(None, secrets))

@@ -63,3 +63,14 @@ class Quota:
             if requests <= 0 and tokens <= 0:
                 return at + self.window - now
         return 0.0
+
+
+class RunBudget:
+    """Tokens that are left; the embedder and the language model of a run share one."""
+
+    def __init__(self, tokens: int):
+        self.left = tokens
+
+    def spend(self, tokens: int) -> None:
+        """Take what was used."""
+        self.left -= tokens

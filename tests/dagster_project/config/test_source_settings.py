@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from dagster_project.config.source_settings import REMOTES
 from tests.archives import Workspace
 from transforms.errors import SettingsError
 
 HTTP = {"kind": "http", "url": "https://example.org/{list}.{year}{month:02}", "since": "2004-01"}
+pytestmark = pytest.mark.skipif(bool({"imap", "objects"} - REMOTES.keys()), reason="without these remotes")
 IMAP = {"kind": "imap", "host": "mail.example.org", "user_variable": "U", "password_variable": "P"}
 GIT = {"kind": "git", "url": "https://lore.kernel.org/linux-erofs/{epoch}"}
 OBJECTS = {"kind": "objects", "url": "s3://bucket/prefix"}

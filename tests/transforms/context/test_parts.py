@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.context.parts import parts
+from transforms.context.candidates import parts
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from transforms.retrieval.fusion import (
 )
 from transforms.retrieval.hits import place
 from transforms.retrieval.pipeline import finishing, pooling, started, through
-from transforms.retrieval.top_k import top_k
+from transforms.retrieval.small_tables import top_k
 from transforms.settings.search import SearchSettings
 
 ALONE = SearchSettings(thread_weight=0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.examples import examples
-from transforms.text.markdown_tables import table
+from transforms.text.visible import table
 
 PAGE = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
 TOKENS = [

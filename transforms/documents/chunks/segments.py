@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from transforms.documents.markdown import Outline, comments, outline
 from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
-from transforms.text.offsets import Offsets
+from transforms.text.spans import Offsets
 
 _VISIBLE = re.compile(r"[^\r\n]")
 _FENCES = ("```", "~~~")

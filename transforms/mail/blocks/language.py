@@ -1,4 +1,7 @@
-"""Language: what the mail programs of one language write around a quote."""
+"""Language: what the mail programs of one language write around a quote.
+
+To add a language, add one entry with an example to a table of languages: the tests read the examples.
+"""
 
 from __future__ import annotations
 

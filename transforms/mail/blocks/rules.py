@@ -7,8 +7,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from transforms.mail.blocks.languages import LANGUAGES
+from transforms.mail.blocks.latin_languages import LATIN_LANGUAGES
 from transforms.mail.blocks.lines import Rule, byte_table
+from transforms.mail.blocks.other_languages import OTHER_LANGUAGES
+
+LANGUAGES = LATIN_LANGUAGES + OTHER_LANGUAGES
 
 
 def _words(field: str) -> str:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tenacity
 
 from dagster_project.resources.models.bounded_answers import bounded_connections, trusted
-from dagster_project.resources.system.extras import not_installed
 from dagster_project.resources.system.rate_limit import Quota
-from transforms.errors import EmbeddingError, ServiceError, SettingsError, UnansweredError
+from transforms.errors import EmbeddingError, ServiceError, SettingsError, UnansweredError, not_installed
 from transforms.settings.model_names import EMBEDDING_NAME, LANGUAGE_NAME
 from transforms.settings.models import GeminiSettings
 

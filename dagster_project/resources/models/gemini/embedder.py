@@ -12,7 +12,7 @@ from assets.protocols.models import Embedded
 from dagster_project.resources.models.gemini.batches import BatchJobs
 from dagster_project.resources.models.gemini.client import GeminiService, RefusedError
 from dagster_project.resources.models.static import load_tokenizer
-from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.system.rate_limit import RunBudget
 from transforms.embedding.vectors import batch_ranges, unit_length
 from transforms.errors import EmbeddingError, RefusedTextError
 from transforms.hashing import text_hash

@@ -13,7 +13,7 @@ from dagster_project.resources.models.gemini.batches import BatchJobs
 from dagster_project.resources.models.gemini.client import GeminiService, RefusedError
 from dagster_project.resources.models.gemini.held_documents import HeldDocuments
 from dagster_project.resources.models.static import load_tokenizer
-from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.system.rate_limit import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, DOCUMENT, prompt_json
 from transforms.errors import BudgetError, ServiceError, UnansweredError
 from transforms.hashing import text_hash

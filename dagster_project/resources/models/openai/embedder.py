@@ -10,7 +10,7 @@ import numpy as np
 from assets.protocols.models import Embedded
 from dagster_project.resources.models.openai.service import OpenAIService, RefusedRequestError
 from dagster_project.resources.models.static import load_tokenizer
-from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.system.rate_limit import RunBudget
 from transforms.embedding.vectors import batch_ranges, unit_length
 from transforms.errors import RefusedTextError, ServiceError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings

@@ -8,7 +8,7 @@ from typing import Any
 from assets.protocols.models import Answer, Shape
 from dagster_project.resources.models.openai.service import OpenAIService, RefusedRequestError
 from dagster_project.resources.models.static import load_tokenizer
-from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.system.rate_limit import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, prompt_json
 from transforms.errors import BudgetError
 from transforms.settings.models import GeminiSettings, SafetySettings

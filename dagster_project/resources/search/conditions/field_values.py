@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.search.conditions.people import MAILS, People
-from dagster_project.resources.search.conditions.sensitivity import chunk_sensitivity
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval.query_fields import age, size, time_span
 from transforms.retrieval.query_language import META, Leaf
 from transforms.text.properties import documents_with
+from transforms.text.redaction import sensitivity
 
 DATED = """
 SELECT message_id AS doc_id, effective_at AS dated_at, effective_at AS ended_at FROM messages
@@ -231,3 +231,31 @@ def _wildcards(value: str) -> str:
 def refused(leaf: Leaf, reason: str) -> QueryError:
     """The fault at a leaf, which stands in a query or is a filter beside it."""
     return QuerySyntaxError(leaf.query, leaf.position, reason) if leaf.query else QueryError(reason)
+
+
+_TEXTS = """
+SELECT message_id AS doc_id, '' AS attachment_id, concat_ws(chr(10), subject, body) AS text FROM messages
+UNION ALL SELECT message_id, attachment_id, concat_ws(chr(10), filename, text) FROM attachments
+UNION ALL SELECT doc_id, '', concat_ws(chr(10), title, text) FROM documents
+UNION ALL SELECT doc_id, '', concat_ws(chr(10), title, markdown) FROM conversation_windows
+"""
+_CHUNKS = (
+    "SELECT chunk_no::BIGINT AS chunk_no, doc_id, coalesce(attachment_id, '') AS attachment_id FROM chunks"
+)
+_BATCH = 2_000
+
+
+def chunk_sensitivity(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
+
+    All stored texts are read, once for each version that is opened and asked for it.
+    """
+    reader = connection.execute(_TEXTS).to_arrow_reader(_BATCH)
+    schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
+    found = [pl.DataFrame(schema=schema)]
+    for batch in reader:
+        texts = pl.DataFrame(pl.from_arrow(batch))
+        found.append(texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"])))
+    chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())
+    joined = chunks.join(pl.concat(found), on=["doc_id", "attachment_id"], how="left")
+    return joined.select("chunk_no", pl.col("sensitivity").fill_null("secret"))

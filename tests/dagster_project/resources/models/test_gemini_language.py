@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from assets.protocols.models import Answer
 from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
 from dagster_project.resources.models.gemini.language import GeminiLanguageModel
-from dagster_project.resources.models.token_budget import RunBudget
+from dagster_project.resources.system.rate_limit import RunBudget
 from tests import gemini_loopback as server
 from tests.gemini_loopback import FORBIDDEN, KEY, Loopback, candidate, loopback
 from transforms.embedding.prompts import DATA_NOTE

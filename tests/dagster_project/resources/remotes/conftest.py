@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from assets.protocols.sources import Fetched
+from dagster_project.config.source_settings import REMOTES
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Workspace
 from tests.http_loopback import Archives, served_archives
@@ -53,6 +54,8 @@ def script() -> dict[str, Answer]:
 @pytest.fixture
 def imap(tmp_path: Path, script: dict[str, Answer]) -> Iterator[Fetch]:
     """Fetches a folder from the scripted server."""
+    if "imap" not in REMOTES:
+        pytest.skip("no extra fetches mailboxes")
     with scripted_imap(script) as port:
 
         def run(**changes: Any) -> Fetched:

@@ -23,10 +23,9 @@ from imapclient import IMAPClient
 from imapclient.datetime_util import format_criteria_date
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
-from dagster_project.config.source_settings import ImapRemote
-from dagster_project.resources.remotes.imap_wire import TooManyBytesError, Wire, WiredClient
-from dagster_project.resources.remotes.landing import Landing
-from dagster_project.resources.remotes.malformed import MALFORMED
+from dagster_project.extras.mailboxes.imap_wire import TooManyBytesError, Wire, WiredClient
+from dagster_project.extras.mailboxes.settings import ImapRemote
+from dagster_project.resources.remotes.landing import MALFORMED, Landing
 from dagster_project.resources.system.credentials import Credentials
 from dagster_project.resources.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError

@@ -15,7 +15,7 @@ from assets.protocols.sources import Fetched
 from dagster_project.composition import make_sources
 from dagster_project.resources.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
-from tests.imap_loopback import PASSWORD, USER, ImapServer, missing, served_mail
+from tests.extras.mailboxes.imap_loopback import PASSWORD, USER, ImapServer, missing, served_mail
 from transforms.errors import FetchError, FetchInterruptedError
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))

@@ -16,14 +16,12 @@ from typing import Any, TypeVar
 import fsspec
 from fsspec.exceptions import FSTimeoutError
 
-from dagster_project.config.source_settings import ObjectRemote
-from dagster_project.resources.remotes.landing import Landing
-from dagster_project.resources.remotes.malformed import MALFORMED
+from dagster_project.extras.stores.settings import ObjectRemote
+from dagster_project.resources.remotes.landing import MALFORMED, Landing
 from dagster_project.resources.system.credentials import Credentials
-from dagster_project.resources.system.extras import not_installed
 from dagster_project.resources.system.masking import shown_address
 from dagster_project.resources.system.rate_limit import Quota
-from transforms.errors import FetchError, FetchInterruptedError
+from transforms.errors import FetchError, FetchInterruptedError, not_installed
 
 Answer = TypeVar("Answer")
 _NAME_BYTES = 250
@@ -33,7 +31,8 @@ _PATH_BYTES = 1024
 class ObjectPrefix:
     """One fetch of all files below a prefix."""
 
-    def __init__(self, remote: ObjectRemote, landing: Landing, credentials: Credentials):
+    def __init__(self, remote: ObjectRemote, landing: Landing, credentials: Credentials, base: Path):
+        """An address names the whole path, so that `base` has no part in it."""
         self.remote, self.landing, self.credentials = remote, landing, credentials
         self.quota = Quota(remote.requests_per_minute, 1)
         self.ends_at = time.monotonic() + remote.time_limit_seconds
@@ -105,7 +104,7 @@ class ObjectPrefix:
         """The file system and the path of the prefix in it."""
         if self.remote.url.startswith("file:"):
             return fsspec.filesystem("file"), fsspec.core.url_to_fs(self.remote.url)[1].rstrip("/")
-        from dagster_project.resources.remotes.store_session import StoreSession
+        from dagster_project.extras.stores.store_session import StoreSession
 
         client = {"endpoint_url": self.remote.endpoint}
         limits = {
@@ -178,7 +177,7 @@ class ObjectPrefix:
         if self.remote.url.startswith("file:"):
             files.get_file(path, str(unfinished))
             return
-        from dagster_project.resources.remotes.store_session import Limits
+        from dagster_project.extras.stores.store_session import Limits
 
         limits = Limits(f"{self._address}/{path}", size, self.ends_at)
         files.get_file(path, str(unfinished), callback=limits, **self._left())
