@@ -40,8 +40,6 @@ LATER = {"dagster/priority": "-1"}
 WAITS = "lake"
 """What progress calls the time in which a run waits for others that have the lake."""
 
-"""The asset of the report on how the system does."""
-
 
 def partitions_job(partitions: str) -> str:
     """The name of the job of all assets with partitions of that name; Dagster refuses one job over several kinds."""
