@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
-from dagster_project.orchestration.asset_jobs import asset_definitions, refresh_jobs
+from dagster_project.orchestration.asset_jobs import asset_definitions, published_definitions, refresh_jobs
 from dagster_project.orchestration.triggers.alert_sensors import failed_runs_sensor, warnings_sensor
 from dagster_project.orchestration.triggers.schedules import daily_report, following_sensor, hourly_schedule
 from dagster_project.orchestration.triggers.vault_sensor import vault_sensor
@@ -34,7 +34,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         schedules=[hourly_schedule(settings), daily_report(settings)],
         sensors=[vault_sensor(settings, jobs), following_sensor(settings, jobs), *alerts],
     )
-    return dg.Definitions.merge(assets, triggers)
+    return dg.Definitions.merge(assets, published_definitions(settings), triggers)
 
 
 @dg.definitions

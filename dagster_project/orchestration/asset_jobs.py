@@ -62,25 +62,29 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         operations_report_asset(),
         search_results_asset(),
     ]
-    published, checks = make_published_assets(settings)
     given = {**make_resources(settings), **(resources or {})}
     given["io_manager"] = _lake(settings, given["progress"])
     owned = partial(_with_owner, settings=settings)
     return dg.Definitions(
         assets=[
-            *map(owned, (*make_source_assets(settings), *published)),
+            *map(owned, make_source_assets(settings)),
             *(_with_code_references(definition.map_asset_specs(owned)) for definition in assets),
         ],
         asset_checks=[
             publish_checks(settings.embedding),
             freshness_check(settings),
             *(check for checks in named("checks") for check in checks(settings)),
-            *checks,
         ],
         jobs=[*refresh_jobs(settings), _refresh_now(fetches=bool(fetching)), *_other_jobs()],
         resources=given,
         executor=dg.in_process_executor,
     )
+
+
+def published_definitions(settings: Settings) -> dg.Definitions:
+    """The tables of the published file and the checks that people run on them; no build needs either."""
+    published, checks = make_published_assets(settings)
+    return dg.Definitions([_with_owner(spec, settings) for spec in published], asset_checks=checks)
 
 
 def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:

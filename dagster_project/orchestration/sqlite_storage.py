@@ -1,4 +1,4 @@
-"""Dagster's SQLite event log with the database engines of the files used last kept open.
+"""Dagster's SQLite event log with the database engines of the files used last kept open, and events stored in batches.
 
 Dagster makes a SQLAlchemy engine for every event it stores, which compiles every statement again: most of the time
 of a run over many partitions. No setting or public name offers another way; the files and their layout are Dagster's
@@ -10,17 +10,23 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from dagster import EventLogEntry
+from sqlalchemy import Connection, Engine, bindparam, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from dagster_project.resources.system.dagster_internals import (
+    ASSET_CHECK_EVENTS,
+    ASSET_EVENTS,
+    EVENT_TYPE_TO_PIPELINE_RUN_STATUS,
     SQLITE_BUSY_TIMEOUT_SECONDS,
+    AssetKeyTable,
     ConfigurableClassData,
+    SqlEventLogStorageTable,
     SqliteEventLogStorage,
     UserConfigSchema,
 )
@@ -28,6 +34,13 @@ from dagster_project.resources.system.dagster_internals import (
 _KEPT_ENGINES = 4
 _OF_NO_RUN = ("", "index")
 """Files that another process may begin at the same moment."""
+_BATCH = "DAGSTER_EVENT_BATCH_SIZE", "500"
+"""The variable without which Dagster stores one by one what a run plans, and what it made of a range of partitions."""
+_INSERT = SqlEventLogStorageTable.insert()
+_UPDATE_ASSET = AssetKeyTable.update().where(AssetKeyTable.c.asset_key == bindparam("of_asset"))
+_INSERT_ASSET = AssetKeyTable.insert()
+_MIRRORED = ASSET_EVENTS | ASSET_CHECK_EVENTS | EVENT_TYPE_TO_PIPELINE_RUN_STATUS.keys()
+"""Events that are in the index of all runs too."""
 _empty: list[bytes] = []
 """The file of a run without events, as Dagster made the first of this process with some fifty statements."""
 
@@ -45,6 +58,7 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
     ) -> KeptEngineEventLogStorage:
         """The storage in `$DAGSTER_HOME/history/runs`."""
+        os.environ.setdefault(*_BATCH)
         return cls(str(Path(os.environ["DAGSTER_HOME"]) / "history" / "runs"), inst_data)
 
     @contextmanager
@@ -84,10 +98,49 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
             begun.write_bytes(_empty[0])
             begun.replace(place)
             return
+        if not new and _has_tables(place):
+            return
         self._initdb(engine)
         if new:
             with closing(sqlite3.connect(place)) as made:
                 _empty[:] = [made.serialize()]
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """Store an event."""
+        self.store_event_batch([event])
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        """Store events of one run as Dagster's `store_event` stores each: in one transaction a file."""
+        rows = [self._event_to_row(event) for event in events]
+        with self.run_connection(events[0].run_id) as connection:
+            connection.execute(_INSERT, rows)
+        kinds = [event.dagster_event_type if event.is_dagster_event else None for event in events]
+        if _MIRRORED.isdisjoint(kinds):
+            return
+        idents = {}
+        with self.index_connection() as connection:
+            for number, (event, row, kind) in enumerate(zip(events, rows, kinds, strict=True)):
+                if kind not in _MIRRORED:
+                    continue
+                (ident,) = connection.execute(_INSERT, row).inserted_primary_key or (0,)
+                idents[number] = ident
+                if kind in ASSET_EVENTS:
+                    self._store_asset_event_tags(connection, [event], [ident])
+                    self._store_asset_event(connection, event, ident)
+        for number, ident in idents.items():
+            if kinds[number] in ASSET_CHECK_EVENTS:
+                self.store_asset_check_event(events[number], ident)
+
+    def _store_asset_event(self, conn: Connection, event: EventLogEntry, event_id: int) -> None:
+        """Note what came last of an asset, which is seldom new."""
+        values = self._get_asset_entry_values(
+            event, event_id, self._has_asset_key_index_cols_on_connection(conn)
+        )
+        if not values or not event.dagster_event or not event.dagster_event.asset_key:
+            return
+        key = event.dagster_event.asset_key.to_string()
+        if not conn.execute(_UPDATE_ASSET, {"of_asset": key, **values}).rowcount:
+            conn.execute(_INSERT_ASSET, {"asset_key": key, **values})
 
     def has_table(self, table_name: str) -> bool:
         """True if the index has a table; each event asks for some."""
@@ -99,10 +152,10 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         look = super().has_secondary_index
         return self._stays(f"index {name}", lambda: look(name))
 
-    def has_asset_key_col(self, column_name: str) -> bool:
+    def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
         """True if the table of assets has a column."""
-        look = super().has_asset_key_col
-        return self._stays(f"column {column_name}", lambda: look(column_name))
+        look = super()._has_asset_key_col_on_connection
+        return self._stays(f"column {column_name}", lambda: look(conn, column_name))
 
     def _stays(self, name: str, look: Callable[[], bool]) -> bool:
         """What `look` says; it is not asked again once it says yes, since migrations add and do not take away."""
@@ -116,3 +169,10 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         for engine in self.__dict__.pop("_engines", {}).values():
             engine.dispose()
         super().dispose()
+
+
+def _has_tables(place: Path) -> bool:
+    """True if a file has its tables, of which the number of the layout comes last: Dagster reads 89 scripts to see that."""
+    with closing(sqlite3.connect(place)) as opened:
+        tables = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchall()
+        return bool(tables and opened.execute("SELECT 1 FROM alembic_version").fetchall())

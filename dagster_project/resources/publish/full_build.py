@@ -57,6 +57,10 @@ _SESSION = (
 )
 """Statements that each connection begins with."""
 _TEXTS_AT_ONCE = 5_000
+_COMMENTS = (
+    "SELECT table_name, '', comment FROM duckdb_tables() UNION ALL "
+    "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+)
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
 
@@ -389,12 +393,15 @@ class IndexBuild:
         self.connection.commit()
 
     def _comment(self) -> None:
+        """Say of each table and column what it means, unless the file says it already."""
         views = {*macro_sql.VIEWS, *self.further_views}
+        said = {*self.connection.execute(_COMMENTS).fetchall()}
         for name, (comment, columns) in table_sql.COMMENTS.items():
-            what = "VIEW" if name in views else "TABLE"
-            self.connection.execute(f"COMMENT ON {what} \"{name}\" IS '{quoted(comment)}'")
-            for column, meaning in columns.items():
-                self.connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS \'{quoted(meaning)}\'')
+            places = {"": f'{"VIEW" if name in views else "TABLE"} "{name}"'}
+            places |= {column: f'COLUMN "{name}"."{column}"' for column in columns}
+            for column, meaning in {"": comment, **columns}.items():
+                if (name, column, meaning) not in said:
+                    self.connection.execute(f"COMMENT ON {places[column]} IS '{quoted(meaning)}'")
 
     def _write_arrays(self) -> None:
         write_arrays(self.connection, folder_of(self.file), self.facts, self._arrays)

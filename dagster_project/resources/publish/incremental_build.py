@@ -112,8 +112,10 @@ class IndexUpdate(IndexBuild):
         self._run(DIFFERING, table, scope)
 
     def _replace(self, table: str, scope: str) -> None:
-        self._run(REMOVED, table, scope)
-        self._run(INSERTED, table, scope)
+        """Replace the rows that differ; of most tables none does."""
+        if self.connection.execute(f"FROM differing_{table} LIMIT 1").fetchone():
+            self._run(REMOVED, table, scope)
+            self._run(INSERTED, table, scope)
 
     def _run(self, statement: str, table: str, scope: str) -> None:
         columns = ", ".join(self._columns(table))

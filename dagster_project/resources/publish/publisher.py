@@ -11,6 +11,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,6 +53,10 @@ _REBUILD_SHARE = 0.25
 restores the order of the inverted index and frees unused space."""
 _LEAST_REBUILT = 600_000
 """Postings, a few row groups: as long as no more changed since the last full rebuild, queries are no slower."""
+
+
+_MANY_ROWS = 20_000
+"""Mails and documents. Of fewer, to look for cycles in memory costs more than they hold."""
 
 
 class Mirror(Protocol):
@@ -129,7 +134,8 @@ class DuckDBPublisher:
                 previous = None  # it has not what would have to be sent
             if previous and previous.name == place.name and not rewrites and self._has_arrays(previous):
                 return Published(version, place, False, len(partitions), 0, True)
-            gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
+            if self._count_of(partitions) > _MANY_ROWS:
+                gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
             phases = Phases(progress or LoggedProgress())
             phases.begin("publish_relations")
@@ -138,14 +144,19 @@ class DuckDBPublisher:
             self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
             return result
 
+    def _count_of(self, partitions: Mapping[str, str]) -> int:
+        """Rows of the first tables of partitions: mails, documents and windows."""
+        footers = (self.lake.footer(TABLES[kind][0], partition) for partition, kind in partitions.items())
+        return sum(footer.row_count for footer in footers if footer)
+
     def _has_arrays(self, version: Path) -> bool:
         """True if a version has its arrays, which are made again from its file if they are damaged."""
+        facts = dict(_facts_of(version))
+        if damage_of_arrays(version, facts) is None:
+            return True
+        if VECTORS_IN in facts:
+            return False
         with _opened(version) as connection:
-            facts = dict(connection.execute("FROM manifest").fetchall())
-            if damage_of_arrays(version, facts) is None:
-                return True
-            if VECTORS_IN in facts:
-                return False
             write_arrays(connection, folder_of(version), facts)
         return True
 
@@ -188,8 +199,7 @@ class DuckDBPublisher:
 
     def _can_be_updated(self, previous: Path) -> bool:
         """False if a full rebuild is due: when enough postings changed since the last one."""
-        with _opened(previous) as connection:
-            facts = dict(connection.execute("FROM manifest").fetchall())
+        facts = _facts_of(previous)
         since = int(facts["postings_since_rebuild"])
         limit = max(_LEAST_REBUILT, _REBUILD_SHARE * json.loads(facts["rows"])["postings"])
         return since <= limit
@@ -253,8 +263,7 @@ class DuckDBPublisher:
         if not link.exists():
             return f"{link.readlink()} is missing"
         try:
-            with _opened(link.resolve()) as connection:
-                facts = dict(connection.execute("FROM manifest").fetchall())
+            facts = dict(_facts_of(link.resolve()))
         except duckdb.Error as error:
             return f"{link.readlink()} cannot be read ({str(error).splitlines()[0]})"
         return damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
@@ -267,9 +276,7 @@ class DuckDBPublisher:
         if damage := damage_of(current):
             current.unlink()
             return {str(current): damage}
-        with _opened(current) as connection:
-            facts = dict(connection.execute("FROM manifest").fetchall())
-        if damage := damage_of_arrays(current, facts, reads_all=True):
+        if damage := damage_of_arrays(current, dict(_facts_of(current)), reads_all=True):
             shutil.rmtree(folder_of(current), ignore_errors=True)
             return {str(folder_of(current)): damage}
         return {}
@@ -297,9 +304,8 @@ class DuckDBPublisher:
         """By partition of the current version the content hash of each table that it was published with."""
         found: dict[str, dict[str, str]] = {}
         if previous := self._usable_previous():
-            with duckdb.connect(str(previous), read_only=True) as connection:
-                for partition, table, content in connection.execute("FROM partitions").fetchall():
-                    found.setdefault(partition, {})[table] = content
+            for partition, table, content in _read_once(previous, "partitions", *_state_of(previous)):
+                found.setdefault(partition, {})[table] = content
         return found
 
     def _usable_previous(self) -> Path | None:
@@ -309,11 +315,9 @@ class DuckDBPublisher:
 
     def _is_usable(self, version: Path) -> bool:
         try:
-            with _opened(version) as connection:
-                row = connection.execute("SELECT value FROM manifest WHERE key = 'layout'").fetchone()
-        except duckdb.Error:
+            return _facts_of(version).get("layout") == self.layout
+        except (duckdb.Error, FileNotFoundError):
             return False
-        return bool(row and row[0] == self.layout)
 
     def _switch(self, place: Path) -> None:
         link = self.folder / f".{CURRENT}-{os.getpid()}"
@@ -369,6 +373,24 @@ def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(str(file), read_only=True) as connection:
         require_whole(connection, file)
         yield connection
+
+
+def _facts_of(file: Path) -> Mapping[str, str]:
+    """The manifest of a published file; duckdb.Error if it cannot be read."""
+    return dict(_read_once(file, "manifest", *_state_of(file)))
+
+
+def _state_of(file: Path) -> tuple[int, int, int]:
+    """What differs once a file is replaced or written."""
+    state = file.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
+
+
+@lru_cache(maxsize=8)
+def _read_once(file: Path, table: str, *state: int) -> tuple[Any, ...]:
+    """The rows of a small table of a published file in this state: a build asks for them ten times."""
+    with _opened(file) as connection:
+        return tuple(connection.execute(f"FROM {table}").fetchall())
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -22,6 +22,11 @@ from dagster._core.definitions.selector import (
     PartitionsSelector,
 )
 from dagster._core.errors import DagsterError
+from dagster._core.events import (
+    ASSET_CHECK_EVENTS,
+    ASSET_EVENTS,
+    EVENT_TYPE_TO_PIPELINE_RUN_STATUS,
+)
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus, PartitionBackfill
 from dagster._core.execution.plan.objects import ErrorSource, StepFailureData
 from dagster._core.instance.config import dagster_instance_config
@@ -30,6 +35,7 @@ from dagster._core.remote_origin import (
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
 )
+from dagster._core.storage.compute_log_manager import CapturedLogContext
 from dagster._core.storage.event_log.schema import AssetKeyTable, SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
@@ -37,6 +43,9 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._serdes import ConfigurableClassData
 
 __all__ = [  # what has no public name and is used elsewhere: to keep engines of the event log, and to erase its texts
+    "ASSET_CHECK_EVENTS",
+    "ASSET_EVENTS",
+    "EVENT_TYPE_TO_PIPELINE_RUN_STATUS",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
     "AssetKeyTable",
     "ConfigurableClassData",
@@ -59,7 +68,8 @@ MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__reposit
 def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
     """Runs that this process makes are listed with those of the code location: on the timeline and the job's page.
 
-    `execute_in_process` makes them without an origin, and takes none.
+    `execute_in_process` makes them without an origin, and takes none. What they print goes where this process prints: to
+    capture it takes four processes a run.
     """
     location = ManagedGrpcPythonEnvCodeLocationOrigin(
         LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE), location_name=LOCATION
@@ -67,10 +77,18 @@ def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
     origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)
     created = partial(instance.create_run_for_job, remote_job_origin=origin)
     instance.create_run_for_job = created  # type: ignore[method-assign]
+    logs = instance.compute_log_manager
+    logs.capture_logs = _uncaptured  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del instance.create_run_for_job
+        del instance.create_run_for_job, logs.capture_logs
+
+
+@contextlib.contextmanager
+def _uncaptured(log_key: Sequence[str]) -> Iterator[CapturedLogContext]:
+    """Nothing is captured."""
+    yield CapturedLogContext(log_key)
 
 
 def settings_fault(home: Path) -> str | None:
