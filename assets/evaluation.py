@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from assets.protocols.search import Evaluator
-from assets.stages.shown import table_metadata
+from assets.stages.shown import outs, table_metadata
 from transforms.evaluation import ground_truth, quality
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements
@@ -19,23 +19,12 @@ GROUP = "evaluation"
 
 def evaluation_queries_asset() -> dg.AssetsDefinition:
     """The multi-asset `evaluation_queries`, `evaluation_relevance`."""
-    tables = {
-        "evaluation_queries": EVALUATION_QUERIES,
-        "evaluation_relevance": EVALUATION_RELEVANCE,
-    }
+    tables = {"evaluation_queries": EVALUATION_QUERIES, "evaluation_relevance": EVALUATION_RELEVANCE}
 
     @dg.multi_asset(
         name="read_ground_truth",
         group_name=GROUP,
-        outs={
-            name: dg.AssetOut(
-                description=table.comment,
-                code_version=ground_truth.VERSION,
-                metadata=table_metadata(table),
-                kinds={"parquet"},
-            )
-            for name, table in tables.items()
-        },
+        outs=outs(tables, ground_truth.VERSION),
     )
     def read_ground_truth(evaluator: dg.ResourceParam[Evaluator]) -> tuple[Any, Any]:
         queries, relevance = evaluator.ground_truth()

@@ -12,7 +12,8 @@ from assets.protocols.lake import Lake, Parts, Progress
 from assets.protocols.models import Embedder, EmbeddingCache
 from assets.protocols.search import Publisher
 from assets.stages.lake_state import LAKE, state_of_run
-from assets.stages.shown import outs
+from assets.stages.shown import outs, warning
+from assets.stages.stage import Tables
 from assets.vector_parts import VectorParts, filled_parts
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_to_embed
@@ -25,6 +26,11 @@ from transforms.text import redaction
 REUSE = "unchanged_texts_are_reused"
 REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
+_CHUNKS, _JOINED = (
+    ("message_chunks", "document_chunks", "conversation_chunks"),
+    ("memberships", "chunk_context"),
+)
+"""The tables that are read here in the steps themselves: of each input that Dagster loads it stores two events."""
 _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_embed")
 """What is read of chunks here: to put an expression over each of their columns into SQL costs more than to run it."""
 
@@ -37,10 +43,7 @@ def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -
 
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
-    tables = {
-        "embeddings": embeddings_table(settings.dimensions),
-        "embedding_refusals": EMBEDDING_REFUSALS,
-    }
+    made = {"embeddings": embeddings_table(settings.dimensions), "embedding_refusals": EMBEDDING_REFUSALS}
     warnings = {
         REUSE: f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
         REFUSED: "The model refuses no text; those that it refuses are found by their words alone.",
@@ -50,19 +53,15 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         name="embeddings",
         group_name="publish",
         pool="embedding",
-        deps=["slow_chunks"],
-        outs=outs(tables, embeddings_version(settings, screening)),
+        deps=[*_CHUNKS, *_JOINED, "slow_chunks"],
+        outs=outs(made, embeddings_version(settings, screening)),
         check_specs=[
             dg.AssetCheckSpec(name, asset="embeddings", description=rule) for name, rule in warnings.items()
         ],
     )
     def embeddings(
         context: dg.AssetExecutionContext,
-        message_chunks: ibis.Table,
-        document_chunks: ibis.Table,
-        conversation_chunks: ibis.Table,
-        memberships: ibis.Table,
-        chunk_context: ibis.Table,
+        io_manager: dg.ResourceParam[Tables],
         lake: dg.ResourceParam[Lake],
         embedder: dg.ResourceParam[Embedder],
         embedding_cache: dg.ResourceParam[EmbeddingCache],
@@ -70,13 +69,12 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
     ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
         # Before reading: what comes meanwhile makes the tables stale.
         state = state_of_run(lake, context)
-        chunks = message_chunks, document_chunks, conversation_chunks
-        every = published_texts(*chunks, memberships, chunk_context)
-        parts = VectorParts(every, lake, embeddings_version(settings, screening))
+        tables = {name: io_manager.over_all(name, context.instance) for name in (*_CHUNKS, *_JOINED)}
+        parts = VectorParts(_published_texts(tables), lake, embeddings_version(settings, screening))
 
         def texts_of(partitions: Sequence[str]) -> ibis.Table:
-            mails, documents, windows = (table.filter(table.partition.isin(partitions)) for table in chunks)
-            return published_texts(mails, documents, windows, memberships, chunk_context)
+            some = {name: tables[name].filter(tables[name].partition.isin(partitions)) for name in _CHUNKS}
+            return _published_texts({**tables, **some})
 
         staged, totals = filled_parts(parts, texts_of, embedder, embedding_cache, progress)
         cached = embedding_cache.count(embedder.model, embedder.dimensions, embedding.TASK)
@@ -87,35 +85,21 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         version = embeddings_version(settings, screening)
         rows = lake.stage("embedding_refusals", None, refusals, code_version=version, inputs={LAKE: state})
         yield dg.Output(rows, "embedding_refusals", metadata={"dagster/row_count": rows.row_count})
-        yield _warning(REUSE, totals.reuse >= _LEAST_REUSE, {"reuse_ratio": totals.reuse})
-        yield _warning(REFUSED, not totals.refused, {"reasons": sorted(set(totals.refused.values()))[:5]})
+        yield warning("embeddings", REUSE, totals.reuse >= _LEAST_REUSE, reuse_ratio=totals.reuse)
+        reasons = sorted(set(totals.refused.values()))[:5]
+        yield warning("embeddings", REFUSED, not totals.refused, reasons=reasons)
 
     return embeddings
 
 
-def published_texts(
-    message_chunks: ibis.Table,
-    document_chunks: ibis.Table,
-    conversation_chunks: ibis.Table,
-    memberships: ibis.Table,
-    chunk_context: ibis.Table,
-) -> ibis.Table:
+def _published_texts(tables: Mapping[str, ibis.Table]) -> ibis.Table:
     """Columns partition, text_hash and text: what is embedded of the chunks that are published."""
-    of_mail, of_documents, of_chats = (
-        chunks.select(_OF_CHUNKS) for chunks in (message_chunks, document_chunks, conversation_chunks)
-    )
-    return texts_to_embed(published_chunks(of_mail, of_documents, of_chats, memberships), chunk_context)
+    return texts_to_embed(_published_chunks(tables), tables["chunk_context"])
 
 
-def _warning(name: str, passed: bool, metadata: Mapping[str, Any]) -> dg.AssetCheckResult:
-    """The result of a check on the embeddings that stops nothing."""
-    return dg.AssetCheckResult(
-        check_name=name,
-        asset_key="embeddings",
-        passed=passed,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata=metadata,
-    )
+def _published_chunks(tables: Mapping[str, ibis.Table]) -> ibis.Table:
+    mails, documents, windows = (tables[name].select(_OF_CHUNKS) for name in _CHUNKS)
+    return published_chunks(mails, documents, windows, tables["memberships"])
 
 
 def search_index_asset(added: Sequence[str] = ()) -> dg.AssetsDefinition:
@@ -178,15 +162,7 @@ def vector_index_asset() -> dg.AssetsDefinition:
 
 def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
     """The blocking checks between the tables and the publisher."""
-    inputs = [
-        "embeddings",
-        "embedding_refusals",
-        "message_chunks",
-        "document_chunks",
-        "conversation_chunks",
-        "memberships",
-        "chunk_context",
-    ]
+    inputs = ["embeddings", "embedding_refusals", *_CHUNKS, *_JOINED]
 
     @dg.multi_asset_check(
         name="publish_checks",
@@ -196,26 +172,16 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
             )
             for name, rule in checks.RULES.items()
         ],
-        ins={name: dg.AssetIn(name) for name in inputs},
     )
     def check(
-        embeddings: ibis.Table,
-        embedding_refusals: ibis.Table,
-        message_chunks: ibis.Table,
-        document_chunks: ibis.Table,
-        conversation_chunks: ibis.Table,
-        memberships: ibis.Table,
-        chunk_context: ibis.Table,
+        context: dg.AssetCheckExecutionContext, io_manager: dg.ResourceParam[Tables]
     ) -> Iterator[dg.AssetCheckResult]:
-        of_mail, of_documents, of_chats = (
-            chunks.select(_OF_CHUNKS) for chunks in (message_chunks, document_chunks, conversation_chunks)
-        )
-        published = published_chunks(of_mail, of_documents, of_chats, memberships)
+        tables = {name: io_manager.over_all(name, context.instance) for name in inputs}
         rules = checks.rule_violations(
-            published,
-            chunk_context,
-            embeddings,
-            embedding_refusals,
+            _published_chunks(tables),
+            tables["chunk_context"],
+            tables["embeddings"],
+            tables["embedding_refusals"],
             settings.model_id,
             settings.dimensions,
         )

@@ -8,7 +8,7 @@ import polars as pl
 
 from assets.protocols.lake import Lake
 from assets.protocols.search import Publisher
-from assets.stages.shown import described
+from assets.stages.shown import described, warning
 from transforms.operations import readiness as measures
 from transforms.schemas.operations import READINESS
 from transforms.settings.operations import OperationsSettings
@@ -61,22 +61,11 @@ def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
         }
         yield dg.Output(staged, metadata={"dagster/row_count": staged.row_count, **facts})
         late = measures.late_sources(told.table, settings.max_lag_minutes)
-        yield _warning(LAG_CHECK, not late, late_sources=late, max_lag_minutes=settings.max_lag_minutes)
+        yield warning(TABLE, LAG_CHECK, not late, late_sources=late, max_lag_minutes=settings.max_lag_minutes)
         longest = max((w["longest_minutes"] for w in waiting.values()), default=0.0)
-        yield _warning(SLOW_CHECK, longest <= settings.max_slow_lag_minutes, waiting=waiting)
+        yield warning(TABLE, SLOW_CHECK, longest <= settings.max_slow_lag_minutes, waiting=waiting)
 
     return readiness
-
-
-def _warning(name: str, passed: bool, **metadata: Any) -> dg.AssetCheckResult:
-    """The result of a check that holds nothing back."""
-    return dg.AssetCheckResult(
-        check_name=name,
-        asset_key=TABLE,
-        passed=passed,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata=metadata,
-    )
 
 
 def _totals(found: pl.DataFrame) -> dict[str, float]:

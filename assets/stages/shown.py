@@ -45,6 +45,17 @@ def outs(tables: Mapping[str, Table], version: str, *kinds: str) -> dict[str, dg
     return {name: dg.AssetOut(**described(table, version, *kinds)) for name, table in tables.items()}
 
 
+def warning(asset: str, name: str, passed: bool, **metadata: Any) -> dg.AssetCheckResult:
+    """The result of a check on an asset that stops nothing."""
+    return dg.AssetCheckResult(
+        check_name=name,
+        asset_key=asset,
+        passed=passed,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata=metadata,
+    )
+
+
 def column_lineage(
     table: Table, inputs: Sequence[str], lineage: Mapping[str, Sequence[str]]
 ) -> dg.TableColumnLineage:

@@ -14,7 +14,7 @@ from dagster_project.cli.options import CONFIG, explained
 from dagster_project.composition import make_sources
 from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
 from dagster_project.orchestration.instance import instance_home, open_instance, workspace
-from dagster_project.orchestration.partitions import add_partitions
+from dagster_project.orchestration.partitions import sync_partitions
 from dagster_project.servers.listening import listening
 
 
@@ -28,7 +28,7 @@ def ui(config: Path | None, port: int) -> None:
     # Dagster would start its daemon, a second one beside that of the server which has the port, and stay.
     listening("127.0.0.1", port).close()
     with open_instance(settings) as instance:
-        add_partitions(instance, make_sources(settings).discover())
+        sync_partitions(instance, make_sources(settings).discover())
     # Packages of the current folder must not hide those of Weft that have the same names.
     packages = str(Path(__file__).parents[2])
     environment = {

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,16 +44,12 @@ def alert_checks(settings: AlertSettings, root: Path, failed: Iterable[FailedChe
         send(settings, _payload("check_failed", root, **facts))
 
 
-def alert_fetches(settings: AlertSettings, root: Path, sources: Sequence[str]) -> None:
-    """Send one alert that names the sources whose fetch failed, if there are any."""
-    if sources:
-        send(settings, _payload("fetch_failed", root, sources=sorted(sources)))
-
-
-def alert_sources(settings: AlertSettings, root: Path, sources: Iterable[str]) -> None:
-    """Send one alert that names the sources that could not be read while others were, if there are any."""
+def alert_sources(
+    settings: AlertSettings, root: Path, sources: Iterable[str], event: str = "source_failed"
+) -> None:
+    """Send one alert that names the sources that could not be read, or fetched, while others were, if there are any."""
     if named := sorted(sources):
-        send(settings, _payload("source_failed", root, sources=named))
+        send(settings, _payload(event, root, sources=named))
 
 
 def alert_interrupted(settings: AlertSettings, root: Path, found: Iterable[Interrupted]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import dagster as dg
@@ -77,20 +78,15 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 
     They hold no state, and those of equal settings are the same objects: planning and running ask for them often.
     """
-    return list(_assets_of(_AsWritten(settings)))
+    return list(_assets_of(_AsWritten(settings.model_dump_json(), settings)))
 
 
+@dataclass(frozen=True)
 class _AsWritten:
-    """Settings that are equal to others with the same JSON, as the key of a cache."""
+    """Settings as the key of a cache: those with the same JSON are equal."""
 
-    def __init__(self, settings: Settings):
-        self.settings, self.written = settings, settings.model_dump_json()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _AsWritten) and self.written == other.written
-
-    def __hash__(self) -> int:
-        return hash(self.written)
+    written: str
+    settings: Settings = field(compare=False)
 
 
 @lru_cache(maxsize=4)

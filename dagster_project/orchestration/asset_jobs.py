@@ -113,7 +113,6 @@ def refresh_jobs(settings: Settings) -> list[Any]:
                 *(table for each in types if each.partitions == kind.partitions for table in each.tables)
             ),
             description=f"Make what is stale of partitions of {kind.name}: the plan says which, in ranges.",
-            executor_def=dg.in_process_executor,
         )
         for kind in SOURCE_TYPES
     ]
@@ -121,7 +120,6 @@ def refresh_jobs(settings: Settings) -> list[Any]:
         WHOLE_LAKE,
         selection=dg.AssetSelection.assets(*sorted(whole_assets(settings))),
         description="Relate, embed and publish what the partitions hold.",
-        executor_def=dg.in_process_executor,
         tags={SCOPE_TAG: WHOLE},
     )
     return [*made, whole]
@@ -135,10 +133,9 @@ def _refresh_now(*, fetches: bool) -> Any:
             REFRESH_NOW,
             selection=dg.AssetSelection.groups(fetch.GROUP),
             description=described,
-            executor_def=dg.in_process_executor,
         )
 
-    @dg.job(name=REFRESH_NOW, description=described, executor_def=dg.in_process_executor)
+    @dg.job(name=REFRESH_NOW, description=described)
     def begin() -> None:
         no_remotes()
 
@@ -162,7 +159,6 @@ def _other_jobs() -> list[Any]:
             name,
             selection=dg.AssetSelection.groups(group),
             description=description,
-            executor_def=dg.in_process_executor,
         )
         for name, (group, description) in parts.items()
     ]

@@ -21,7 +21,6 @@ from dagster_project.engine import make_engine
 from dagster_project.extras.registry import declared_tables
 from dagster_project.orchestration.alerts import (
     alert_checks,
-    alert_fetches,
     alert_interrupted,
     alert_sources,
     alerting,
@@ -102,7 +101,8 @@ def build(
         left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
     )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
-    alert_fetches(settings.alerts, settings.root, [name for name, o in fetched.items() if o.fault])
+    faulty = [name for name, outcome in fetched.items() if outcome.fault]
+    alert_sources(settings.alerts, settings.root, faulty, "fetch_failed")
     alert_sources(settings.alerts, settings.root, result.plan.broken)
     return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
@@ -23,37 +24,31 @@ def freshness_check(settings: Settings) -> dg.AssetChecksDefinition:
     )
     def check() -> dg.AssetCheckResult:
         plan = make_plan(settings, make_sources(settings), make_lake(settings))
-        hours, facts = _waiting(settings, plan)
-        return dg.AssetCheckResult(
-            passed=hours <= settings.operations.fresh_hours,
-            severity=dg.AssetCheckSeverity.WARN,
-            metadata=facts,
-        )
+        return dg.AssetCheckResult(**_outcome(settings, plan))
 
     return check
 
 
 def report_freshness(settings: Settings, instance: dg.DagsterInstance, plan: Plan) -> None:
     """Report the check's outcome for a look at the sources, where nothing is published that would evaluate it."""
-    hours, facts = _waiting(settings, plan)
-    instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(
-            asset_key=dg.AssetKey(ASSET),
-            check_name=CHECK,
-            passed=hours <= settings.operations.fresh_hours,
-            severity=dg.AssetCheckSeverity.WARN,
-            metadata={name: dg.MetadataValue.float(float(value)) for name, value in facts.items()},
-        )
+    found = dg.AssetCheckEvaluation(
+        asset_key=dg.AssetKey(ASSET), check_name=CHECK, **_outcome(settings, plan)
     )
+    instance.report_runless_asset_event(found)
 
 
-def _waiting(settings: Settings, plan: Plan) -> tuple[float, dict[str, float]]:
-    """How many hours the oldest waiting change has waited, and the figures that are shown."""
+def _outcome(settings: Settings, plan: Plan) -> dict[str, Any]:
+    """What the check finds: how many hours the oldest waiting change has waited, and the figures that are shown."""
     now, times = datetime.now(UTC), make_seen_partitions(settings).times()
     waiting = {*plan.stale, *plan.vanished}
     hours = max(((now - times[p]).total_seconds() / 3600 for p in waiting if p in times), default=0.0)
-    return hours, {
+    figures = {
         "waiting_partitions": len(waiting),
         "longest_hours": round(hours, 2),
         "unreadable_sources": len(plan.broken),
+    }
+    return {
+        "passed": hours <= settings.operations.fresh_hours,
+        "severity": dg.AssetCheckSeverity.WARN,
+        "metadata": {name: dg.MetadataValue.float(float(value)) for name, value in figures.items()},
     }

@@ -26,27 +26,21 @@ def planned(settings: Settings, instance: dg.DagsterInstance, taken: Collection[
     with lake.one_look():
         plan = make_plan(settings, make_sources(settings), lake, taken)
         make_seen_partitions(settings).note(plan.partitions, lake)
-        sync_partitions(instance, plan)
+        sync_partitions(instance, plan.partitions)
         changed_sources(instance, plan.partitions)
         report_restored(instance, lake, plan, taken)
     return plan
 
 
-def sync_partitions(instance: dg.DagsterInstance, plan: Plan) -> None:
-    """Make Dagster's partitions those of the plan; the files of those that are gone go with the next publish."""
-    add_partitions(instance, plan.partitions)
-    wanted = {u.key for u in plan.partitions}
-    for name in (source_type.partitions for source_type in SOURCE_TYPES):
-        for gone in sorted(set(instance.get_dynamic_partitions(name)) - wanted):
-            instance.delete_dynamic_partition(name, gone)
-
-
-def add_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]) -> None:
-    """Tell Dagster of the partitions that it does not know yet."""
+def sync_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]) -> None:
+    """Make Dagster's partitions those of the sources; the files of those that are gone go with the next publish."""
     for source_type in SOURCE_TYPES:
-        known = set(instance.get_dynamic_partitions(source_type.partitions))
-        if added := [u.key for u in partitions if u.source_type == source_type.name and u.key not in known]:
+        wanted = [u.key for u in partitions if u.source_type == source_type.name]
+        known = {*instance.get_dynamic_partitions(source_type.partitions)}
+        if added := [key for key in wanted if key not in known]:
             instance.add_dynamic_partitions(source_type.partitions, added)
+        for gone in sorted(known - {*wanted}):
+            instance.delete_dynamic_partition(source_type.partitions, gone)
 
 
 def partition_runs(

@@ -25,6 +25,7 @@ from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOUR
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import source_bytes
 from dagster_project.resources.lake.oversize import waiting_bytes
+from dagster_project.resources.publish.version_inputs import TABLES
 from dagster_project.resources.system.dagster_internals import partitions_of_backfills
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 from transforms.errors import ServiceError, SourceError
@@ -182,9 +183,7 @@ class _Steps:
                 and footer.content_hash != published.get(p.key, {}).get(table)
                 for p in self.plan.partitions
                 if p.key not in self.runs.backfilled
-                for source_type in SOURCE_TYPES
-                if source_type.name == p.source_type
-                for table in source_type.tables
+                for table in TABLES[p.source_type]
             )
 
 

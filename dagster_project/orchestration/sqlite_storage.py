@@ -12,6 +12,7 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,23 +145,20 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
     def has_table(self, table_name: str) -> bool:
         """True if the index has a table; each event asks for some."""
-        look = super().has_table
-        return self._stays(f"table {table_name}", lambda: look(table_name))
+        return self._stays(super().has_table, table_name)
 
     def has_secondary_index(self, name: str) -> bool:
         """True if the index was migrated so far."""
-        look = super().has_secondary_index
-        return self._stays(f"index {name}", lambda: look(name))
+        return self._stays(super().has_secondary_index, name)
 
     def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
         """True if the table of assets has a column."""
-        look = super()._has_asset_key_col_on_connection
-        return self._stays(f"column {column_name}", lambda: look(conn, column_name))
+        return self._stays(partial(super()._has_asset_key_col_on_connection, conn), column_name)
 
-    def _stays(self, name: str, look: Callable[[], bool]) -> bool:
-        """What `look` says; it is not asked again once it says yes, since migrations add and do not take away."""
+    def _stays(self, look: Callable[[str], bool], name: str) -> bool:
+        """What `look` says of a name; it is not asked again once it says yes, since migrations add and do not take away."""
         known: set[str] = self.__dict__.setdefault("_known", set())
-        if name not in known and look():
+        if name not in known and look(name):
             known.add(name)
         return name in known
 

@@ -19,6 +19,7 @@ from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.oversize import QUEUE
 from dagster_project.resources.lake.parquet_files import Footer
+from dagster_project.resources.publish.version_inputs import TABLES
 from dagster_project.resources.publish.versions import version_of
 from transforms.conversations.windows import last_windows
 
@@ -62,10 +63,7 @@ def reading_tables(settings: Settings, source_type: str) -> tuple[str, ...]:
 
 def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
     """True if all tables of a partition are in the lake, whatever they were made of."""
-    (tables,) = (
-        source_type.tables for source_type in SOURCE_TYPES if source_type.name == partition.source_type
-    )
-    return lake.has_tables(tables, partition.key)
+    return lake.has_tables(TABLES[partition.source_type], partition.key)
 
 
 def stale_context(

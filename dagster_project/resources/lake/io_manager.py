@@ -27,9 +27,8 @@ MEMORY_LIMIT = "1GB"
 class LakeIOManager(dg.IOManager):
     """Dagster's way into the lake.
 
-    A partitioned asset hands over its staged partitions and receives a `Partitions` reader of each
-    partitioned upstream asset; an unpartitioned asset hands over an Arrow or Ibis table. All other
-    inputs are Ibis tables, over all partitions that exist where there are any.
+    A partitioned asset hands over its staged partitions, and another one an Arrow or Ibis table. Inputs are Ibis tables,
+    over all partitions that exist where there are any.
     """
 
     def __init__(self, lake: ParquetLake):
@@ -49,13 +48,9 @@ class LakeIOManager(dg.IOManager):
         yield from (part.event for part in made)
         give_memory_back()
 
-    def load_input(self, context: dg.InputContext) -> Partitions | ibis.Table:
-        """A partition reader between partitioned assets, else an Ibis table."""
-        table = context.asset_key.path[-1]
-        step = context.step_context
-        if context.has_asset_partitions and (step.has_partition_key or step.has_partition_key_range):
-            return self.reader(table)
-        return self.over_all(table, context.instance)
+    def load_input(self, context: dg.InputContext) -> ibis.Table:
+        """An Ibis table; what is read by partition is read in the steps themselves."""
+        return self.over_all(context.asset_key.path[-1], context.instance)
 
     def reader(self, table: str) -> Partitions:
         """The reader of the partitions of a table."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any, Protocol
 
 import duckdb
@@ -55,8 +56,8 @@ _LEAST_REBUILT = 600_000
 """Postings, a few row groups: as long as no more changed since the last full rebuild, queries are no slower."""
 
 
-_MANY_ROWS = 20_000
-"""Mails and documents. Of fewer, to look for cycles in memory costs more than they hold."""
+_MUCH_KILOBYTES = 1 << 20
+"""Memory of a process that is worth a look for cycles, which takes a third of a second."""
 
 
 class Mirror(Protocol):
@@ -134,7 +135,7 @@ class DuckDBPublisher:
                 previous = None  # it has not what would have to be sent
             if previous and previous.name == place.name and not rewrites and self._has_arrays(previous):
                 return Published(version, place, False, len(partitions), 0, True)
-            if self._count_of(partitions) > _MANY_ROWS:
+            if getrusage(RUSAGE_SELF).ru_maxrss > _MUCH_KILOBYTES:
                 gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
             give_memory_back()
             phases = Phases(progress or LoggedProgress())
@@ -144,14 +145,9 @@ class DuckDBPublisher:
             self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
             return result
 
-    def _count_of(self, partitions: Mapping[str, str]) -> int:
-        """Rows of the first tables of partitions: mails, documents and windows."""
-        footers = (self.lake.footer(TABLES[kind][0], partition) for partition, kind in partitions.items())
-        return sum(footer.row_count for footer in footers if footer)
-
     def _has_arrays(self, version: Path) -> bool:
         """True if a version has its arrays, which are made again from its file if they are damaged."""
-        facts = dict(_facts_of(version))
+        facts = dict(_rows_of(version))
         if damage_of_arrays(version, facts) is None:
             return True
         if VECTORS_IN in facts:
@@ -199,7 +195,7 @@ class DuckDBPublisher:
 
     def _can_be_updated(self, previous: Path) -> bool:
         """False if a full rebuild is due: when enough postings changed since the last one."""
-        facts = _facts_of(previous)
+        facts = dict(_rows_of(previous))
         since = int(facts["postings_since_rebuild"])
         limit = max(_LEAST_REBUILT, _REBUILD_SHARE * json.loads(facts["rows"])["postings"])
         return since <= limit
@@ -263,7 +259,7 @@ class DuckDBPublisher:
         if not link.exists():
             return f"{link.readlink()} is missing"
         try:
-            facts = dict(_facts_of(link.resolve()))
+            facts = dict(_rows_of(link.resolve()))
         except duckdb.Error as error:
             return f"{link.readlink()} cannot be read ({str(error).splitlines()[0]})"
         return damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
@@ -276,7 +272,7 @@ class DuckDBPublisher:
         if damage := damage_of(current):
             current.unlink()
             return {str(current): damage}
-        if damage := damage_of_arrays(current, dict(_facts_of(current)), reads_all=True):
+        if damage := damage_of_arrays(current, dict(_rows_of(current)), reads_all=True):
             shutil.rmtree(folder_of(current), ignore_errors=True)
             return {str(folder_of(current)): damage}
         return {}
@@ -304,7 +300,7 @@ class DuckDBPublisher:
         """By partition of the current version the content hash of each table that it was published with."""
         found: dict[str, dict[str, str]] = {}
         if previous := self._usable_previous():
-            for partition, table, content in _read_once(previous, "partitions", *_state_of(previous)):
+            for partition, table, content in _rows_of(previous, "partitions"):
                 found.setdefault(partition, {})[table] = content
         return found
 
@@ -315,7 +311,7 @@ class DuckDBPublisher:
 
     def _is_usable(self, version: Path) -> bool:
         try:
-            return _facts_of(version).get("layout") == self.layout
+            return dict(_rows_of(version)).get("layout") == self.layout
         except (duckdb.Error, FileNotFoundError):
             return False
 
@@ -375,15 +371,10 @@ def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def _facts_of(file: Path) -> Mapping[str, str]:
-    """The manifest of a published file; duckdb.Error if it cannot be read."""
-    return dict(_read_once(file, "manifest", *_state_of(file)))
-
-
-def _state_of(file: Path) -> tuple[int, int, int]:
-    """What differs once a file is replaced or written."""
+def _rows_of(file: Path, table: str = "manifest") -> tuple[Any, ...]:
+    """The rows of a small table of a published file; duckdb.Error if it cannot be read."""
     state = file.stat()
-    return state.st_ino, state.st_size, state.st_mtime_ns
+    return _read_once(file, table, state.st_ino, state.st_size, state.st_mtime_ns)
 
 
 @lru_cache(maxsize=8)

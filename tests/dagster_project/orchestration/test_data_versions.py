@@ -49,7 +49,7 @@ def content_hashes(work: Workspace) -> dict[Place, str]:
 
 def observe(work: Workspace, instance: dg.DagsterInstance) -> dict[str, list[str]]:
     """Tell Dagster of the partitions and of what changed in them, as a plan does."""
-    sync_partitions(instance, work.plan())
+    sync_partitions(instance, work.plan().partitions)
     return changed_sources(instance, make_sources(work.settings).discover())
 
 

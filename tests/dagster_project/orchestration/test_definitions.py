@@ -315,7 +315,7 @@ def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> 
 @pytest.mark.exhaustive
 def test_partitions_that_go_are_forgotten_by_dagster(built: Workspace, instance: dg.DagsterInstance):
     (built.folder / "mail" / "dev" / "dev.2004-02.mbox").unlink()
-    sync_partitions(instance, built.plan())
+    sync_partitions(instance, built.plan().partitions)
     assert set(instance.get_dynamic_partitions("mail")) == {JANUARY, USERS}
     assert set(built.lake.partitions("messages")) == {JANUARY, FEBRUARY, USERS}, "files go with the publish"
     assert built.build().plan.vanished == (FEBRUARY,)
@@ -387,7 +387,7 @@ def test_runs_are_made_of_neighbours_with_equal_needs(workspace: Workspace):
         workspace.write(f"dev.2004-0{month}.mbox", discussion(month * 10, 2, "compactor"))
     plan = workspace.plan()
     with workspace.instance() as instance:
-        sync_partitions(instance, plan)
+        sync_partitions(instance, plan.partitions)
         tables = tuple(PARTITIONED)
         assert partition_runs(instance, plan.stale) == [Work(tables, "dev/dev.2004-01", "dev/dev.2004-05")]
         assert partition_runs(instance, plan.stale, limit=3) == [
