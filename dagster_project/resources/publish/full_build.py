@@ -27,7 +27,7 @@ from dagster_project.resources.publish import (
     vector_index,
 )
 from dagster_project.resources.publish.external_sort import PostingFiles, keyed
-from dagster_project.resources.publish.lake_views import LakeViews, quoted
+from dagster_project.resources.publish.lake_views import LakeViews
 from dagster_project.resources.publish.version_inputs import (
     TABLES,
     WHOLE,
@@ -57,10 +57,6 @@ _SESSION = (
 )
 """Statements that each connection begins with."""
 _TEXTS_AT_ONCE = 5_000
-_COMMENTS = (
-    "SELECT table_name, '', comment FROM duckdb_tables() UNION ALL "
-    "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
-)
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
 
@@ -96,7 +92,7 @@ class IndexBuild:
             self._check()
             with self._one_transaction():
                 macro_sql.create(connection, self.settings.search, self.settings.terms)
-                self._comment()
+                macro_sql.comment(connection, self.further_views)
             connection.execute("CHECKPOINT")
             change_tables = {
                 name: connection.execute(f"FROM {name}").to_arrow_table() for name in self._change_tables
@@ -391,17 +387,6 @@ class IndexBuild:
         self.connection.begin()
         yield
         self.connection.commit()
-
-    def _comment(self) -> None:
-        """Say of each table and column what it means, unless the file says it already."""
-        views = {*macro_sql.VIEWS, *self.further_views}
-        said = {*self.connection.execute(_COMMENTS).fetchall()}
-        for name, (comment, columns) in table_sql.COMMENTS.items():
-            places = {"": f'{"VIEW" if name in views else "TABLE"} "{name}"'}
-            places |= {column: f'COLUMN "{name}"."{column}"' for column in columns}
-            for column, meaning in {"": comment, **columns}.items():
-                if (name, column, meaning) not in said:
-                    self.connection.execute(f"COMMENT ON {places[column]} IS '{quoted(meaning)}'")
 
     def _write_arrays(self) -> None:
         write_arrays(self.connection, folder_of(self.file), self.facts, self._arrays)

@@ -1,16 +1,23 @@
-"""The macros of the published file: SQL that needs neither Weft nor an extension of DuckDB."""
+"""The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB; and what tables mean."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import duckdb
 
 from dagster_project.extras.registry import named
+from dagster_project.resources.publish.table_sql import COMMENTS
 from dagster_project.resources.publish.view_sql import VIEWS
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
+
+_COMMENTS = (
+    "SELECT table_name, '', comment FROM duckdb_tables() UNION ALL "
+    "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+)
 
 
 class Macro(NamedTuple):
@@ -157,6 +164,18 @@ def create(
     for name, macro in macros(search, term_settings).items():
         connection.execute(f'CREATE OR REPLACE MACRO "{name}"({macro.parameters}) AS TABLE {macro.query}')
         connection.execute(f'COMMENT ON MACRO TABLE "{name}" IS {_literal(macro.comment)}')
+
+
+def comment(connection: duckdb.DuckDBPyConnection, further_views: Collection[str] = ()) -> None:
+    """Say of each table, view and column what it means, unless the file says it already."""
+    there = {*connection.execute(_COMMENTS).fetchall()}
+    for name, (meaning, columns) in COMMENTS.items():
+        what = "VIEW" if name in VIEWS or name in further_views else "TABLE"
+        if (name, "", meaning) not in there:
+            connection.execute(f'COMMENT ON {what} "{name}" IS {_literal(meaning)}')
+        for column, text in columns.items():
+            if (name, column, text) not in there:
+                connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS {_literal(text)}')
 
 
 def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
