@@ -22,7 +22,6 @@ from assets.stages.provenance import Provenance
 from assets.stages.shown import code_reference, column_lineage, preview, table_metadata
 from assets.stages.stage_run import StageRun, figures_of
 
-BACKFILL = dg.BackfillPolicy.multi_run(PARTITIONS_OF_RUN)
 _ONLY_OWN_EVENTS = {"__source_asset_observation__": True}
 """Metadata of an output of which Dagster itself records no materialization.
 
@@ -39,11 +38,6 @@ class Tables(Protocol):
 
     def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
         """A table over all partitions that Dagster knows, or the whole table if it has none."""
-
-
-def partitions_of(source_type: SourceType) -> dg.DynamicPartitionsDefinition:
-    """The dynamic partitions of a source type; source types with the same name of partitions share them."""
-    return dg.DynamicPartitionsDefinition(name=source_type.partitions)
 
 
 def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:

@@ -30,12 +30,7 @@ from transforms.operations import table_checks
 def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """The assets that fetch the sources with a remote; they run before a build looks for changes."""
     return [
-        fetched_asset(
-            source.name,
-            source.fetch_step,
-            remote.kind,
-            remote.max_lag_hours,
-        )
+        fetched_asset(source.name, source.fetch_step, remote.kind, remote.max_lag_hours)
         for source in settings.sources
         if (remote := source.remote)
     ]
@@ -61,11 +56,7 @@ def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """The assets below the published index; no build makes them."""
     changes = {name: settings.profile_changes(name) for name in settings.evaluation.profiles}
-    return [
-        evaluation_queries_asset(),
-        evaluation_runs_asset(),
-        evaluation_report_asset(changes),
-    ]
+    return [evaluation_queries_asset(), evaluation_runs_asset(), evaluation_report_asset(changes)]
 
 
 def added_stages(settings: Settings) -> list[Stage]:

@@ -260,7 +260,10 @@ class _Build:
         made = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
         self.published = made.get("search_index", self.published)
         if "embeddings" in made:
-            figures = _figures(made["embeddings"])
+            numeric = {k: v for k, v in made["embeddings"].items() if isinstance(v, int | float)}
+            figures = {
+                k: v for k, v in numeric.items() if "/" not in k
+            }  # without those of Dagster's own names
             before = self.figures
             self.figures = figures | {k: before[k] + figures.get(k, 0) for k in _ADDED_UP if k in before}
 
@@ -278,8 +281,3 @@ def _failed_checks(result: dg.ExecuteInProcessResult) -> list[FailedCheck]:
         for c in result.get_asset_check_evaluations()
         if not c.passed
     ]
-
-
-def _figures(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers in the metadata of an asset that a run made, without those of Dagster's own names."""
-    return {k: v for k, v in metadata.items() if isinstance(v, int | float) and "/" not in k}

@@ -25,9 +25,13 @@ def prune_runs(instance: dg.DagsterInstance, keep_days: int, limit: int | None =
         return 0
     needed = _runs_that_made_what_is_there(instance)
     gone = [run_id for run_id in old if run_id not in needed][:limit]
+    home = Path(instance.root_directory)
     for run_id in gone:
         instance.delete_run(run_id)
-        _delete_files(instance, run_id)
+        # Dagster leaves the emptied database of the run and what its steps printed.
+        for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
+            file.unlink(missing_ok=True)
+        shutil.rmtree(home / "storage" / run_id, ignore_errors=True)
     return len(gone)
 
 
@@ -43,11 +47,3 @@ def _runs_that_made_what_is_there(instance: dg.DagsterInstance) -> set[str]:
         if event := instance.get_latest_materialization_event(asset):
             found.add(event.run_id)
     return found
-
-
-def _delete_files(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Delete what Dagster leaves of a deleted run: its emptied database and what its steps printed."""
-    home = Path(instance.root_directory)
-    for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
-        file.unlink(missing_ok=True)
-    shutil.rmtree(home / "storage" / run_id, ignore_errors=True)

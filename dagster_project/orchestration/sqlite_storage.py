@@ -39,7 +39,6 @@ _BATCH = "DAGSTER_EVENT_BATCH_SIZE", "500"
 """The variable without which Dagster stores one by one what a run plans, and what it made of a range of partitions."""
 _INSERT = SqlEventLogStorageTable.insert()
 _UPDATE_ASSET = AssetKeyTable.update().where(AssetKeyTable.c.asset_key == bindparam("of_asset"))
-_INSERT_ASSET = AssetKeyTable.insert()
 _MIRRORED = ASSET_EVENTS | ASSET_CHECK_EVENTS | EVENT_TYPE_TO_PIPELINE_RUN_STATUS.keys()
 """Events that are in the index of all runs too."""
 _empty: list[bytes] = []
@@ -141,7 +140,7 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
             return
         key = event.dagster_event.asset_key.to_string()
         if not conn.execute(_UPDATE_ASSET, {"of_asset": key, **values}).rowcount:
-            conn.execute(_INSERT_ASSET, {"asset_key": key, **values})
+            conn.execute(AssetKeyTable.insert(), {"asset_key": key, **values})
 
     def has_table(self, table_name: str) -> bool:
         """True if the index has a table; each event asks for some."""
