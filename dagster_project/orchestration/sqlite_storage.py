@@ -170,6 +170,6 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
 def _has_tables(place: Path) -> bool:
     """True if a file has its tables, of which the number of the layout comes last: Dagster reads 89 scripts to see that."""
-    with closing(sqlite3.connect(place)) as opened:
+    with closing(sqlite3.connect(place, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as opened:
         tables = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchall()
         return bool(tables and opened.execute("SELECT 1 FROM alembic_version").fetchall())
