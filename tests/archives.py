@@ -154,6 +154,12 @@ class Workspace:
         """The lake."""
         return make_lake(self.settings)
 
+    def files_with(self, word: str) -> list[str]:
+        """The files of the current version that have the bytes of a word in lower case."""
+        current = (self.index / "CURRENT").resolve()
+        files = [current, *(path for path in folder_of(current).rglob("*") if path.is_file())]
+        return [path.name for path in files if word.encode() in path.read_bytes().lower()]
+
     @property
     def index(self) -> Path:
         """The folder of published versions."""

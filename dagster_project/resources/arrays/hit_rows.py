@@ -43,8 +43,8 @@ class _Columns(NamedTuple):
 
 
 _COLUMNS = {
-    _TEXTS: _Columns("text", ("key", "owner"), ("key", "owner")),
-    _CHUNKS: _Columns("text_display", ("chunk_no", "owner"), ("chunk_no", "text_no", "owner")),
+    _TEXTS: _Columns("text", ("key",), ("key",)),
+    _CHUNKS: _Columns("text_display", ("chunk_no",), ("chunk_no", "text_no")),
 }
 _CHUNKS_AT_ONCE = 1 << 19
 """Chunks of a group of documents that are written together; what is said of four times as many of mails with long
@@ -193,16 +193,13 @@ def update_hit_rows(
 
     `source` has the number that each chunk had there, -1 for none. Written are the rows of the documents that the
     temporary tables `changed_facts` and `changed_texts` name, of these also their texts. Files of the version before are
-    shared, but for those with rows that `removed_texts` names or texts that are written anew.
+    shared, or merged if they are many and small.
     """
     starts = {name: np.load(before / f"{name}_starts.npy").tolist() for name in (_CHUNKS, _TEXTS)}
     if starts[_CHUNKS][-1] > _MOST_ROWS * max(len(source), 1):
         return write_hit_rows(connection, folder, len(source))
-    for name, table in ((_CHUNKS, "removed_texts"), (_TEXTS, _CHANGED_TEXTS)):
-        hashes = connection.execute(hit_statements.owners(table)).fetchnumpy()["owner"]
-        owners = np.load(before / f"{name}_owner.npy", mmap_mode="r")
-        take_over(before, folder, name, starts[name], np.isin(owners, hashes))
-        np.save(folder / f"{name}_owner.npy", owners)
+    for name in (_CHUNKS, _TEXTS):
+        take_over(before, folder, name)
     known = source >= 0
     row, text = (
         np.where(known, np.load(before / f"{name}.npy").take(source, mode="clip"), -1).astype(np.int32)
@@ -255,16 +252,12 @@ class _NewFile:
         self._folder, self._name = folder, name
         self._sink: pa.OSFile | None = None
         self._file: pa.ipc.RecordBatchFileWriter | None = None
-        self._owners: list[np.ndarray] = []
 
     def __enter__(self) -> _NewFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._close()
-        place = self._folder / f"{self._name}_owner.npy"
-        before = np.load(place) if place.exists() else np.zeros(0, dtype=np.uint64)
-        np.save(place, np.concatenate([before, *self._owners]))
         np.save(self._folder / f"{self._name}_starts.npy", np.array(self.starts, dtype=np.int64))
 
     def _close(self) -> None:
@@ -293,7 +286,6 @@ class _NewFile:
         for batch in reader:
             # Copied: a column of a batch of DuckDB's keeps all of the batch in memory.
             returned.append(batch.select(columns.returned).take(pa.array(np.arange(batch.num_rows))))
-            self._owners.append(batch.column("owner").to_numpy())
             for part in _parts(batch.select(schema.names), columns.text):
                 self._opened(schema).write_batch(part)
                 self.starts.append(self.starts[-1] + part.num_rows)

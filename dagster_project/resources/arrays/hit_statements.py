@@ -31,7 +31,7 @@ def stored(documents: str) -> str:
     By the numbers of rows: else all texts would be read before the rows are chosen.
     """
     return " UNION ALL ".join(
-        f"SELECT {key} AS key, {_owner(document)} AS owner, {text} AS text FROM {table} "
+        f"SELECT {key} AS key, {text} AS text FROM {table} "
         f"WHERE rowid IN (SELECT rowid FROM {table} WHERE {document} IN (FROM {documents}))"
         for table, key, document, text in (
             ("messages", "message_id", "message_id", "body"),
@@ -83,7 +83,7 @@ repeats AS (
   SELECT message_id AS doc_id, list([byte_start, byte_end] ORDER BY byte_start) AS ranges FROM inferred_quotes
   WHERE message_id IN (FROM {documents}) GROUP BY message_id
 )
-SELECT c.chunk_no::BIGINT AS chunk_no, {owner} AS owner, c.source_kind, c.parent_id, c.attachment_id, c.content_class,
+SELECT c.chunk_no::BIGINT AS chunk_no, c.source_kind, c.parent_id, c.attachment_id, c.content_class,
   c.byte_start, c.byte_end, coalesce(x.text_no, o.text_no) AS text_no, c.text_display, json_array({facts})::VARCHAR AS facts
 FROM own c
 LEFT JOIN documents_ d USING (doc_id)
@@ -103,13 +103,4 @@ LEFT JOIN hit_texts_before o ON o.chunk_no = c.chunk_no
 
 def described(documents: str) -> str:
     """The statement of the rows of chunks, of the documents that a table names."""
-    return _DESCRIBED.format(documents=documents, owner=_owner("c.doc_id"), facts=", ".join(FACTS.values()))
-
-
-def owners(documents: str) -> str:
-    """The statement of the hashes by which rows and texts are known to be of the documents that a table names."""
-    return f"SELECT {_owner('doc_id')} AS owner FROM {documents}"
-
-
-def _owner(document: str) -> str:
-    return f"md5_number_lower({document})"
+    return _DESCRIBED.format(documents=documents, facts=", ".join(FACTS.values()))

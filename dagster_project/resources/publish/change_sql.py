@@ -53,6 +53,27 @@ OF_CHANGED_PARTS = "bucket IN (SELECT part FROM changed_parts WHERE table_name =
 OF_TOUCHED = "partition IN (FROM touched)"
 """The rows of a table that can differ: those of changed or removed partitions."""
 
+_OWN_TEXTS = {
+    "messages": "concat_ws(chr(10), subject, body)",
+    "attachments": "concat_ws(chr(10), filename, text)",
+    "documents": "concat_ws(chr(10), path, text)",
+    "conversation_windows": "markdown",
+}
+"""What somebody wrote, by table; all other tables are made of it."""
+_LOST_TEXT = """
+SELECT 1 FROM (
+  SELECT rowid AS place, {key} AS key, {text} AS text FROM {table}
+  WHERE rowid IN (SELECT rowid FROM {table} WHERE {key} IN (FROM differing_{table}))
+) b LEFT JOIN (
+  SELECT {key} AS key, {text} AS text FROM rows_of_{table} WHERE {key} IN (FROM differing_{table})
+) n USING (key)
+GROUP BY place HAVING NOT coalesce(bool_or(contains(n.text, b.text)), false)
+"""
+LOST_TEXT = " UNION ALL ".join(
+    _LOST_TEXT.format(table=table, key=KEYS[table], text=text) for table, text in _OWN_TEXTS.items()
+)
+"""A row for each mail, attachment, document and window of which not all text is there any more."""
+
 # Partitions are read from the lake if their files changed, if other mails of them are canonical now, or if the
 # relations of one of their chunks changed, or whether a model refuses it.
 CHANGED = f"""
@@ -89,16 +110,6 @@ TEXTS_NOW = f"""
 {table_sql.TEXTS} chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
 """
 TEXTS_BEFORE = f"CREATE TEMP TABLE texts_before AS {TEXTS_NOW}"
-
-FIRST_SEEN_BEFORE = (
-    "SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine "
-    "GROUP BY ALL"
-)
-FIRST_SEEN = """
-UPDATE quarantine q SET first_seen = coalesce((
-  SELECT b.first_seen FROM seen_before b WHERE b.source = q.source AND b.partition = q.partition AND b.place = q.place
-    AND b.bytes_sha256 IS NOT DISTINCT FROM q.bytes_sha256), $now) WHERE first_seen IS NULL
-"""
 
 REFUSED_BEFORE = "CREATE TEMP TABLE refused_before AS SELECT chunk_id FROM embedding_refusals"
 # Inferred quotes count as quotes: another one in a mail changes the counts of its chunks. What a model refuses, or takes
@@ -168,14 +179,8 @@ UNION SELECT message_id FROM thread_tree WHERE thread_id IN (FROM differing_thre
 UNION FROM differing_inferred_quotes
 UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
 """,
-    """
-CREATE TEMP TABLE removed_texts AS
-FROM changed_texts UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
-UNION FROM changed_facts WHERE EXISTS (FROM differing_messages WHERE key NOT IN (SELECT message_id FROM messages))
-""",
 )
-"""The documents whose texts in the arrays change, those of which any fact about a hit changes, and those of which earlier
-rows may say what is removed: a mail's say words of others."""
+"""The documents whose texts in the arrays change, and those of which any fact about a hit changes."""
 
 FORMS = (
     """

@@ -20,12 +20,7 @@ from dagster_project.extras.registry import published_tables
 from dagster_project.resources.arrays.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
 from dagster_project.resources.arrays.posting_arrays import PostingArrays, frequencies
 from dagster_project.resources.lake.oversize import files_of
-from dagster_project.resources.publish import (
-    macro_sql,
-    readiness_sql,
-    table_sql,
-    vector_index,
-)
+from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
 from dagster_project.resources.publish.external_sort import PostingFiles, keyed
 from dagster_project.resources.publish.lake_views import LakeViews
 from dagster_project.resources.publish.version_inputs import (
@@ -64,8 +59,9 @@ _MOST_AT_ONCE = 2
 class IndexBuild:
     """Builds `file` from the lake alone; `IndexUpdate` builds it on an earlier version."""
 
-    def __init__(self, inputs: VersionInputs, file: Path):
-        self.inputs, self.settings, self.file = inputs, inputs.settings, file
+    def __init__(self, inputs: VersionInputs, file: Path, previous: Path | None = None):
+        """`previous` is the current version, for the times that it alone knows."""
+        self.inputs, self.settings, self.file, self.previous = inputs, inputs.settings, file, previous
         self.lake, self.hashes, self.partitions = inputs.lake, inputs.hashes, inputs.partitions
         self.views = LakeViews(inputs.lake, inputs.hashes, texts_stay=self.texts_stay)
         self.phases = inputs.phases
@@ -103,15 +99,9 @@ class IndexBuild:
                 with self._registered("change_rows", table):
                     connection.execute(f"CREATE TEMP TABLE {name} AS FROM change_rows")
             self._write_arrays()
+        version, read = self.inputs.facts["version"], len(changed)
         return Published(
-            self.inputs.facts["version"],
-            self.file,
-            True,
-            len(self.partitions),
-            len(changed),
-            self._is_update,
-            rows,
-            self._unusable,
+            version, self.file, True, len(self.partitions), read, self._is_update, rows, self._unusable
         )
 
     texts_stay = False  # in the lake, to which the file refers
@@ -174,7 +164,7 @@ class IndexBuild:
         run(f"SET memory_limit = '{self._memory_limit}'")
         with self._registered("added_forms", forms):
             run(table_sql.TERM_FORMS)
-        run("UPDATE quarantine SET first_seen = $now", {"now": self.now})
+        self._first_seen()
         self._readiness(changed)
         return changed
 
@@ -216,9 +206,7 @@ class IndexBuild:
     def _insert_postings(self, files: PostingFiles, arrays_folder: Path) -> None:
         """Terms, postings and lengths of all chunks, and the arrays of postings."""
         run = self.connection.execute
-        keys = (
-            run("SELECT chunk_key FROM numbered ORDER BY chunk_no").to_arrow_table()["chunk_key"].to_numpy()
-        )
+        keys = run("SELECT chunk_key FROM numbered ORDER BY chunk_no").fetchnumpy()["chunk_key"]
         batches = files.batches()
         first = next(batches)
         self._store_postings(first, keys, is_first=True)
@@ -279,6 +267,19 @@ class IndexBuild:
         self.connection.register(name, table)
         yield
         self.connection.unregister(name)
+
+    def _first_seen(self) -> None:
+        """Say of each row of `quarantine` since when versions hold it."""
+        if self.previous:
+            with self._registered("seen_before", self._of_previous(readiness_sql.FIRST_SEEN_BEFORE)):
+                self.connection.execute(readiness_sql.FIRST_SEEN)
+        self.connection.execute("UPDATE quarantine SET first_seen = ? WHERE first_seen IS NULL", [self.now])
+
+    def _of_previous(self, statement: str, *values: object) -> pa.Table:
+        """Times that only the previous version knows, which is the one in `file` or a later one."""
+        with duckdb.connect(str(self.previous), read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            return connection.execute(statement, values).to_arrow_table()
 
     def _readiness(self, changed: Sequence[str]) -> None:
         """Create the table `readiness`; rows that the lake has stored keep their times."""
@@ -371,8 +372,7 @@ class IndexBuild:
     def _check(self) -> None:
         """CheckFailedError for the first rule that the new file breaks."""
         for rule, statement in table_sql.RULES.items():
-            (broken,) = self.connection.execute(statement).fetchone() or (0,)
-            if not broken:
+            if not (broken := (self.connection.execute(statement).fetchone() or (0,))[0]):
                 continue
             if twins := self.connection.execute(table_sql.TWIN_KEYS).fetchone():
                 raise CheckFailedError(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -24,7 +23,7 @@ from dagster_project.resources.publish.change_sql import (
 )
 from dagster_project.resources.publish.full_build import IndexBuild
 from dagster_project.resources.publish.readiness_sql import IN_SCOPE
-from dagster_project.resources.publish.version_inputs import VersionInputs
+from dagster_project.resources.publish.version_inputs import LostTextError, VersionInputs
 from dagster_project.resources.system.disk_space import is_of_full_disk
 
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
@@ -46,13 +45,12 @@ class IndexUpdate(IndexBuild):
     """More than in a full rebuild: scattered deletions cannot be spilled."""
     _change_tables: tuple[str, ...] = (
         "numbers", "recounted", "came_to_terms", "gone_from_terms", "added", "changed_facts", "changed_texts",
-        "removed_texts",
     )  # fmt: skip
 
     def __init__(self, inputs: VersionInputs, file: Path, previous: Path, arrays: Path):
         """`previous` is the current version, `arrays` the folder with the arrays of the version that `file` holds now."""
-        super().__init__(inputs, file)
-        self.previous, self.arrays = previous, arrays
+        super().__init__(inputs, file, previous)
+        self.arrays = arrays
 
     def _fill(self) -> list[str]:
         run = self.connection.execute
@@ -70,11 +68,12 @@ class IndexUpdate(IndexBuild):
         self._lake_rows_of(changed)
         for name, rows in table_sql.PARTITIONED.items():
             self._compare(name, rows, OF_TOUCHED)
+        if run(f"{change_sql.LOST_TEXT} LIMIT 1").fetchone():
+            raise LostTextError
         run(change_sql.TEXTS_BEFORE)
         for name in table_sql.PARTITIONED:
             self._replace(name, OF_TOUCHED)
-        with self._registered("seen_before", self._of_previous(change_sql.FIRST_SEEN_BEFORE)):
-            run(change_sql.FIRST_SEEN, {"now": self.now})
+        self._first_seen()
         run(table_sql.NUMBERS)
         run(table_sql.NUMBERED)
         self._readiness(changed)
@@ -151,7 +150,7 @@ class IndexUpdate(IndexBuild):
         self._stored_readiness()
         run(readiness_sql.SCOPE)
         partitions = [partition for (partition,) in run("FROM scope").fetchall()]
-        rows_before = self._of_previous(readiness_sql.BEFORE_PUBLISHED, {"partitions": partitions})
+        rows_before = self._of_previous(readiness_sql.BEFORE_PUBLISHED, partitions)
         before = [readiness_sql.BEFORE_STORED, "FROM published_before"]
         with (
             self._registered("stage_times", self._stage_times(changed)),
@@ -163,12 +162,6 @@ class IndexUpdate(IndexBuild):
             )
         self._run(DIFFERING, "readiness", IN_SCOPE)
         self._replace("readiness", IN_SCOPE)
-
-    def _of_previous(self, statement: str, values: Mapping[str, object] | None = None) -> pa.Table:
-        """Times that only the previous version knows, which is the one in `file` or a later one."""
-        with duckdb.connect(str(self.previous), read_only=True) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            return connection.execute(statement, values or {}).to_arrow_table()
 
     def _inverted_index(self) -> None:
         run = self.connection.execute

@@ -32,6 +32,7 @@ from dagster_project.resources.publish.spare_version import drop_spare, keep_as_
 from dagster_project.resources.publish.version_inputs import (
     TABLES,
     WHOLE,
+    LostTextError,
     Published,
     PublishSettings,
     UnfitBaseError,
@@ -162,16 +163,18 @@ class DuckDBPublisher:
 
     def _build_on_best_base(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
         """Build the version on an earlier one if possible; the result says which earlier one proved corrupt, if any."""
-        unusable = None
+        unusable, known = None, None
         for base in self._bases(previous):
             try:
                 result = self._build(inputs, base, previous, place)
                 return replace(result, unusable=unusable or result.unusable)
+            except LostTextError:
+                known = previous
             except (duckdb.Error, UnfitBaseError) as error:
                 if is_of_full_disk(error):
                     raise
                 unusable = str(error).splitlines()[0]
-        return replace(self._build(inputs, None, None, place), unusable=unusable)
+        return replace(self._build(inputs, None, None if unusable else known, place), unusable=unusable)
 
     def _bases(self, previous: Path | None) -> Iterator[Path]:
         """The earlier versions that an incremental build can start from; first the spare one, which need not be copied."""
@@ -203,7 +206,7 @@ class DuckDBPublisher:
     def _build(
         self, inputs: VersionInputs, base: Path | None, previous: Path | None, place: Path
     ) -> Published:
-        """Build a version aside, on `base` if there is one, and switch to it."""
+        """Build a version aside, on `base` if there is one, and switch to it; `previous` knows times."""
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
         try:
             if base and previous:
@@ -214,7 +217,7 @@ class DuckDBPublisher:
                 result = replace(update, path=place, in_place=is_spare)
             else:
                 full = self.mirror.full_build if self.mirror else IndexBuild
-                result = replace(full(inputs, building).run(), path=place)
+                result = replace(full(inputs, building, previous).run(), path=place)
             if self.mirror:
                 result = replace(result, mirrored=self.mirror.publish(building, self.current()))
             if self.guard:

@@ -23,7 +23,7 @@ IN_SCOPE = "partition IN (FROM scope)"
 """The rows that can differ from those of the version before: what changed, and what waits."""
 
 _KEPT = "doc_id, kind, content_hash, seen_at, parsed_at, chunked_at, embedded_at, published_at, waits_for"
-BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM readiness WHERE partition IN (SELECT unnest($partitions))"
+BEFORE_PUBLISHED = f"SELECT {_KEPT} FROM readiness WHERE partition IN (SELECT unnest(?))"
 """Rows of some partitions in the version before."""
 BEFORE_STORED = f"SELECT {_KEPT} FROM lake_readiness"
 """Those that the lake keeps in case that there is no version that can be used."""
@@ -66,3 +66,14 @@ SELECT *, greatest(epoch(published_at) - epoch(seen_at), 0) AS lag_seconds FROM 
 def rows(before: Sequence[str], scope: str = "true") -> str:
     """The statement that selects the table's rows; `before` selects those whose times are kept, `$now` is the time."""
     return _ROWS.format(before=" UNION ALL ".join(before), scope=scope)
+
+
+FIRST_SEEN_BEFORE = (
+    "SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine "
+    "GROUP BY ALL"
+)
+FIRST_SEEN = """
+UPDATE quarantine q SET first_seen = b.first_seen FROM seen_before b
+WHERE b.source = q.source AND b.partition = q.partition AND b.place = q.place
+  AND b.bytes_sha256 IS NOT DISTINCT FROM q.bytes_sha256 AND q.first_seen IS NULL
+"""

@@ -99,5 +99,9 @@ def _strings(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
     return pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row").to_arrow()
 
 
+class LostTextError(Exception):
+    """The lake lacks a text that an earlier version holds: its rows would stay in the bytes of a file made of that one."""
+
+
 class UnfitBaseError(Exception):
     """Why a version cannot be made of an earlier one, but of the lake alone."""

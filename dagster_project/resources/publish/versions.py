@@ -13,7 +13,7 @@ _HEADERS = 3 * 4096
 """Bytes of a DuckDB file before its first block."""
 CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
-LAYOUT = "13"
+LAYOUT = "14"
 """Version of the published tables; rows of a file of another layout are not reused."""
 
 _NEEDED = {"manifest", "chunks", "postings", "terms", "embeddings"}

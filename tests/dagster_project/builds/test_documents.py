@@ -170,17 +170,25 @@ def test_an_edit_makes_one_partition_again_and_embeds_the_changed_section_alone(
 
 @pytest.mark.exhaustive
 def test_incremental_equals_full(made: Workspace, tmp_path: Path):
-    """Notes are added, edited and deleted; a partition, a source and with them their documents go; mail comes."""
+    """Notes are added and continued, mail comes; then a note, a partition and a source go."""
     made.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
     made.put("docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
     made.put("notes/Nowhere.md", "Now it is somewhere.")
-    (made.folder / "notes/Compaction.md").unlink()
-    shutil.rmtree(made.folder / "docs/guide")
     made.write("dev.2004-02.mbox", discussion(50, 3, "cache"))
-    result = made.configure(MAIL, NOTES, DOCS).build()
-    assert result.plan.vanished == ("docs/guide", "journal/all")
+    result = made.build()
     assert result.published and result.published["built_on_previous"]
     assert differences(made.index, rebuilt(made, tmp_path / "anew").index) == {}
+    made.put("notes/Ideas/Snapshots.md", SNAPSHOTS.replace("a number below theirs", "one"))
+    (made.folder / "notes/Compaction.md").unlink()
+    shutil.rmtree(made.folder / "docs/guide")
+    result = made.configure(MAIL, NOTES, DOCS).build()
+    assert result.plan.vanished == ("docs/guide", "journal/all")
+    assert result.published and not result.published["built_on_previous"]
+    assert [made.files_with(word) for word in ("neighbouring", "below theirs", "read it back")] == [
+        [],
+        [],
+        [],
+    ]
 
 
 @pytest.mark.exhaustive

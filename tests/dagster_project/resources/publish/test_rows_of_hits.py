@@ -1,7 +1,8 @@
-"""Rows of hits: the same in whatever groups documents are written, and none of what a build removed."""
+"""Rows of hits: the same in whatever groups documents are written; no removed text is in a version."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,10 @@ import pyarrow.compute as pc
 import pytest
 
 from dagster_project.resources.arrays import hit_rows
-from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.arrays.checksums import write_facts
 from dagster_project.resources.arrays.hit_files import OPTIONS, files_of, take_over
 from dagster_project.resources.arrays.hit_rows import HitRows, write_hit_rows
-from tests.archives import Workspace, discussion
+from tests.archives import Mail, Workspace
 from transforms.errors import IndexUnavailableError
 
 
@@ -60,48 +60,39 @@ def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(built: Wor
         HitRows(path.parent, {path.stem: np.load(path) for path in path.parent.glob("*.npy")}).of([0])
 
 
-def stored_texts(folder: Path) -> str:
-    """All that the files of rows and texts of a version hold, whether anything refers to it or not."""
-    found = []
-    for path in sorted(folder.glob("hit_*.arrow")):
-        with pa.memory_map(str(path)) as file:
-            found.append(str(pa.ipc.open_file(file).read_all().to_pylist()))
-    return "".join(found)
-
-
 @pytest.mark.exhaustive
-def test_a_removed_mail_is_in_no_row_of_the_version_that_removes_it(built: Workspace):
-    gone = "The shell was measured in run 203"
-    before = (built.index / "CURRENT").resolve()
-    assert gone in stored_texts(folder_of(before))
-    shared = discussion(300, 3, "garbage collector")
-    remaining = [mail for mail in discussion(200, 6, "shell") if mail.number != 203]
-    built.write("users/users.2004-01.mbox", [*remaining, *shared])
-    assert built.build().published
-    now = folder_of((built.index / "CURRENT").resolve())
-    assert now != folder_of(before)
-    assert gone not in stored_texts(now) and "in run 204" in stored_texts(now)
+def test_a_removed_mail_is_in_no_file_of_the_version_that_removes_it(built: Workspace, tmp_path: Path):
+    """Deleted rows stay in the bytes of a DuckDB file, words in segments: such a version is written from the lake."""
+    removed = Mail(203, "The zqxjvkwb was our secret.", "About zqxjvkwb", reply_to=200)
+    built.write("users/users.2004-02.mbox", [removed])
+    built.write("users/users.2004-03.mbox", b"From nobody\n\nno header at all\n")
+    built.build()
+    assert {"hit_chunks.00001.arrow", "term_bytes.npy"} <= {*built.files_with("zqxjvkwb")}
+    since = built.sql("SELECT first_seen FROM quarantine")
+    (built.folder / "mail/users/users.2004-02.mbox").unlink()
+    done = built.build().published
+    assert done and not done["built_on_previous"] and "previous_version_unusable" not in done
+    assert built.files_with("zqxjvkwb") == [] and "term_bytes.npy" in built.files_with("compactor")
+    assert built.sql("SELECT first_seen FROM quarantine") == since != []
 
 
-def test_a_removed_row_rewrites_its_file_alone_and_numbers_stay(tmp_path: Path):
+def test_many_small_files_become_one_and_rows_stay_in_their_order(tmp_path: Path):
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
-    after.mkdir()
-    values = [[[f"{file} {batch} {row}" for row in range(3)] for batch in range(2)] for file in range(4)]
-    for number, batches in enumerate(values):
+    for number in range(17):
         name = f"texts.{number:05}.arrow" if number else "texts.arrow"
         with pa.ipc.new_file(str(before / name), pa.schema([("text", pa.string())]), options=OPTIONS) as file:
-            for texts in batches:
-                file.write_batch(pa.record_batch({"text": texts}))
+            file.write_batch(pa.record_batch({"text": [f"{number} a", f"{number} b"]}))
     write_facts(before, {}, None)
-    is_removed = np.zeros(24, dtype=bool)
-    is_removed[[7, 9]] = True
-    take_over(before, after, "texts", list(range(0, 25, 3)), is_removed)
-    files = files_of(after, "texts")
-    assert [file.samefile(before / file.name) for file in files] == [True, False, True, True]
-    found = []
-    for path in files:
-        with pa.memory_map(str(path)) as file:
-            found += pa.ipc.open_file(file).read_all().column("text").to_pylist()
-    every = [text for batches in values for texts in batches for text in texts]
-    assert found == ["" if removed else text for text, removed in zip(every, is_removed, strict=True)]
+    for count, shared in ((17, False), (16, True)):
+        after.mkdir()
+        take_over(before, after, "texts")
+        files = files_of(after, "texts")
+        assert [file.samefile(before / file.name) for file in files] == ([True] * 16 if shared else [False])
+        found = []
+        for path in files:
+            with pa.memory_map(str(path)) as mapped:
+                found += pa.ipc.open_file(mapped).read_all().column("text").to_pylist()
+        assert found == [f"{number} {row}" for number in range(count) for row in "ab"]
+        shutil.rmtree(after)
+        (before / "texts.00016.arrow").unlink(missing_ok=True)
