@@ -37,10 +37,11 @@ from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
 from dagster_project.resources.lake.forgotten import Forgotten
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
+from dagster_project.resources.publish.lens.lens_file import damaged_files
 from dagster_project.resources.publish.publisher import DuckDBPublisher
 from dagster_project.resources.publish.table_sql import RANKED
 from dagster_project.resources.publish.vector_index import load_vss
-from dagster_project.resources.publish.versions import damage_of
+from dagster_project.resources.publish.versions import damage_of, first_line
 from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.resources.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
@@ -99,7 +100,7 @@ def examination(settings: Settings) -> Iterator[Finding]:
         looks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
             "versions": _versions, "model": _model, "extensions": _extension, "permissions": _folders, "disk": _disk,
             "work": _work, "sources": sources, "lake": partial(_lake, lake=lake), "index": _index, "cache": _cache,
-            "history": _history,
+            "history": _history, "lenses": _lenses,
         }  # fmt: skip
         for area, look in looks.items():
             try:
@@ -141,7 +142,7 @@ def _extension(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "extensions",
             "fault",
-            f"DuckDB cannot load vss ({_first_line(error)}): {needed}",
+            f"DuckDB cannot load vss ({first_line(error)}): {needed}",
             f"pip install --force-reinstall duckdb-extension-vss=={duckdb.__version__}",
         )
         return
@@ -260,7 +261,7 @@ def _index(settings: Settings) -> Iterator[Finding]:
         yield from _collection(settings, current)
     except ValueError as error:
         yield Finding(
-            "index", "fault", f"the manifest of {current} cannot be read: {_first_line(error)}", remedy
+            "index", "fault", f"the manifest of {current} cannot be read: {first_line(error)}", remedy
         )
     except duckdb.Error as error:
         yield _unopened(current, error, remedy)
@@ -274,7 +275,7 @@ def _unopened(current: Path, error: duckdb.Error, advice: str) -> Finding:
         remedy = "look at its rights, at the disk and at other programs that open it: nothing says that it is damaged"
         return Finding("index", "fault", f"{current} cannot be read: {refused}", remedy)
     if damage is None:
-        what = f"{current} could not be opened ({_first_line(error)}), though all of it can be read"
+        what = f"{current} could not be opened ({first_line(error)}), though all of it can be read"
         return Finding("index", "fault", what, "weft doctor again, with fewer programs beside it")
     return Finding("index", "fault", f"{current} cannot be read: {damage}", advice)
 
@@ -380,6 +381,12 @@ def _history(settings: Settings) -> Iterator[Finding]:
     yield Finding("history", "ok", f"Dagster's history takes {_size(size)} in {home}")
 
 
+def _lenses(settings: Settings) -> Iterator[Finding]:
+    for place, damage in damaged_files(settings.root):
+        remedy = f"delete {place}: the next question under its lens makes it again"
+        yield Finding("lenses", "fault", f"{place} is not what was written: {damage}", remedy)
+
+
 def _publisher(settings: Settings) -> DuckDBPublisher:
     return make_publisher(settings, make_lake(settings))
 
@@ -387,7 +394,3 @@ def _publisher(settings: Settings) -> DuckDBPublisher:
 def _size(count: int) -> str:
     """Bytes as people read them."""
     return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

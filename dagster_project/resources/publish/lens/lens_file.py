@@ -10,6 +10,7 @@ import fcntl
 import json
 import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import published_tables
-from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of
 from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
 from dagster_project.resources.lake.lake import ParquetLake
 from dagster_project.resources.lake.lake_texts import PLACE, TEXTS, texts_of
@@ -29,6 +30,7 @@ from dagster_project.resources.publish.lake_views import quoted
 from dagster_project.resources.publish.lens.copies import OTHER, judge
 from dagster_project.resources.publish.lens.relations import relate
 from dagster_project.resources.publish.lens.words import Embed, count_words, embed_others, insert_vectors
+from dagster_project.resources.publish.versions import damage_of
 from dagster_project.resources.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash
@@ -60,6 +62,21 @@ def lens_file(root: Path, published: Path, lens: Lens) -> Path:
     """Where the version that is published in a file stands under a lens."""
     digest = text_hash(f"{VERSION}\x00{lens.where}")[:12]
     return root / FOLDER / text_hash(lens.name)[:12] / f"{published.stem}-{digest}.duckdb"
+
+
+def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
+    """Each file of a lens, and each folder of arrays beside one, of which a byte is not what was written, with the fault.
+
+    All are read. OSError if the system refuses to give one.
+    """
+    for file in sorted((root / FOLDER).glob("*/weft-*.duckdb")):
+        if damage := damage_of(file):
+            yield file, damage
+            continue
+        with duckdb.connect(str(file), read_only=True) as connection:
+            facts = dict(connection.execute("FROM manifest").fetchall())
+        if folder_of(file).exists() and (damage := damage_of_arrays(file, facts, reads_all=True)):
+            yield folder_of(file), damage
 
 
 class LensBuild:
