@@ -51,11 +51,14 @@ def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without those whose text a higher row of the same document shows, or the mail that they answer."""
+    """The rows without those whose text a higher row of the same document shows, or the mail that they answer.
+
+    A reply that holds another diff stays, however it explains it.
+    """
     texts = [f"{row['snippet']} {row['quoted_text'] or ''}" for row in rows]
     shown: dict[int, dict[str, Any]] = dict(enumerate(rows))
     for place, row in enumerate(rows):
-        answered = _answered(rows, place)
+        answered = _answered(rows, place) if row["content_class"] != "patch" else None
         origins = [n for n in shown if n == answered or n < place and rows[n]["doc_id"] == row["doc_id"]]
         repeated = passages.repeated([*(texts[n] for n in origins), texts[place]])[-1]
         if repeated is not None:

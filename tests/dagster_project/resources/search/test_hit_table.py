@@ -87,6 +87,7 @@ def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> d
         "chunk_id": f"c{number}",
         "doc_id": f"d{number}",
         "constituents": [],
+        "content_class": "text",
         "before": None,
         "after": None,
     }
@@ -129,6 +130,8 @@ def test_an_unmarked_quote_goes_into_the_mail_that_it_answers_wherever_that_stan
     assert told(row(1, LONG, **answer), row(2, LONG, **mail)) == [("d2", None, ["d1"])]
     assert len(told(row(1, LONG, **answer), row(2, LONG, **mail | {"thread_id": "u"}))) == 2
     assert len(told(row(1, LONG, **answer), row(2, LONG, **answer))) == 2, "two reports of a robot"
+    applied = row(2, LONG, content_class="patch", **answer)
+    assert len(told(row(1, LONG, content_class="patch", **mail), applied)) == 2, "another diff"
 
 
 def test_what_a_hit_answers_is_left_out_where_another_hit_says_it():
