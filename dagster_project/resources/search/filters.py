@@ -14,7 +14,13 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays
-from dagster_project.resources.search.conditions.copies import ShownCopies, named_places, shown_copies
+from dagster_project.resources.search.conditions.copies import (
+    ShownCopies,
+    named_places,
+    of_places,
+    of_places_known,
+    shown_copies,
+)
 from dagster_project.resources.search.conditions.field_values import (
     DATED,
     FieldConditions,
@@ -190,7 +196,19 @@ class Conditions:
 
         QueryError if a name that nothing has is included; its text names what else there is.
         """
-        known = {leaf: self._nothing for leaf in excluded_leaves(conditions) if self.values.lacks(leaf)}
+        return self._shown(conditions, excluded_leaves(conditions))
+
+    def shown_of_places(self, conditions: Sequence[Condition]) -> ShownCopies:
+        """As `shown` by the sources, lists and kinds alone that conditions name."""
+        return self.shown([of_places(condition) for condition in conditions])
+
+    def shown_of_narrowed(self, conditions: Sequence[Condition]) -> ShownCopies:
+        """As `shown`, of a version narrowed by `shown_of_places`, which may lack a name that the whole has."""
+        return self._shown(conditions, {leaf for condition in conditions for leaf in leaves_of(condition)})
+
+    def _shown(self, conditions: Sequence[Condition], may_lack: Iterable[Leaf]) -> ShownCopies:
+        known = {leaf: self._nothing for leaf in may_lack if self.values.lacks(leaf)}
+        known |= of_places_known(len(self.document))
         self._look_up(conditions, known)
 
         def met(of_leaves: Mapping[Leaf, np.ndarray]) -> np.ndarray:

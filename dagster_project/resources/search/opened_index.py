@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -17,11 +18,12 @@ from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.search.conditions.copies import ShownCopies, as_published, needs_copies
 from dagster_project.resources.search.filters import Filters, excluded_leaves, where_conditions
 from dagster_project.resources.search.ranking import ranking_of
 from dagster_project.resources.search.search_index import SearchIndex, open_current
 from transforms.errors import LensError, QueryError, SettingsError, WeftError, shortened
-from transforms.retrieval.query_language import TEXT_FIELDS, leaves_of
+from transforms.retrieval.query_language import TEXT_FIELDS, Condition, leaves_of
 from transforms.retrieval.saved_searches import Answers
 from transforms.settings.search import RankingOptions, SearchOptions
 
@@ -82,7 +84,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
             whole.ranked_by(ranking_of(whole.path, settings.index))
             conditions = where_conditions(lens.where)
             try:
-                shown = whole.conditions.shown(conditions)
+                shown = _shown(settings, whole, conditions)
             except QueryError:
                 # Its message may name what the lens does not show.
                 leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
@@ -99,6 +101,23 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
     index.published = whole.path
     return index
+
+
+def _shown(settings: Settings, whole: SearchIndex, conditions: Sequence[Condition]) -> ShownCopies:
+    """What a lens of these conditions shows; what is said of a mail is judged on the copy and the threads that it shows."""
+    from dagster_project.resources.publish.lens.lens_file import FOLDER, LensBuild
+
+    shown = whole.conditions.shown(conditions)
+    if not needs_copies(conditions):
+        return shown
+    wide = whole.conditions.shown_of_places(conditions)
+    (settings.root / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=settings.root / FOLDER) as folder:
+        file = Path(folder) / "narrowed.duckdb"
+        LensBuild(whole.path, wide.chunks, wide.copies, settings, whole.vectors).write(file, None)
+        with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
+            shown = narrowed.conditions.shown_of_narrowed(conditions)
+            return as_published(shown, narrowed.connection, whole.connection)
 
 
 def with_options(settings: Settings, options: RankingOptions) -> Settings:

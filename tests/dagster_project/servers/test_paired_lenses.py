@@ -25,6 +25,9 @@ LENSES = {
     "listed": "l:public",
     "without": "-source:ahead -source:zeta -source:attic -source:asides",
     "unlisted": "kind:message -l:ahead -l:zeta",
+    "attached": "source:pub (has:attachment OR larger:600 OR thread:m10@example.org)",
+    "unanswered": "source:pub is:unanswered",
+    "small": "source:pub -larger:300 -f:boss -sensitivity:secret",
 }
 QUARRY = (
     "The quarry beside the mill was opened by the council in the spring of that year.\n"
@@ -94,6 +97,7 @@ HIDDEN = [
     patch(23, "[PATCH v2] mill: grind finer", "2"),
     patch(24, "[PATCH v0] mill: grind finer", "3", "ada@example.org"),
     Mail(-3, "A dance is held.", "The dance"),
+    Mail(26, "They are.", "Re: The mill", 10, "hal@example.org"),
     Mail(25, "See m10@example.org.\n\nSigned-off-by: Bea <bea@example.org>\nSigned-off-by: Bea <bea@work.example>"),
 ]  # fmt: skip
 UNSAID = (b"met in secret", b"of secrets spans", b"An older orchard", b"boss@example.org")
@@ -212,7 +216,7 @@ def bytes_of(said: str) -> str:
         r'(?<=class="part" width=")[0-9.]+',
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+",
         r'(?<=published_at": ")[^"]+',
-        r'(?<=CONTEXT", "version": ")\w+|(?<=manifest": "4", "index_version": ")\w+',
+        r'(?<=(?:CONTEXT|NO_HITS)", "version": ")\w+|(?<=manifest": "4", "index_version": ")\w+',
     ):
         said = re.sub(varying, "", said)
     return said
@@ -220,7 +224,7 @@ def bytes_of(said: str) -> str:
 
 @pytest.mark.parametrize(
     "lens",
-    ["shown", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("listed", "without", "unlisted"))],
+    ["shown", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in LENSES if n != "shown")],
 )
 def test_what_a_lens_hides_changes_no_table_and_no_answer(
     pair: tuple[Workspace, Workspace], lens: str
@@ -234,5 +238,6 @@ def test_what_a_lens_hides_changes_no_table_and_no_answer(
     files = [file.read_bytes() for file in (pair[1].settings.root / "lenses").rglob("*.duckdb")]
     assert [word for word in UNSAID for data in files if word in data] == []
     mails, attachments = few["messages"], few["attachments"]
-    assert all(mail.message_id in mails for mail in PUBLIC)
-    assert lens == "unlisted" or "tower.txt" in attachments
+    partly = lens in ("attached", "unanswered", "small")
+    assert mails != "[]" and (partly or all(mail.message_id in mails for mail in PUBLIC))
+    assert lens in ("unlisted", "unanswered", "small") or "tower.txt" in attachments

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.search.conditions.field_values import FieldValues
-from transforms.retrieval.query_language import Condition, Leaf, leaves_of
+from transforms.retrieval.query_language import Condition, Leaf, Negation, leaves_of
 
 _OF_COPY = {"source": "sources", "l": "lists"}
 """The fields that copies of one mail differ in, and the column that has their values."""
@@ -26,6 +26,11 @@ _MEMBERSHIPS = """
 SELECT message_id, source, list_id FROM memberships WHERE message_id IN (SELECT unnest($ids::VARCHAR[]))
 ORDER BY message_id, is_canonical DESC, source, partition, list_id
 """
+_OF_PLACE = {*_OF_COPY, "kind", "tag", "type"}
+"""The fields that say nothing of what a copy of a mail holds, nor of the mails beside it."""
+_ANY, _NONE = Leaf("is", "any"), Leaf("is", "none")
+"""Leaves that all chunks meet, and none."""
+_STORED_IDS = "SELECT DISTINCT message_id, source, partition, stored_message_id FROM memberships"
 Known = Mapping[Leaf, np.ndarray]
 """The mask of the chunks that meet each leaf."""
 
@@ -38,6 +43,50 @@ class ShownCopies(NamedTuple):
 
     chunks: np.ndarray
     copies: pl.DataFrame
+
+
+def needs_copies(conditions: Iterable[Condition]) -> bool:
+    """True if conditions name sources or lists, and something that depends on which copies and mails these hold."""
+    fields = {leaf.field for condition in conditions for leaf in leaves_of(condition)}
+    return not fields.isdisjoint(_OF_COPY) and not fields <= _OF_PLACE
+
+
+def of_places(condition: Condition, is_met: bool = True) -> Condition:
+    """What a condition says of places: whatever else it says is met, or not met where that excludes.
+
+    >>> str(of_places(Negation(Leaf("larger", "10k"))).part)
+    'is:none'
+    """
+    if isinstance(condition, Leaf):
+        return condition if condition.field in _OF_PLACE else _ANY if is_met else _NONE
+    if isinstance(condition, Negation):
+        return Negation(of_places(condition.part, not is_met))
+    return type(condition)(tuple(of_places(part, is_met) for part in condition.parts))
+
+
+def of_places_known(chunk_count: int) -> dict[Leaf, np.ndarray]:
+    """The masks of the leaves that `of_places` adds."""
+    return {_ANY: np.ones(chunk_count, dtype=bool), _NONE: np.zeros(chunk_count, dtype=bool)}
+
+
+def as_published(
+    shown: ShownCopies, narrowed: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection
+) -> ShownCopies:
+    """What is shown of a narrowed version, by the numbers of chunks and the ids of mails of the published one."""
+    chunks, numbers = (
+        pl.DataFrame(connection.execute("SELECT chunk_id, chunk_no FROM chunks").to_arrow_table())
+        for connection in (narrowed, published)
+    )
+    met = chunks.filter(pl.col("chunk_no").is_in(shown.chunks.tolist()))
+    narrowed_ids, ids = (
+        pl.DataFrame(connection.execute(_STORED_IDS).to_arrow_table()) for connection in (narrowed, published)
+    )
+    copy = ["source", "partition", "stored_message_id"]
+    copies = shown.copies.join(narrowed_ids, on=["message_id", "source", "partition"]).drop("message_id")
+    return ShownCopies(
+        numbers.join(met, on="chunk_id", how="semi").get_column("chunk_no").sort().to_numpy(),
+        copies.join(ids, on=copy).select(shown.copies.columns).sort("message_id", "source", "partition"),
+    )
 
 
 def shown_copies(
