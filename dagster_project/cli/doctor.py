@@ -382,9 +382,9 @@ def _history(settings: Settings) -> Iterator[Finding]:
 
 
 def _lenses(settings: Settings) -> Iterator[Finding]:
-    for place, damage in damaged_files(settings.root):
-        remedy = f"delete {place}: the next question under its lens makes it again"
-        yield Finding("lenses", "fault", f"{place} is not what was written: {damage}", remedy)
+    for file, damage in damaged_files(settings.root):
+        remedy = f"delete {file.parent}: the next question under its lens makes it again"
+        yield Finding("lenses", "fault", f"{file} is not what was written: {damage}", remedy)
 
 
 def _publisher(settings: Settings) -> DuckDBPublisher:

@@ -7,6 +7,7 @@ only hits show is one column of JSON: a batch of thirty columns takes three time
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
@@ -20,9 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_project.resources.arrays import hit_statements
-from dagster_project.resources.arrays.hit_files import FILE_BYTES, OPTIONS, files_of, take_over
+from dagster_project.resources.arrays.checksums import require_whole
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 
+OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_FILE_BYTES, _MOST_FILES = 32 << 20, 16
+"""Files that are smaller are merged when they are more."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS_AT_ONCE = 1 << 10
 _BATCH_BYTES = 1 << 15
@@ -35,17 +39,13 @@ _PLACE = ("source_kind", "parent_id", "attachment_id", "content_class", "byte_st
 
 
 class _Columns(NamedTuple):
-    """Columns of the rows of a file: that of the text, those not written, and those that the writer returns."""
+    """Columns of the rows of a file: that of the text, and those that the writer returns; the first is not written."""
 
     text: str
-    left_out: tuple[str, ...]
     returned: tuple[str, ...]
 
 
-_COLUMNS = {
-    _TEXTS: _Columns("text", ("key",), ("key",)),
-    _CHUNKS: _Columns("text_display", ("chunk_no",), ("chunk_no", "text_no")),
-}
+_COLUMNS = {_TEXTS: _Columns("text", ("key",)), _CHUNKS: _Columns("text_display", ("chunk_no", "text_no"))}
 _CHUNKS_AT_ONCE = 1 << 19
 """Chunks of a group of documents that are written together; what is said of four times as many of mails with long
 attachments, or of a million short mails in two, was joined within the memory that a full rebuild leaves for it."""
@@ -162,6 +162,41 @@ def _damaged(path: Path, error: Exception) -> IndexUnavailableError:
     )
 
 
+def files_of(folder: Path, name: str) -> list[Path]:
+    """The files that hold rows of this kind, in their order."""
+    return [folder / f"{name}.arrow", *sorted(folder.glob(f"{name}.*.arrow"))]
+
+
+def take_over(before: Path, folder: Path, name: str) -> None:
+    """Put the files of another version into a folder; rows keep their numbers, also those that nothing refers to.
+
+    Many small files become one. ValueError if one of these is not what was written.
+    """
+    files = files_of(before, name)
+    complete = max((n + 1 for n, file in enumerate(files) if file.stat().st_size >= _FILE_BYTES), default=0)
+    small = files[complete:] if len(files) - complete > _MOST_FILES else []
+    for number, file in enumerate(files[: len(files) - len(small)]):
+        os.link(file, _place(folder, name, number))
+    if small:
+        require_whole(before, small)
+        _merge(small, _place(folder, name, complete))
+
+
+def _place(folder: Path, name: str, number: int) -> Path:
+    return folder / (f"{name}.{number:05}.arrow" if number else f"{name}.arrow")
+
+
+def _merge(files: list[Path], target: Path) -> None:
+    """Write the batches of some files to one."""
+    with pa.memory_map(str(files[0])) as first:
+        schema = pa.ipc.open_file(first).schema
+    with pa.ipc.new_file(str(target), schema, options=OPTIONS) as writer:
+        for path in files:
+            with pa.memory_map(str(path)) as mapped:
+                for batch in pa.ipc.open_file(mapped).read_all().to_batches():
+                    writer.write_batch(batch)
+
+
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Write what HitRows reads of the version that `connection` reads, which has `count` chunks."""
     row, text = np.full((2, count), -1, dtype=np.int32)
@@ -250,44 +285,31 @@ class _NewFile:
     def __init__(self, folder: Path, name: str, starts: Mapping[str, list[int]]):
         self.starts, self._columns = list(starts[name]), _COLUMNS[name]
         self._folder, self._name = folder, name
-        self._sink: pa.OSFile | None = None
         self._file: pa.ipc.RecordBatchFileWriter | None = None
 
     def __enter__(self) -> _NewFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
-        np.save(self._folder / f"{self._name}_starts.npy", np.array(self.starts, dtype=np.int64))
-
-    def _close(self) -> None:
-        if self._file and self._sink:
+        if self._file:
             self._file.close()
-            self._sink.close()
-            self._file = self._sink = None
-
-    def _opened(self, schema: pa.Schema) -> pa.ipc.RecordBatchFileWriter:
-        """The file that is written; the next one, if it is complete."""
-        if self._sink and self._sink.tell() >= FILE_BYTES:
-            self._close()
-        if self._file is None:
-            number = sum(path.exists() for path in files_of(self._folder, self._name))
-            name = f"{self._name}.{number:05}.arrow" if number else f"{self._name}.arrow"
-            self._sink = pa.OSFile(str(self._folder / name), "wb")
-            self._file = pa.ipc.new_file(self._sink, schema, options=OPTIONS)
-        return self._file
+        np.save(self._folder / f"{self._name}_starts.npy", np.array(self.starts, dtype=np.int64))
 
     def add(self, rows: duckdb.DuckDBPyConnection) -> pa.Table:
         """Write the rows of a statement as they come; returns the columns that `_COLUMNS` names."""
         columns, returned = self._columns, []
         reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
-        schema = pa.schema([field for field in reader.schema if field.name not in columns.left_out])
-        self._opened(schema)
+        schema = pa.schema([field for field in reader.schema if field.name != columns.returned[0]])
+        if self._file is None:
+            number = sum(path.exists() for path in files_of(self._folder, self._name))
+            self._file = pa.ipc.new_file(
+                str(_place(self._folder, self._name, number)), schema, options=OPTIONS
+            )
         for batch in reader:
             # Copied: a column of a batch of DuckDB's keeps all of the batch in memory.
             returned.append(batch.select(columns.returned).take(pa.array(np.arange(batch.num_rows))))
             for part in _parts(batch.select(schema.names), columns.text):
-                self._opened(schema).write_batch(part)
+                self._file.write_batch(part)
                 self.starts.append(self.starts[-1] + part.num_rows)
         returned_schema = pa.schema([reader.schema.field(n) for n in columns.returned])
         return pa.Table.from_batches(returned, schema=returned_schema)

@@ -23,12 +23,7 @@ from dagster_project.resources.lake.oversize import files_of
 from dagster_project.resources.publish import macro_sql, readiness_sql, table_sql, vector_index
 from dagster_project.resources.publish.external_sort import PostingFiles, keyed
 from dagster_project.resources.publish.lake_views import LakeViews
-from dagster_project.resources.publish.version_inputs import (
-    TABLES,
-    WHOLE,
-    Published,
-    VersionInputs,
-)
+from dagster_project.resources.publish.version_inputs import TABLES, WHOLE, Published, VersionInputs
 from dagster_project.resources.publish.versions import LAYOUT
 from dagster_project.resources.system.duckdb_thread import other_thread
 from dagster_project.resources.system.memory import give_memory_back
@@ -45,11 +40,7 @@ _INSERTING_LIMIT = "600MB"
 _READING_LIMIT = "2GB"
 """Memory limit of DuckDB while arrays are written from the finished file, of two connections in a full rebuild."""
 # DuckDB takes a process that Python started for an interactive one and would draw progress bars, as in Dagster's runs.
-_SESSION = (
-    "SET enable_progress_bar = false",
-    "SET TimeZone = 'UTC'",
-    "SET preserve_insertion_order = true",
-)
+_SESSION = ("SET enable_progress_bar = false", "SET TimeZone = 'UTC'", "SET preserve_insertion_order = true")
 """Statements that each connection begins with."""
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2

@@ -68,10 +68,9 @@ def rows(before: Sequence[str], scope: str = "true") -> str:
     return _ROWS.format(before=" UNION ALL ".join(before), scope=scope)
 
 
-FIRST_SEEN_BEFORE = (
-    "SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine "
-    "GROUP BY ALL"
-)
+FIRST_SEEN_BEFORE = """
+SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL
+"""
 FIRST_SEEN = """
 UPDATE quarantine q SET first_seen = b.first_seen FROM seen_before b
 WHERE b.source = q.source AND b.partition = q.partition AND b.place = q.place

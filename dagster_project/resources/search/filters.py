@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -14,13 +14,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.resources.arrays.arrays import SearchArrays
-from dagster_project.resources.search.conditions.copies import (
-    ShownCopies,
-    named_places,
-    of_places,
-    of_places_known,
-    shown_copies,
-)
+from dagster_project.resources.search.conditions.copies import ShownCopies, named_places, shown_copies
 from dagster_project.resources.search.conditions.field_values import (
     DATED,
     FieldConditions,
@@ -191,24 +185,14 @@ class Conditions:
         """
         return self._mask(filters, [*filters.conditions, *conditions], {})
 
-    def shown(self, conditions: Sequence[Condition]) -> ShownCopies:
+    def shown(
+        self, conditions: Sequence[Condition], may_lack: Callable[..., Iterable[Leaf]] = excluded_leaves
+    ) -> ShownCopies:
         """What a lens of these conditions shows, none of them on text; to exclude a name that nothing has is no fault.
 
-        QueryError if a name that nothing has is included; its text names what else there is.
+        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names what else there is.
         """
-        return self._shown(conditions, excluded_leaves(conditions))
-
-    def shown_of_places(self, conditions: Sequence[Condition]) -> ShownCopies:
-        """As `shown` by the sources, lists and kinds alone that conditions name."""
-        return self.shown([of_places(condition) for condition in conditions])
-
-    def shown_of_narrowed(self, conditions: Sequence[Condition]) -> ShownCopies:
-        """As `shown`, of a version narrowed by `shown_of_places`, which may lack a name that the whole has."""
-        return self._shown(conditions, {leaf for condition in conditions for leaf in leaves_of(condition)})
-
-    def _shown(self, conditions: Sequence[Condition], may_lack: Iterable[Leaf]) -> ShownCopies:
-        known = {leaf: self._nothing for leaf in may_lack if self.values.lacks(leaf)}
-        known |= of_places_known(len(self.document))
+        known = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
         self._look_up(conditions, known)
 
         def met(of_leaves: Mapping[Leaf, np.ndarray]) -> np.ndarray:

@@ -18,7 +18,7 @@ from dagster_project.resources.models.embedders import make_embedder
 from dagster_project.resources.models.rerankers import make_reranker
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.search.conditions.copies import ShownCopies, as_published, needs_copies
+from dagster_project.resources.search.conditions.copies import ShownCopies, as_published, narrowing
 from dagster_project.resources.search.filters import Filters, excluded_leaves, where_conditions
 from dagster_project.resources.search.ranking import ranking_of
 from dagster_project.resources.search.search_index import SearchIndex, open_current
@@ -105,18 +105,20 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
 
 def _shown(settings: Settings, whole: SearchIndex, conditions: Sequence[Condition]) -> ShownCopies:
     """What a lens of these conditions shows; what is said of a mail is judged on the copy and the threads that it shows."""
-    from dagster_project.resources.publish.lens.lens_file import FOLDER, LensBuild
+    from dagster_project.resources.publish.lens.lens_file import LensBuild
 
     shown = whole.conditions.shown(conditions)
-    if not needs_copies(conditions):
+    if not (places := narrowing(conditions)):
         return shown
-    wide = whole.conditions.shown_of_places(conditions)
-    (settings.root / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=settings.root / FOLDER) as folder:
+    wide = whole.conditions.shown(places)
+    leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
+    with TemporaryDirectory(prefix=".lens-", dir=settings.root) as folder:
         file = Path(folder) / "narrowed.duckdb"
         LensBuild(whole.path, wide.chunks, wide.copies, settings, whole.vectors).write(file, None)
         with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
-            shown = narrowed.conditions.shown_of_narrowed(conditions)
+            shown = narrowed.conditions.shown(
+                conditions, lambda _: leaves
+            )  # it may lack a name that the whole has
             return as_published(shown, narrowed.connection, whole.connection)
 
 

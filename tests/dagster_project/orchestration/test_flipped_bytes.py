@@ -16,7 +16,6 @@ from dagster_project.cli.doctor import examination
 from dagster_project.cli.main import main
 from dagster_project.composition import make_answer_cache
 from dagster_project.orchestration.build import build
-from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.evaluation.evaluate import open_index
 from dagster_project.resources.lake.forgotten import Forgotten, Kind
 from dagster_project.resources.lake.kept_footers import local_footers
@@ -43,7 +42,6 @@ KINDS = {
 FLIPS = 6
 """Bytes of each kind, one at a time."""
 LENS = {"first": LensSettings(where="kind:message")}
-FIRST_BLOCK = 3 * 4096
 STORED = {f"question {number}": f"answer {number}" for number in range(40)}
 
 
@@ -113,25 +111,17 @@ def test_a_flipped_byte_of_what_lies_beside_the_index_is_named_or_changes_nothin
     for file in flipped(
         built, pattern, random.Random(kind), 6 if "lens" in kind or kind == "history" else 60
     ):
+        if "lens" in kind:  # a search makes arrays again
+            remedies = [f.remedy for f in examination(built.settings) if f.area == "lenses"]
+            assert remedies or "arrays" not in kind
+            assert all(remedy.startswith(f"delete {built.settings.root / 'lenses'}/") for remedy in remedies)
+            if remedies:
+                continue
         try:
             is_equal = ask(built) == expected
         except WeftError:
             continue
         assert is_equal or [f for f in examination(built.settings) if f.state != "ok"], file
-
-
-def test_the_doctor_names_a_damaged_file_of_a_lens_with_the_way_out(built: Workspace):
-    under_a_lens(built)
-    file = next(built.settings.root.glob("lenses/*/weft-*.duckdb"))
-    slots = folder_of(file) / "slots.npy"
-    for path, named, place in ((file, file, FIRST_BLOCK + 99), (slots, slots.parent, -1)):
-        written = path.read_bytes()
-        data = bytearray(written)
-        data[place] ^= 1
-        path.write_bytes(data)
-        (fault,) = (f for f in examination(built.settings) if f.state != "ok")
-        assert fault.area == "lenses" and str(named) in fault.found and f"delete {named}:" in fault.remedy
-        path.write_bytes(written)
 
 
 def flipped(work: Workspace, pattern: str, random_: random.Random, flips: int = FLIPS) -> Iterator[Path]:

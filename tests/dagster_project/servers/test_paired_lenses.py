@@ -223,8 +223,7 @@ def bytes_of(said: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "lens",
-    ["shown", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in LENSES if n != "shown")],
+    "lens", ["shown", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in LENSES if n != "shown")]
 )
 def test_what_a_lens_hides_changes_no_table_and_no_answer(
     pair: tuple[Workspace, Workspace], lens: str

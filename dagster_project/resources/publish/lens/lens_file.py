@@ -65,18 +65,17 @@ def lens_file(root: Path, published: Path, lens: Lens) -> Path:
 
 
 def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Each file of a lens, and each folder of arrays beside one, of which a byte is not what was written, with the fault.
+    """Each file of a lens of which a byte, or one of the arrays beside it, is not what was written, with the fault.
 
     All are read. OSError if the system refuses to give one.
     """
     for file in sorted((root / FOLDER).glob("*/weft-*.duckdb")):
-        if damage := damage_of(file):
+        if (damage := damage_of(file)) is None and folder_of(file).exists():
+            with duckdb.connect(str(file), read_only=True) as connection:
+                facts = dict(connection.execute("FROM manifest").fetchall())
+            damage = damage_of_arrays(file, facts, reads_all=True)
+        if damage:
             yield file, damage
-            continue
-        with duckdb.connect(str(file), read_only=True) as connection:
-            facts = dict(connection.execute("FROM manifest").fetchall())
-        if folder_of(file).exists() and (damage := damage_of_arrays(file, facts, reads_all=True)):
-            yield folder_of(file), damage
 
 
 class LensBuild:
@@ -232,13 +231,7 @@ _ROWS = {
     **{name: _OF_MESSAGE.format(name) for name in ("messages", "blocks", "trailers")},
     **{
         name: _OF_DOC.format(name)
-        for name in (
-            "documents",
-            "nodes",
-            "conversations",
-            "conversation_windows",
-            "readiness",
-        )
+        for name in ("documents", "nodes", "conversations", "conversation_windows", "readiness")
     },
     **{name: f"SELECT * FROM src.{name} WHERE {rows}" for name, rows in published_tables().items()},
     "memberships": """

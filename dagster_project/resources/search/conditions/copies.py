@@ -28,8 +28,7 @@ ORDER BY message_id, is_canonical DESC, source, partition, list_id
 """
 _OF_PLACE = {*_OF_COPY, "kind", "tag", "type"}
 """The fields that say nothing of what a copy of a mail holds, nor of the mails beside it."""
-_ANY, _NONE = Leaf("is", "any"), Leaf("is", "none")
-"""Leaves that all chunks meet, and none."""
+_NOTHING = Leaf("kind", "nothing")
 _STORED_IDS = "SELECT DISTINCT message_id, source, partition, stored_message_id FROM memberships"
 Known = Mapping[Leaf, np.ndarray]
 """The mask of the chunks that meet each leaf."""
@@ -45,48 +44,36 @@ class ShownCopies(NamedTuple):
     copies: pl.DataFrame
 
 
-def needs_copies(conditions: Iterable[Condition]) -> bool:
-    """True if conditions name sources or lists, and something that depends on which copies and mails these hold."""
+def narrowing(conditions: Sequence[Condition]) -> list[Condition]:
+    """What conditions say of places, if they also say what depends on the copies and mails that these hold; else nothing."""
     fields = {leaf.field for condition in conditions for leaf in leaves_of(condition)}
-    return not fields.isdisjoint(_OF_COPY) and not fields <= _OF_PLACE
+    if fields.isdisjoint(_OF_COPY) or fields <= _OF_PLACE:
+        return []
+    return [_of_places(condition) for condition in conditions]
 
 
-def of_places(condition: Condition, is_met: bool = True) -> Condition:
-    """What a condition says of places: whatever else it says is met, or not met where that excludes.
-
-    >>> str(of_places(Negation(Leaf("larger", "10k"))).part)
-    'is:none'
-    """
+def _of_places(condition: Condition, is_met: bool = True) -> Condition:
+    """What a condition says of places: whatever else it says is met, or not met where that excludes."""
     if isinstance(condition, Leaf):
-        return condition if condition.field in _OF_PLACE else _ANY if is_met else _NONE
+        other: Condition = Negation(_NOTHING) if is_met else _NOTHING
+        return condition if condition.field in _OF_PLACE else other
     if isinstance(condition, Negation):
-        return Negation(of_places(condition.part, not is_met))
-    return type(condition)(tuple(of_places(part, is_met) for part in condition.parts))
-
-
-def of_places_known(chunk_count: int) -> dict[Leaf, np.ndarray]:
-    """The masks of the leaves that `of_places` adds."""
-    return {_ANY: np.ones(chunk_count, dtype=bool), _NONE: np.zeros(chunk_count, dtype=bool)}
+        return Negation(_of_places(condition.part, not is_met))
+    return type(condition)(tuple(_of_places(part, is_met) for part in condition.parts))
 
 
 def as_published(
     shown: ShownCopies, narrowed: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection
 ) -> ShownCopies:
     """What is shown of a narrowed version, by the numbers of chunks and the ids of mails of the published one."""
-    chunks, numbers = (
-        pl.DataFrame(connection.execute("SELECT chunk_id, chunk_no FROM chunks").to_arrow_table())
-        for connection in (narrowed, published)
+    chunks = narrowed.execute("SELECT chunk_id, chunk_no FROM chunks ORDER BY chunk_no").pl()[shown.chunks]
+    numbers = published.execute("SELECT chunk_id, chunk_no FROM chunks").pl()
+    copies = shown.copies.join(narrowed.execute(_STORED_IDS).pl(), on=["message_id", "source", "partition"])
+    ids = copies.drop("message_id").join(
+        published.execute(_STORED_IDS).pl(), on=["source", "partition", "stored_message_id"]
     )
-    met = chunks.filter(pl.col("chunk_no").is_in(shown.chunks.tolist()))
-    narrowed_ids, ids = (
-        pl.DataFrame(connection.execute(_STORED_IDS).to_arrow_table()) for connection in (narrowed, published)
-    )
-    copy = ["source", "partition", "stored_message_id"]
-    copies = shown.copies.join(narrowed_ids, on=["message_id", "source", "partition"]).drop("message_id")
-    return ShownCopies(
-        numbers.join(met, on="chunk_id", how="semi").get_column("chunk_no").sort().to_numpy(),
-        copies.join(ids, on=copy).select(shown.copies.columns).sort("message_id", "source", "partition"),
-    )
+    numbers = numbers.join(chunks, on="chunk_id", how="semi")
+    return ShownCopies(np.sort(numbers["chunk_no"].to_numpy()), ids.select(shown.copies.columns))
 
 
 def shown_copies(

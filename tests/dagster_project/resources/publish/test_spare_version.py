@@ -14,7 +14,7 @@ import pytest
 
 from dagster_project.resources.arrays.arrays import folder_of
 from dagster_project.resources.publish.incremental_build import IndexUpdate
-from tests.archives import Workspace, differences, discussion
+from tests.archives import Workspace, differences, discussion, rebuilt
 
 BROKEN = b"From nobody\n\nno header at all\n"
 READER = """
@@ -59,16 +59,7 @@ def of_seven(made_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> 
     """The published files of one mail more, made from nothing."""
     work = made_once.copied(tmp_path_factory.mktemp("seven") / "work")
     work.write("dev.2004-01.mbox", discussion(0, 7, "compactor"))
-    return rebuilt(work, work.folder / "full")
-
-
-def rebuilt(work: Workspace, folder: Path) -> Path:
-    """The folder of the published files of the same mail built from nothing."""
-    full = Workspace(folder).configure()
-    for path in (work.folder / "mail").iterdir():
-        full.write(path.name, path.read_bytes())
-    full.build()
-    return full.index
+    return rebuilt(work, work.folder / "full").index
 
 
 def spare(work: Workspace) -> Path:
@@ -86,7 +77,7 @@ def test_versions_are_changed_in_place_and_equal_one_that_is_made_from_nothing(
         assert done["changed_in_place"] and done["built_on_previous"]
         assert "previous_version_unusable" not in done
         assert current(work).stat().st_ino == inode
-    assert differences(work.index, rebuilt(work, tmp_path / "full")) == {}
+    assert differences(work.index, rebuilt(work, tmp_path / "full").index) == {}
     files = sorted(path.name for path in work.index.glob("*.duckdb"))
     assert files[0] == ".spare.duckdb" and len(files) == 3
 
