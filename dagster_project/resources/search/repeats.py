@@ -51,10 +51,7 @@ def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without those whose text a higher row of the same document shows, or the mail that they answer.
-
-    A reply that holds another diff stays, however it explains it.
-    """
+    """The rows without those whose text a higher row of the same document shows, or, but for a diff, what they answer."""
     texts = [f"{row['snippet']} {row['quoted_text'] or ''}" for row in rows]
     shown: dict[int, dict[str, Any]] = dict(enumerate(rows))
     for place, row in enumerate(rows):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.resources.search.opened_index import open_index
-from tests.archives import Once, Workspace, differences, discussion, embedded, rebuilt
+from tests.archives import Mail, Once, Workspace, differences, discussion, embedded, rebuilt
 from tests.format_files import Text, pdf
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
@@ -56,6 +56,7 @@ Start with [the reference](../reference/options.md).
 
 Open a store, write a key, read it back.
 """
+SEEN = "SELECT first_seen FROM quarantine WHERE source = 'dev'"
 OPTIONS = "# Options\n\n## cache_size\n\nBytes that the block cache may hold, 64 MiB unless it is set.\n"
 
 
@@ -174,21 +175,21 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     made.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
     made.put("docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
     made.put("notes/Nowhere.md", "Now it is somewhere.")
-    made.write("dev.2004-02.mbox", discussion(50, 3, "cache"))
+    made.write("dev.2004-02.mbox", [Mail(50, "The zqxjvkwb was our secret.", "About zqxjvkwb", reply_to=0)])
+    made.write("dev.2004-03.mbox", b"From nobody\n\nno header at all\n")
     result = made.build()
     assert result.published and result.published["built_on_previous"]
     assert differences(made.index, rebuilt(made, tmp_path / "anew").index) == {}
-    made.put("notes/Ideas/Snapshots.md", SNAPSHOTS.replace("a number below theirs", "one"))
-    (made.folder / "notes/Compaction.md").unlink()
+    words, since = ("zqxjvkwb", "neighbouring", "read it back"), made.sql(SEEN)
+    assert all(made.files_with(word) for word in words) and "term_bytes.npy" in made.files_with(words[0])
+    for name in ("notes/Compaction.md", "mail/dev.2004-02.mbox"):
+        (made.folder / name).unlink()
     shutil.rmtree(made.folder / "docs/guide")
     result = made.configure(MAIL, NOTES, DOCS).build()
-    assert result.plan.vanished == ("docs/guide", "journal/all")
+    assert result.plan.vanished == ("dev/dev.2004-02", "docs/guide", "journal/all")
     assert result.published and not result.published["built_on_previous"]
-    assert [made.files_with(word) for word in ("neighbouring", "below theirs", "read it back")] == [
-        [],
-        [],
-        [],
-    ]
+    assert [made.files_with(word) for word in words] == [[], [], []]
+    assert made.sql(SEEN) == since != []
 
 
 @pytest.mark.exhaustive

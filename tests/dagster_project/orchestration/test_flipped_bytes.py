@@ -115,8 +115,6 @@ def test_a_flipped_byte_of_what_lies_beside_the_index_is_named_or_changes_nothin
             remedies = [f.remedy for f in examination(built.settings) if f.area == "lenses"]
             assert remedies or "arrays" not in kind
             assert all(remedy.startswith(f"delete {built.settings.root / 'lenses'}/") for remedy in remedies)
-            if remedies:
-                continue
         try:
             is_equal = ask(built) == expected
         except WeftError:

@@ -61,10 +61,7 @@ def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
     ]
     assert rows(
         made_once, "SELECT version, message_id, trailer, person FROM series_reviews ORDER BY trailer"
-    ) == [
-        (2, "m9@example.org", "reviewed-by", "Ben Stone"),
-        (2, "m9@example.org", "tested-by", "Ben Stone"),
-    ]
+    ) == [(2, "m9@example.org", "reviewed-by", "Ben Stone"), (2, "m9@example.org", "tested-by", "Ben Stone")]
 
 
 @pytest.mark.exhaustive
