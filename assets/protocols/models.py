@@ -1,4 +1,4 @@
-"""Protocols of embedders and language models, and of the caches of what they return."""
+"""Protocols of embedders, language models and rerankers, and of the caches of what they return."""
 
 from __future__ import annotations
 
@@ -195,3 +195,20 @@ class AnswerCache(Protocol):
 
     def store(self, answers: Mapping[str, str]) -> None:
         """Keep answers; durable when the call returns."""
+
+
+@dataclass(frozen=True)
+class RerankScores:
+    """Scores of the first passages, higher is better; all of them, unless time ran out or there is a `refusal`."""
+
+    scores: np.ndarray
+    refusal: str | None = None
+
+
+class PassageScorer(Protocol):
+    """A model that gives passages scores for a query."""
+
+    name: str
+
+    def scores(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> RerankScores:
+        """The scores; WeftError if the model cannot be asked at all."""

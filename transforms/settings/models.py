@@ -19,8 +19,8 @@ from transforms.settings.model_names import (
     prefixes_of,
 )
 
-_STATIC_NAME = "wordllama-l2-supercat"
-_STATIC_DIMENSIONS = 256
+_TABLES = {"static": "wordllama-l2-supercat", "weft": "weft-1"}
+_TABLE_DIMENSIONS = 256
 _TRANSFORMER = {
     "name": "sentence-transformers/all-MiniLM-L6-v2",
     "revision": "c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
@@ -32,9 +32,9 @@ _TRANSFORMER = {
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 
-    model: Literal["static", "transformer", "gemini", "openai"] = Field(
+    model: Literal["static", "weft", "transformer", "gemini", "openai"] = Field(
         "static",
-        description="the model inside wordllama, a sentence-transformers model, Google's service, or OPENAI_BASE_URL",
+        description="wordllama's table, Weft's, a sentence-transformers model, Google's service, or OPENAI_BASE_URL",
     )
     name: str | None = Field(
         None,
@@ -45,7 +45,7 @@ class EmbeddingSettings(StageSettings):
         None, description="transformer: commit of the hub; a folder's is the hash of its files"
     )
     dimensions: int = Field(
-        _STATIC_DIMENSIONS,
+        _TABLE_DIMENSIONS,
         gt=0,
         description="width of the vectors: a transformer's as its card says; gemini: 768, 1536 or 3072",
     )
@@ -84,8 +84,8 @@ class EmbeddingSettings(StageSettings):
             if getattr(self, setting) is not None:
                 kinds = "transformer and openai" if "prefix" in setting else "transformer"
                 raise ValueError(f"{setting} is for {kinds} only")
-        if self.model == "static" and (self.name, self.dimensions) != (None, _STATIC_DIMENSIONS):
-            raise ValueError(f"static takes no name and has {_STATIC_DIMENSIONS} dimensions")
+        if self.model in _TABLES and (self.name, self.dimensions) != (None, _TABLE_DIMENSIONS):
+            raise ValueError(f"{self.model} takes no name and has {_TABLE_DIMENSIONS} dimensions")
         if self.model in ("transformer", "openai") and (
             not self.name or "dimensions" not in self.model_fields_set
         ):
@@ -118,8 +118,8 @@ class EmbeddingSettings(StageSettings):
 
         Two settings that could give a text different vectors never share it.
         """
-        if self.model == "static":
-            base = f"{_STATIC_NAME}-{self.dimensions}"
+        if self.model in _TABLES:
+            base = f"{_TABLES[self.model]}-{self.dimensions}"
         else:
             base = (self.name or "").rstrip("/").rsplit("/", 1)[-1] if self.names_folder else str(self.name)
             base += f"@{self.revision}" if self.revision else ""

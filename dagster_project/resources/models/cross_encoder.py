@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dagster_project.resources.models.rerank_scores import RerankScores
+from assets.protocols.models import RerankScores
 from transforms.errors import SettingsError, not_installed
 from transforms.settings.search import RerankSettings
 

@@ -10,10 +10,9 @@ from operator import attrgetter
 import numpy as np
 import polars as pl
 
-from assets.protocols.models import LanguageModel
+from assets.protocols.models import LanguageModel, PassageScorer, RerankScores
 from dagster_project.resources.models.cross_encoder import CrossEncoderScorer
 from dagster_project.resources.models.language_models import language_model
-from dagster_project.resources.models.rerank_scores import PassageScorer, RerankScores
 from transforms.errors import WeftError
 from transforms.retrieval import reranking
 from transforms.retrieval.reranking import Candidate

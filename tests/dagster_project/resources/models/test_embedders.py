@@ -29,21 +29,31 @@ def are_unit_length(vectors: np.ndarray) -> bool:
     return bool(np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6))
 
 
-def test_the_static_model_makes_unit_vectors_and_counts_what_it_cuts():
-    whole = make_embedder(EmbeddingSettings())
+@pytest.mark.parametrize("model", ["static", "weft"])
+def test_a_table_makes_unit_vectors_and_counts_what_it_cuts(model: str):
+    whole = make_embedder(EmbeddingSettings(model=model))
     assert are_unit_length(whole.embed_documents(TEXTS))
     counts = whole.token_counts(TEXTS)
     (done,) = whole.embed_batches([TEXTS])
     assert (done.tokens, done.truncated) == (counts.sum(), 0)
-    short = make_embedder(EmbeddingSettings(max_tokens=5))
+    short = make_embedder(EmbeddingSettings(model=model, max_tokens=5))
     (cut,) = short.embed_batches([[*TEXTS, "One."]])
     assert (cut.truncated, short.max_tokens) == (int((counts > 5).sum()), 5)
-    assert short.model != whole.model
+    assert short.model != whole.model and are_unit_length(whole.embed_documents([" \n", "\x01"]))
+    with pytest.raises(EmbeddingError, match="empty text cannot be embedded"):
+        whole.embed_documents([""])
 
 
-def test_a_text_without_tokens_is_an_error():
-    with pytest.raises(EmbeddingError, match="without any token"):
-        make_embedder(EmbeddingSettings()).embed_documents([""])
+def test_wefts_table_knows_words_of_one_meaning_and_no_case():
+    asked, synonyms, capitals, far = make_embedder(EmbeddingSettings(model="weft")).embed_documents(
+        [
+            "my car does not start",
+            "the automobile will not start",
+            "MY CAR DOES NOT START",
+            "how to bake bread",
+        ]
+    )
+    assert asked @ synonyms > 0.5 > 0.2 > asked @ far and np.array_equal(asked, capitals)
 
 
 def model_id(**settings: object) -> str:
@@ -56,6 +66,7 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
     ids = [
         model_id(),
         model_id(max_tokens=100),
+        model_id(model="weft"),
         model_id(model="gemini"),
         model_id(model="gemini", dimensions=1536),
         model_id(model="gemini", max_tokens=1000),
@@ -74,7 +85,7 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
     ("given", "said"),
     [
         ({"dimensions": 128}, "static takes no name and has 256 dimensions"),
-        ({"name": "some/model"}, "static takes no name"),
+        ({"model": "weft", "name": "some/model"}, "weft takes no name"),
         ({"model": "gemini", "dimensions": 256}, "768, 1536, 3072"),
         ({"model": "gemini", "max_tokens": 9000}, "8192 tokens"),
         ({"model": "gemini", "name": "google-gla:gemini-embedding-001"}, "another library's spelling"),
@@ -108,14 +119,12 @@ def weights() -> Path:
 @pytest.fixture(scope="module")
 def minilm() -> Embedder:
     """The transformer with real weights."""
-    named = EmbeddingSettings(model="transformer", name=str(weights()), dimensions=384)
-    return make_embedder(named)
+    return make_embedder(EmbeddingSettings(model="transformer", name=str(weights()), dimensions=384))
 
 
 def test_a_transformer_finds_the_question_to_the_text(minilm: Embedder):
     documents, (query,) = minilm.embed_documents(TEXTS[:2]), minilm.embed_queries(TEXTS[2:])
-    assert documents.shape == (2, 384)
-    assert are_unit_length(documents)
+    assert documents.shape == (2, 384) and are_unit_length(documents)
     assert documents @ query == pytest.approx(sorted(documents @ query, reverse=True))
 
 
@@ -139,8 +148,7 @@ def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for needed in ("onnxruntime", "onnx", "onnxscript"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed (extra `onnx`; onnx and onnxscript write the graph)")
-    folder = tmp_path_factory.mktemp("onnx") / "model"
-    shutil.copytree(weights(), folder)
+    folder = shutil.copytree(weights(), tmp_path_factory.mktemp("onnx") / "model")
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from sentence_transformers import SentenceTransformer
@@ -171,16 +179,14 @@ def test_a_graph_gives_the_vectors_of_the_transformer(
 ):
     named = EmbeddingSettings(model="transformer", name=str(onnx_folder), dimensions=384, onnx_file=file)
     made = make_embedder(named)
-    assert made.model != minilm.model
-    assert are_unit_length(made.embed_documents(TEXTS))
+    assert made.model != minilm.model and are_unit_length(made.embed_documents(TEXTS))
     same = (made.embed_documents(TEXTS) * minilm.embed_documents(TEXTS)).sum(axis=1)
     assert (same > least).all()
     assert (same < 1 - 1e-6).any() == (file == "model_int8.onnx")
 
 
 def test_a_graph_that_is_not_there_or_none_is_explained(tmp_path: Path):
-    folder = tmp_path / "model"
-    shutil.copytree(weights(), folder)
+    folder = shutil.copytree(weights(), tmp_path / "model")
     (folder / "broken.onnx").write_bytes(b"no graph")
     pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
     for file, said in (("gone.onnx", "there is no file"), ("broken.onnx", "cannot be opened as an ONNX")):
