@@ -154,6 +154,7 @@ def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
         click.echo(result.block, nl=False)
     answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
     facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
+    click.echo(result.completeness.line(), err=True)
     tokens = result.manifest["block_tokens"]
     click.echo(f"{facts}, {tokens} tokens, {result.seconds * 1000:.0f} ms", err=True)
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from dagster_project.config.settings import Settings
 from dagster_project.resources.context.conversation_context import context_of, read_conversation
 from dagster_project.resources.outgoing.receipts import Disclosed
+from dagster_project.resources.search.completeness import Completeness
 from dagster_project.resources.search.conditions.field_values import DATED
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.hit_table import SearchResult
@@ -74,6 +75,7 @@ class Hits(BaseModel):
     meant: list[str]
     index_version: str
     hits: list[Hit]
+    completeness: Completeness
 
 
 class Text(BaseModel):
@@ -96,6 +98,7 @@ class Block(BaseModel):
     index_version: str
     tokens: int
     block: str = Field(description="text by others, under headings that cite it")
+    completeness: Completeness
 
 
 class Mail(BaseModel):
@@ -188,6 +191,7 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
         meant=list(understood.meant),
         index_version=index.manifest["version"],
         hits=found,
+        completeness=result.completeness,
     )
     return Shown(
         answer,
@@ -252,6 +256,7 @@ def block(settings: Settings, index: SearchIndex, given: str, budget: int, where
         index_version=index.manifest["version"],
         tokens=int(context.manifest["block_tokens"]),
         block=context.block,
+        completeness=context.completeness,
     )
     return Shown(answer, context.disclosed())
 

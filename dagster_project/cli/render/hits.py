@@ -53,6 +53,7 @@ def print_hits(queries: list[str], result: SearchResult, version: str, shown: Sh
                 _print_hit(console, hit, shown, is_further=place > 0)
         console.print()
     path = f", {result.vector_path} vector search" if shown.explain else ""
+    console.print(result.completeness.line(), style="dim", soft_wrap=True)
     console.print(f"{result.seconds * 1000:.0f} ms{path}, version {version}", style="dim")
 
 

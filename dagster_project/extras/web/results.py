@@ -76,6 +76,7 @@ class Results:
     meant: list[tuple[str, str]]
     weaker: str | None
     milliseconds: float
+    completeness: str
     previous: str | None
     next: str | None
 
@@ -100,6 +101,7 @@ def results(index: SearchIndex, asked: Asked) -> Results:
         meant=[(word, asked.address(q=word)) for word in result.understood[0].meant],
         weaker=asked.address(weak="1") if result.understood[0].nearest else None,
         milliseconds=(time.perf_counter() - start) * 1000,
+        completeness=result.completeness.line(),
         previous=before if asked.start else None,
         next=asked.address(start=end) if result.hits.num_rows > end else None,
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dagster_project.resources.outgoing.faults import fault_text
 from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.resources.search.completeness import changed_since
 from dagster_project.resources.search.index_pool import AllBusyError
-from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.locks import BUILD_LOCK, is_held
 from transforms.errors import (
     DisclosureLimitError,
@@ -53,9 +53,7 @@ def state(root: Path, published_at: str | None, lens: str | None) -> State:
     published = datetime.fromisoformat(published_at) if published_at else None
     if lens is not None:
         return State(published, False, None)
-    seen = SeenPartitions(root / "cache" / "seen.json").times().values()
-    waiting = [at for at in seen if published is None or at > published]
-    return State(published, is_held(root / BUILD_LOCK), min(waiting, default=None))
+    return State(published, is_held(root / BUILD_LOCK), changed_since(root, published))
 
 
 def trouble(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:

@@ -20,6 +20,7 @@ from dagster_project.resources.context.rules import Rules, rules_of
 from dagster_project.resources.models.static import PackagedTokenCounter
 from dagster_project.resources.outgoing.receipts import Disclosed
 from dagster_project.resources.outgoing.screen import Screen
+from dagster_project.resources.search.completeness import Completeness
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.search.statements.sql import query_current
 from dagster_project.resources.sources.chat_exports import (
@@ -72,6 +73,7 @@ class ContextResult:
     results: int
     documents: int
     seconds: float
+    completeness: Completeness
     passages: Sequence[context_block.Passage] = ()
     stages: Sequence[Mapping[str, Any]] = ()
     texts: Sequence[str] = ()
@@ -101,6 +103,7 @@ class ContextResult:
             "results": self.results,
             "documents": self.documents,
             "tokens": self.manifest["block_tokens"],
+            "completeness": self.completeness.model_dump(mode="json"),
             "block": self.block,
             "manifest": dict(self.manifest),
         }
@@ -224,16 +227,15 @@ def context_of(
     before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
         chosen = index.suited(chosen)
-        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker}).filter(
-            ~pl.col("chunk_id").is_in(list(before))
-        )
+        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker})
+        candidates = candidates.filter(~pl.col("chunk_id").is_in(list(before)))
         clock.ended("candidates", len(queries), len(candidates), "chunks")
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         clock.ended("documents", len(candidates), len(documents), "chunks")
         screen = opened.screen if opened is not None else Screen(settings.safety, for_assistant=True)
         first, unknown = index.named_chunks(conversation.rules.include, conversation.asker.own)
         passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *first, *before]))
-        facts = dict(index.facts)
+        facts, complete = dict(index.facts), index.index.completeness
     found = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
     ordered = [*(passages[chunk] for chunk in first), *found]
     clock.ended("passages", len(documents), len(ordered), "passages")
@@ -256,6 +258,7 @@ def context_of(
         len(candidates),
         len(documents),
         time.perf_counter() - start,
+        complete,
         compiled.chosen,
         clock.stages,
         queries["text"].to_list(),

@@ -9,7 +9,6 @@ from pathlib import Path
 import duckdb
 
 from assets.protocols.models import Embedder, EmbeddingCache
-from assets.protocols.search import ContextIndex
 from dagster_project.config.settings import Settings
 from dagster_project.resources.context.context_index import IndexForContext
 from dagster_project.resources.models.embedders import make_embedder
@@ -28,12 +27,12 @@ class PublishedVersions:
         self.settings, self.embedder, self.cache = settings, embedder, cache
         self.token_counter = PackagedTokenCounter.name
 
-    def of(self, index: SearchIndex) -> ContextIndex:
+    def of(self, index: SearchIndex) -> IndexForContext:
         """A version that is open already."""
         return IndexForContext(index, self.token_counter, self.cache)
 
     @contextlib.contextmanager
-    def open(self, place: Path | None = None) -> Iterator[ContextIndex]:
+    def open(self, place: Path | None = None) -> Iterator[IndexForContext]:
         """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
         if place is None:
             place = current_version(self.settings.root / "index")

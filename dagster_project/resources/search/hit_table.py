@@ -16,6 +16,7 @@ import pyarrow as pa
 from dagster_project.resources.arrays.hit_rows import HitRows
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.search.chosen_chunks import Chosen, chosen_chunks
+from dagster_project.resources.search.completeness import Completeness
 from dagster_project.resources.search.expansions import expansions
 from dagster_project.resources.search.filters import Understood
 from dagster_project.resources.search.opened_version import OpenedVersion
@@ -44,7 +45,7 @@ class RankedHits:
 class SearchResult:
     """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the time in seconds.
 
-    Each query has a label and what it was understood as.
+    Each query has a label and what it was understood as; `completeness` says what was searched.
     """
 
     hits: pa.Table
@@ -52,6 +53,7 @@ class SearchResult:
     understood: tuple[Understood, ...]
     vector_path: str
     seconds: float
+    completeness: Completeness
 
     def as_json(self, queries: Sequence[Standalone], version: str) -> dict[str, Any]:
         """What `weft search --json` prints: one entry per query with its hits, and how it was understood."""
@@ -63,6 +65,7 @@ class SearchResult:
             "version": version,
             "vector_path": self.vector_path,
             "seconds": round(self.seconds, 6),
+            "completeness": self.completeness.model_dump(mode="json"),
             "queries": [
                 {
                     "query": q.original,

@@ -23,6 +23,7 @@ from dagster_project.resources.lake.lake_texts import show, show_stored
 from dagster_project.resources.outgoing.screen import Screen
 from dagster_project.resources.publish import vector_index
 from dagster_project.resources.publish.versions import LAYOUT, require_whole, version_of
+from dagster_project.resources.search.completeness import Completeness, changed_since, completeness
 from dagster_project.resources.search.filters import Conditions
 from dagster_project.resources.search.index_faults import faults_translated
 from dagster_project.resources.search.lookup import Ask, asking
@@ -163,6 +164,18 @@ class OpenedVersion:
     def unembedded(self) -> np.ndarray:
         """The numbers of the chunks without a vector, because the model refuses their text."""
         return self.arrays.vectors.absent
+
+    @property
+    def completeness(self) -> Completeness:
+        """What an answer of this moment is looked for in; under a lens nothing is said of changes of sources."""
+        published = self._completeness.published_at
+        is_whole = self.published == self.path
+        changed = changed_since(self.path.parents[1], published) if is_whole else None
+        return self._completeness.model_copy(update={"changed_at": changed})
+
+    @cached_property
+    def _completeness(self) -> Completeness:
+        return completeness(self.connection, self.manifest["published_at"], len(self.unembedded))
 
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.

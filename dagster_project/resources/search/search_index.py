@@ -131,7 +131,9 @@ class SearchIndex(OpenedVersion):
         at_named_places(self.connection, rows, [query.places for query in resolved])
         hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
-        return SearchResult(hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds)
+        return SearchResult(
+            hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds, self.completeness
+        )
 
     @_translating_faults
     def resolved(

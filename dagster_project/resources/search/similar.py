@@ -57,7 +57,8 @@ def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
     hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
     understood = (Understood(name, [], "score", None),)
-    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds, index.completeness)
 
 
 def _nearest(index: SearchIndex, chunks: np.ndarray, limit: int) -> list[tuple[int, float]]:

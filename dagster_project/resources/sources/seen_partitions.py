@@ -11,7 +11,8 @@ from pathlib import Path
 from assets.partitions import SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.system.globs import recall, write_atomically
+from dagster_project.resources.system.globs import write_atomically
+from dagster_project.resources.system.seen_times import seen_times
 
 _FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}
 
@@ -28,7 +29,7 @@ class SeenPartitions:
 
     def note(self, partitions: Iterable[SourcePartition], lake: ParquetLake) -> None:
         """Remember the time of now for every partition whose files changed since the lake's were made."""
-        before = self._recall()
+        before = {p: (checksum, at.isoformat()) for p, (checksum, at) in seen_times(self.memory).items()}
         now = datetime.now(UTC).isoformat()
         noted: dict[str, tuple[str, str]] = {}
         for partition in partitions:
@@ -43,16 +44,7 @@ class SeenPartitions:
 
     def times(self) -> dict[str, datetime]:
         """By partition, when its last change was found."""
-        return {p: datetime.fromisoformat(at) for p, (_, at) in self._recall().items()}
-
-    def _recall(self) -> dict[str, tuple[str, str]]:
-        try:
-            return {
-                p: (str(checksum), datetime.fromisoformat(at).isoformat())
-                for p, (checksum, at) in recall(self.memory).items()
-            }
-        except (ValueError, TypeError):
-            return {}
+        return {partition: at for partition, (_, at) in seen_times(self.memory).items()}
 
 
 def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list[SourcePartition]:

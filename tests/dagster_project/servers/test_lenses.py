@@ -117,6 +117,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     )
     made.put("notes/far/away/twin.md", "---\ntags: [open]\n---\n# Far\n\nTwo of them.\n")
     made.put("notes/twin.md", "---\ntags: [shut]\n---\n# Near\n\nTwo of them.\n")
+    made.put("notes/.hidden/note.md", "# Hidden\n")
     made.put("notes/noteshut.md", "---\ntags: [shut]\n---\n# noteshut\n\nThe quorum of shutmark.\n")
     lines = [{"timestamp": "2024-01-05T10:00:00", "author": "chatword", "message": "The quorum of chatword."}]
     made.put("chats/chatword.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
@@ -239,6 +240,38 @@ def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
     )
     with_lens.close()
     without.close()
+
+
+@pytest.mark.parametrize("lens", [None, "notes"])
+def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: Workspace, lens: str | None):
+    under = ["--config", str(work.config)]
+
+    async def tools() -> list[Any]:
+        async with Client(mcp_server(work.settings, lens)) as client:
+            calls = (("search", {"query": "quorum"}), ("similar", {"id": "notes:noteshut.md"}),
+                ("context", {"text": "The quorum of noteopen?"}))  # fmt: skip
+            return [(await client.call_tool(*call)).structured_content["completeness"] for call in calls]
+
+    said = anyio.run(tools)
+    context = ["context", "--stdin", "--json", *under, *(["--lens", lens] if lens else [])]
+    said.append(json.loads(CliRunner().invoke(main, context, input="quorum").output)["completeness"])
+    if lens is None:
+        said.append(
+            json.loads(CliRunner().invoke(main, ["search", "--json", "quorum", *under]).output)[
+                "completeness"
+            ]
+        )
+    if "serve" in COMMANDS:
+        with pages(work.settings, lens=lens) as client:
+            said += [client.get(p, params={"q": "quorum", "text": "quorum"}).json()["completeness"]
+                for p in ("/api/search", "/api/context")]  # fmt: skip
+            shown = client.get("/", params={"q": "quorum"}).text
+            assert f"searched {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
+    assert all(statement == said[0] for statement in said)
+    counts = {name: said[0][name] for name in ("mails", "documents", "turns", "without_text", "set_aside")}
+    everything = {"mails": 6, "documents": 9, "turns": 1, "without_text": 0, "set_aside": {"hidden": 1}}
+    of_notes = {"mails": 0, "documents": 4, "turns": 0, "without_text": 0, "set_aside": {}}
+    assert counts == (of_notes if lens else everything)
 
 
 @pytest.mark.parametrize(
