@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 """Level of every interval that is reported."""
@@ -112,31 +113,5 @@ def _draws(count: int) -> np.ndarray:
 
 def _expanded_tail(count: int) -> float:
     """The share of bootstrap means below the interval."""
-    t = _t_quantile(0.5 + CONFIDENCE / 2, count - 1)
+    t = float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2))
     return NormalDist().cdf(-math.sqrt(count / (count - 1)) * t)
-
-
-def _t_quantile(p: float, freedom: int) -> float:
-    """Quantile of Student's t; exact for 1 and 2 degrees of freedom, else Hill's algorithm 396 (1970)."""
-    tail = 2 * (1 - p)
-    if freedom == 1:
-        return 1 / math.tan(tail * math.pi / 2)
-    if freedom == 2:
-        return math.sqrt(2 / (tail * (2 - tail)) - 2)
-    a = 1 / (freedom - 0.5)
-    b = 48 / (a * a)
-    c = ((20700 * a / b - 98) * a - 16) * a + 96.36
-    d = ((94.5 / (b + c) - 3) / b + 1) * math.sqrt(a * math.pi / 2) * freedom
-    y = (d * tail) ** (2 / freedom)
-    if y > 0.05 + a:
-        x = NormalDist().inv_cdf(tail / 2)
-        y = x * x
-        if freedom < 5:
-            c += 0.3 * (freedom - 4.5) * (x + 0.6)
-        c += (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b
-        y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x
-        y = math.expm1(a * y * y)
-    else:
-        y = ((1 / (((freedom + 6) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2) * 3)
-              + 0.5 / (freedom + 4)) * y - 1) * (freedom + 1) / (freedom + 2) + 1 / y  # fmt: skip
-    return math.sqrt(freedom * y)
