@@ -51,6 +51,7 @@ HARMLESS = [
     "-----BEGIN PUBLIC KEY-----",
     "a header -----BEGIN PRIVATE KEY----- without a key",
     "token = get_token(session)",
+    "login(user, password=Passw0rd, x)",
     "the password is asked for by `password = getpass()`",
     "https://example.org:8080/path and http://[::1]:80/",
     "SELECT E'\\x' || md5(random()::text)",

@@ -68,6 +68,11 @@ def test_a_cut_is_shown_at_both_ends():
     assert result.text.startswith("\u2026 ") and result.text.endswith(" \u2026")
 
 
+def test_of_lines_that_stay_very_long_ones_are_cut_and_others_are_whole():
+    shown = cut_snippet(f"short\n{'x' * 500}", {}, 400, keep_lines=True).text
+    assert shown == f"short\n{'x' * 160}…"
+
+
 @given(WORDS, st.sampled_from(["fox", "dog fox", "pg_stat", "nothing", ""]), st.integers(20, 120))
 def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(
     words: list[str], query: str, length: int
