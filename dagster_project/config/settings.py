@@ -29,7 +29,6 @@ from transforms.settings.documents import (
     DocumentSettings,
     Needs,
 )
-from transforms.settings.evaluation import EvaluationSettings
 from transforms.settings.mail import (
     BlockSettings,
     ChunkSettings,
@@ -44,7 +43,13 @@ from transforms.settings.models import (
     SentenceKind,
     SentenceSettings,
 )
-from transforms.settings.operations import AlertSettings, EngineSettings, IndexSettings, OperationsSettings
+from transforms.settings.operations import (
+    AlertSettings,
+    EngineSettings,
+    EvaluationSettings,
+    IndexSettings,
+    OperationsSettings,
+)
 from transforms.settings.search import (
     BUILT_IN_PROFILES,
     LensSettings,

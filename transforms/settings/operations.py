@@ -1,4 +1,4 @@
-"""Settings of running Weft: limits, the engine, alerts, the published index."""
+"""Settings of running Weft: limits, the engine, alerts, the published index, how quality is measured."""
 
 from __future__ import annotations
 
@@ -118,3 +118,17 @@ class IndexSettings(StageSettings):
     )
 
     _checked_url = field_validator("url")(without_credentials)
+
+
+class EvaluationSettings(StageSettings):
+    """How quality is measured."""
+
+    queries: tuple[str, ...] = Field((), description="YAML files of queries and right answers")
+    profiles: tuple[str, ...] = Field(
+        ("default", "lexical", "vector", "rrf"),
+        description="profiles to measure; the first is the baseline",
+    )
+    publish_check: bool = Field(
+        False,
+        description="refuse to publish when nDCG@10 of the first drops beyond its 95 % interval",
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 from pydantic import BaseModel, Field
 
-from dagster_project.resources.system.seen_times import seen_times
+from dagster_project.resources.system.globs import seen_times
 
 _TEXTS = """
 SELECT kind, count(*) FILTER (is_searchable), count(*) FILTER (NOT is_searchable), count(waits_for)

@@ -11,8 +11,7 @@ from pathlib import Path
 from assets.partitions import SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
 from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.system.globs import write_atomically
-from dagster_project.resources.system.seen_times import seen_times
+from dagster_project.resources.system.globs import seen_times, write_atomically
 
 _FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}
 

@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,16 @@ def recall(memory: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return stored if isinstance(stored, dict) else {}
+
+
+def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
+    """By partition that changed the fingerprint in the lake then, and the time; empty if the file is missing or damaged."""
+    try:
+        return {
+            p: (str(checksum), datetime.fromisoformat(at)) for p, (checksum, at) in recall(memory).items()
+        }
+    except (ValueError, TypeError):
+        return {}
 
 
 def sweep(memory: Path) -> int:
