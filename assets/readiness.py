@@ -1,4 +1,4 @@
-"""When the texts of the published version got how far, with the bounds that a running system keeps to."""
+"""When the texts of the published version got how far, the bounds that a running system keeps to, and the report."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,11 +7,35 @@ import dagster as dg
 import polars as pl
 
 from assets.protocols.lake import Lake
-from assets.protocols.search import Publisher
+from assets.protocols.search import OperationsHistory, Publisher
 from assets.stages.shown import described, warning
 from transforms.operations import readiness as measures
 from transforms.schemas.operations import READINESS
 from transforms.settings.operations import OperationsSettings
+
+GROUP = "operations"
+
+
+def operations_report_asset() -> dg.AssetsDefinition:
+    """The asset `operations_report`: plots and figures in its metadata; it stores nothing."""
+
+    @dg.asset(
+        group_name=GROUP,
+        kinds={"markdown"},
+        deps=["readiness"],
+        description="Throughput per step, lag, reuse of vectors, quarantine by reason, size and live share, with plots.",
+    )
+    def operations_report(
+        context: dg.AssetExecutionContext, operations_history: dg.ResourceParam[OperationsHistory]
+    ) -> dg.MaterializeResult:
+        from transforms.operations.plots import report
+
+        figures = operations_history.figures(context.instance)
+        text = report(figures)
+        return dg.MaterializeResult(metadata={"report": dg.MetadataValue.md(text), "characters": len(text)})
+
+    return operations_report
+
 
 LAG_CHECK = "new_texts_are_searchable_in_time"
 SLOW_CHECK = "the_slow_lane_keeps_up"

@@ -1,4 +1,4 @@
-"""An embedding model that is a folder: its path in full, and a hash of its files as its revision."""
+"""What the settings file names or has beside it: folders of models, the file of synonyms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transforms.errors import SettingsError
 from transforms.settings.models import EmbeddingSettings
+from transforms.text.synonyms import rules
 
 _WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py", "*.onnx", "*.onnx_data")
 
@@ -31,3 +32,17 @@ def folder_revision(folder: Path) -> str:
         with path.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "blake2b").digest())
     return digest.hexdigest()
+
+
+_NAME = "synonyms.txt"
+
+
+def synonyms_in(folder: Path) -> str:
+    """What the file of synonyms in a folder holds, nothing without one; SettingsError for a line that is no rule."""
+    path = folder / _NAME
+    try:
+        text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+        rules(text)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    return text

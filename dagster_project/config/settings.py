@@ -13,10 +13,9 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 
 from dagster_project.config.file_faults import explain, internal_keys, refused_keys
 from dagster_project.config.known_services import AddedSections, known_engine, known_target
-from dagster_project.config.model_folders import with_folder
+from dagster_project.config.model_folders import synonyms_in, with_folder
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.source_settings import FileRemote, MailRemote, known_zone, remotes_of
-from dagster_project.config.synonyms_file import synonyms_in
 from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings

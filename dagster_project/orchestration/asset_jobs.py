@@ -10,12 +10,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets import fetch, operations
+from assets import fetch
 from assets.evaluation import GROUP
-from assets.operations import operations_report_asset
 from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
 from assets.protocols.lake import Progress
 from assets.publish import publish_checks
+from assets.readiness import GROUP as OPERATIONS_GROUP
+from assets.readiness import operations_report_asset
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
 from assets.sources import partitions_key
@@ -150,7 +151,7 @@ def no_remotes() -> None:
 def _other_jobs() -> list[Any]:
     """A job for each thing that is no part of a refresh."""
     parts = {
-        REPORT: (operations.GROUP, "Draw how fast, how late and how large everything is."),
+        REPORT: (OPERATIONS_GROUP, "Draw how fast, how late and how large everything is."),
         EVALUATE: (GROUP, "Measure the published index with the configured queries."),
         SEARCH: (SEARCH_GROUP, "Search the published index for the queries of the run's configuration."),
     }
