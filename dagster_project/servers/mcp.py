@@ -25,8 +25,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from dagster_project.config.settings import Settings
 from dagster_project.resources.models.static import PackagedTokenCounter
-from dagster_project.resources.outgoing.faults import fault_text
-from dagster_project.resources.outgoing.limits import Disclosures
+from dagster_project.resources.outgoing.limits import Disclosures, fault_text
 from dagster_project.resources.outgoing.receipts import Receipts, Seen
 from dagster_project.resources.search.filters import Filters
 from dagster_project.resources.search.index_pool import AllBusyError, IndexPool

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dagster_project.resources.outgoing.faults import fault_text
+from dagster_project.resources.outgoing.limits import fault_text
 from dagster_project.resources.publish.versions import CURRENT
 from dagster_project.resources.search.completeness import changed_since
 from dagster_project.resources.search.index_pool import AllBusyError

@@ -27,7 +27,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables, enabled, extras
 from dagster_project.orchestration.asset_jobs import whole_assets
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
-from dagster_project.resources.evaluation.page import page
+from dagster_project.resources.evaluation.evaluator import html_page
 from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.resources.publish.lens.lens_file import FOLDER as LENSES
 from dagster_project.resources.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
@@ -114,7 +114,7 @@ def _erase_reports(folder: Path) -> int:
         report["texts"] = {kind: {} for kind in texts}
         write_atomically(place, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))
         if (html := place.with_suffix(".html")).exists():
-            write_atomically(html, page(report))
+            write_atomically(html, html_page(report))
         count += 1
     return count
 

@@ -1,4 +1,4 @@
-"""The published index as evaluation sees it: what entries can name in it, what profiles find, what hits say."""
+"""The published index as evaluation sees it: what entries name in it, what profiles find, what hits say, and its page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.resources.evaluation.page import page as page_of
 from dagster_project.resources.search.search_index import SearchIndex
 from dagster_project.resources.system.globs import write_atomically
 from transforms.errors import GroundTruthError
@@ -28,6 +28,19 @@ from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.schemas.evaluation import EVALUATION_RUNS
 from transforms.settings.search import SearchSettings
+
+_PLACE = "/*REPORT*/"
+
+
+def html_page(report: Mapping[str, Any]) -> str:
+    """The page of a report of `transforms.evaluation.report`, its data inside; it loads nothing from anywhere."""
+    template = resources.files("dagster_project").joinpath("evaluation_page.html").read_text(encoding="utf-8")
+    data = json.dumps(report, ensure_ascii=False, sort_keys=True)
+    # Inside a script element only these could end it; both mean the same in JSON when escaped.
+    for sign in "<", ">", "&", "\u2028", "\u2029":
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    return template.replace(_PLACE, data)
+
 
 _TIMED_QUERIES = 50
 _SNIPPET_CHARS = 320
@@ -213,7 +226,7 @@ def write_report(report: Mapping[str, Any], folder: Path, name: str, page: bool)
     path = next(p for p in paths if not p.exists())
     files = {"json": (path, json.dumps(report, ensure_ascii=False, indent=1, sort_keys=True))}
     if page:
-        files["page"] = (path.with_suffix(".html"), page_of(report))
+        files["page"] = (path.with_suffix(".html"), html_page(report))
     for path, text in files.values():
         write_atomically(path, text)
     return {kind: str(path) for kind, (path, _) in files.items()}

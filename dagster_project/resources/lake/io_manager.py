@@ -17,7 +17,7 @@ from dagster_project.resources.lake.lake import ParquetLake, StagedFile, commit_
 from dagster_project.resources.lake.lake_backend import LakeBackend
 from dagster_project.resources.lake.oversize import slow_partitions
 from dagster_project.resources.system.duckdb_types import nulls
-from dagster_project.resources.system.memory import give_memory_back
+from dagster_project.resources.system.long_work import give_memory_back
 from transforms.schemas.registry import partitions_of, tables_of
 
 MEMORY_LIMIT = "1GB"

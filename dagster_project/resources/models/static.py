@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from assets.protocols.models import Embedded
 from dagster_project.resources.models.piece_tokens import BERT, PieceTokenizer
-from dagster_project.resources.system.prefetch import ordered_map
+from dagster_project.resources.system.long_work import ordered_map
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
 from transforms.retrieval.query_language import storable

@@ -1,4 +1,4 @@
-"""How much a lens shows in one session: different passages, their tokens, and the share of each document."""
+"""What answers may give away: how much a lens shows in one session, and what the text of a fault says under a lens."""
 
 from __future__ import annotations
 
@@ -7,9 +7,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dagster_project.resources.outgoing.receipts import Disclosed
-from transforms.errors import DisclosureLimitError
+from transforms.errors import (
+    DisclosureLimitError,
+    LensError,
+    QueryError,
+    QueryInterruptedError,
+    UnknownIdError,
+    WeftError,
+)
 from transforms.hashing import bytes_sha256
 from transforms.settings.search import LensSettings
+
+_OF_THE_QUESTION = (QueryError, UnknownIdError, LensError, DisclosureLimitError, QueryInterruptedError)
+"""Faults whose texts are made of the question and of what the lens shows."""
+
+
+def fault_text(fault: WeftError, lens: str | None) -> str:
+    """The text of a fault as it is answered: all of it without a lens, or if it is the question's."""
+    if lens is None or isinstance(fault, _OF_THE_QUESTION):
+        return str(fault)
+    return "there is no answer now: `weft doctor` tells whoever runs this server why"
+
 
 _SHORT = 4_000
 """Bytes of a document that may be shown as a whole: one passage of a mail is often all of it."""

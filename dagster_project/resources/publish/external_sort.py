@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dagster_project.resources.system.prefetch import ordered_map
+from dagster_project.resources.system.long_work import ordered_map
 from transforms.retrieval import bm25
 from transforms.retrieval.posting_runs import (
     Range,

@@ -26,8 +26,7 @@ from dagster_project.resources.publish.lake_views import LakeViews
 from dagster_project.resources.publish.version_inputs import TABLES, WHOLE, Published, VersionInputs
 from dagster_project.resources.publish.versions import LAYOUT
 from dagster_project.resources.system.duckdb_thread import other_thread
-from dagster_project.resources.system.memory import give_memory_back
-from dagster_project.resources.system.prefetch import ordered_map
+from dagster_project.resources.system.long_work import give_memory_back, ordered_map
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
 from transforms.schemas.registry import REGISTRY

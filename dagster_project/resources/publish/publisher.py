@@ -42,7 +42,7 @@ from dagster_project.resources.publish.versions import CURRENT, LAYOUT, damage_o
 from dagster_project.resources.sources.seen_partitions import SeenPartitions
 from dagster_project.resources.system.disk_space import is_of_full_disk
 from dagster_project.resources.system.durable import put, sync
-from dagster_project.resources.system.memory import give_memory_back
+from dagster_project.resources.system.long_work import give_memory_back
 from dagster_project.resources.system.processes import is_left_over
 from dagster_project.resources.system.store_locks import require_leases
 from transforms.embedding import embedded_text

@@ -25,8 +25,10 @@ class Completeness(BaseModel):
     mails: int
     documents: int
     turns: int = Field(description="turns of chats")
-    without_text: int = Field(description="mails, documents and windows of chats without a text to find")
-    waiting: int = Field(description="those of which something waits for the slow lane")
+    without_text: int
+    waiting: int = Field(
+        description="mails, documents and windows of which something waits for the slow lane"
+    )
     without_vector: int = Field(description="passages that only their words find")
     set_aside: dict[str, int] = Field(
         description="what was not read, by reason; the table `quarantine` has it"
@@ -44,13 +46,13 @@ class Completeness(BaseModel):
             "without vector": self.without_vector,
             f"set aside ({reasons})": sum(self.set_aside.values()),
         }
-        parts = [
-            f"searched {self.mails:,} mails, {self.documents:,} documents, {self.turns:,} turns of chats",
-            ", ".join(f"{count:,} {name}" for name, count in missing.items() if count),
-            f"published {self.published_at:%Y-%m-%d %H:%M} UTC",
-            f"sources changed {self.changed_at:%Y-%m-%d %H:%M} UTC" if self.changed_at else "",
-        ]
-        return "; ".join(part for part in parts if part)
+        searched = (
+            f"searched {self.mails:,} mails, {self.documents:,} documents, {self.turns:,} turns of chats"
+        )
+        lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
+        times = [("published", self.published_at), ("sources changed", self.changed_at)]
+        dated = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in times if at]
+        return "; ".join([searched, *([lost] if lost else []), *dated])
 
 
 def completeness(connection: duckdb.DuckDBPyConnection, published_at: str, unembedded: int) -> Completeness:

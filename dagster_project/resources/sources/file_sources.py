@@ -47,7 +47,7 @@ from dagster_project.resources.system.globs import (
     sweep,
     valid_text,
 )
-from dagster_project.resources.system.prefetch import ordered_map
+from dagster_project.resources.system.long_work import ordered_map
 from transforms.documents.files import RawFile, document_format
 from transforms.documents.issues import issue_files
 from transforms.errors import SourceError

@@ -1,12 +1,24 @@
-"""Mapping over an iterable by a few threads, for functions that release the GIL, as Polars, NumPy and Arrow do."""
+"""What long work takes of the machine: threads that map in order, as functions release the GIL, and memory it gives back."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+import pyarrow as pa
+
+
+def give_memory_back() -> None:
+    """Return unused memory of this process to the system: gigabytes after millions of texts."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):  # of the GNU library alone
+        ctypes.CDLL(None).malloc_trim(0)
+
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
