@@ -110,7 +110,6 @@ def test_what_is_compared_is_what_the_tables_have(head: str):
     assert id_and_author(mail) == (row["message_id"], row["from_addr"])
 
 
-@pytest.mark.exhaustive
 def test_names_stand_for_mails_people_notes_chats_and_sources(made_once: Workspace):
     mail = find(made_once.settings, ["<m800@example.org>"])
     assert (mail.mails, mail.partitions, mail.quoted_by) == (1, ("dev/dev.2004-03",), ("m801@example.org",))
