@@ -215,8 +215,7 @@ def bytes_of(said: str) -> str:
         r"[0-9.]+ ms",
         r'(?<=class="part" width=")[0-9.]+',
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+",
-        r'(?<=published_at":) ?"[^"]+',
-        r"(?<=published )\d{4}-\d\d-\d\d \d\d:\d\d UTC",
+        r'(?<=published_at":) ?"[^"]+|(?<=published )\d{4}-\d\d-\d\d \d\d:\d\d UTC',
         r'(?<=(?:CONTEXT|NO_HITS)", "version": ")\w+|(?<=manifest": "4", "index_version": ")\w+',
     ):
         said = re.sub(varying, "", said)
