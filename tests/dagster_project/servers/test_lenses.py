@@ -266,9 +266,8 @@ def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: 
             assert f"searched {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
     assert all(statement == said[0] for statement in said)
     counts = {name: said[0][name] for name in ("mails", "documents", "turns", "without_text", "set_aside")}
-    everything = {"mails": 6, "documents": 9, "turns": 1, "without_text": 0, "set_aside": {"hidden": 1}}
-    of_notes = {"mails": 0, "documents": 4, "turns": 0, "without_text": 0, "set_aside": {}}
-    assert counts == (of_notes if lens else everything)
+    expected = (0, 4, 0, 0, {}) if lens else (6, 9, 1, 0, {"hidden": 1})
+    assert tuple(counts.values()) == expected
 
 
 @pytest.mark.parametrize(

@@ -225,15 +225,16 @@ def served(library: Workspace, request: pytest.FixtureRequest) -> Iterator[Serve
 
 @pytest.mark.exhaustive
 def test_assistants_search_open_and_collect_within_limits(served: Served):
-    found, opened, cut, rest, block, unknown, long, filtered = served.calls(
-        ("search", {"query": "compactor load", "limit": 1000}),
+    found, opened, cut, rest, block, unknown, long, filtered, many = served.calls(
+        ("search", {"query": "compactor load"}),
         ("get", {"id": "m1@example.org"}),
-        ("get", {"id": "docs:manual.md", "max_characters": 10**9}),
+        ("get", {"id": "docs:manual.md"}),
         ("get", {"id": "docs:manual.md", "byte_start": 60}),
-        ("context", {"text": "How does the compactor behave?", "budget_tokens": 10**6}),
+        ("context", {"text": "How does the compactor behave?"}),
         ("get", {"id": "m99@example.org"}),
         ("search", {"query": "x" * 20_001}),
         ("search", {"query": "compactor", "list_id": "nowhere"}),
+        ("search", {"query": "compactor", "limit": 1000}),
     )
     assert not any(r.is_error for r in (found, opened, cut, rest, block))
     hits = found.structured_content["hits"]
@@ -247,6 +248,7 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
         (unknown, '"kind": "UnknownIdError"'),
         (long, "at most 20000 characters"),
         (filtered, '"kind": "QueryError"'),
+        (many, "limit is 1000, and this server gives 2 at most"),
     ):
         assert refused.is_error and why in refused.content[0].text
 
