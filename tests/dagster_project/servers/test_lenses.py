@@ -244,15 +244,13 @@ def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
 
 @pytest.mark.parametrize("lens", [None, "notes"])
 def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: Workspace, lens: str | None):
-    under = ["--config", str(work.config)]
-
     async def tools() -> list[Any]:
         async with Client(mcp_server(work.settings, lens)) as client:
             calls = (("search", {"query": "quorum"}), ("similar", {"id": "notes:noteshut.md"}),
                 ("context", {"text": "The quorum of noteopen?"}))  # fmt: skip
             return [(await client.call_tool(*call)).structured_content["completeness"] for call in calls]
 
-    said = anyio.run(tools)
+    said, under = anyio.run(tools), ["--config", str(work.config)]
     context = ["context", "--stdin", "--json", *under, *(["--lens", lens] if lens else [])]
     said.append(json.loads(CliRunner().invoke(main, context, input="quorum").output)["completeness"])
     if lens is None:
@@ -266,8 +264,7 @@ def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: 
             assert f"searched {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
     assert all(statement == said[0] for statement in said)
     counts = {name: said[0][name] for name in ("mails", "documents", "turns", "without_text", "set_aside")}
-    expected = (0, 4, 0, 0, {}) if lens else (6, 9, 1, 0, {"hidden": 1})
-    assert tuple(counts.values()) == expected
+    assert tuple(counts.values()) == ((0, 4, 0, 0, {}) if lens else (6, 9, 1, 0, {"hidden": 1}))
 
 
 @pytest.mark.parametrize(
