@@ -35,7 +35,7 @@ _OTHER_BYTES = {
     "apache2-doc": 6_000_000,
     "twisted-doc": 6_000_000,
 }
-"""Packages of which more is read, or less, since they repeat themselves."""
+"""Packages from which the corpus takes more or less than from others, since they repeat themselves."""
 _PAGES, _MEANINGS = {"html", "htm", "xhtml", "page"}, {"noun", "verb", "adj", "adv"}
 _KINDS = {*_PAGES, *_MEANINGS, "py", "txt", "md", "rst", "NEWS", "changelog", "pod", "dz", "ruleset"}
 _BLOCKS = {"p", "li", "dd", "dt", "pre", "td", "th", "blockquote", "figcaption", "title", "item", "paragraph"}
@@ -226,7 +226,7 @@ def _of_dictionary(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _descriptions(folder: Path) -> Iterator[dict[str, str]]:
-    """What packages are for, in English, and in German beside the English."""
+    """The descriptions of packages in English, and in German beside the English."""
     english: dict[str, tuple[str, str]] = {}
     for language in ("en", "de"):
         for entry in (folder / f"Translation-{language}").read_text(errors="replace").split("\n\n"):

@@ -39,7 +39,7 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 
 
 class Model:
-    """What an index asks of its embedder, by a function."""
+    """An embedder as an index needs it, made from a function."""
 
     is_paid = False
 

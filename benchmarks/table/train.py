@@ -88,7 +88,7 @@ def lone_words(tokens: Sequence[str], count: int, seed: int) -> list[dict[str, s
 
 
 def views(rows: Sequence[dict[str, str]], seed: int) -> Views:
-    """What is learned of each row."""
+    """The parameters of each row of the table."""
     rng, made = random.Random(seed), Views()
     for row in rows:
         text, title = row["text"], row["title"].rsplit(" › ", 1)[-1].strip()
@@ -344,7 +344,7 @@ def save(folder: Path, table: np.ndarray, tokenizer: Any, weight: float) -> None
 
 
 def prepared(corpus: Path, teacher: Path, seed: int, device: str, plan: Plan) -> tuple[Lesson, Any]:
-    """What training reads, and the tokenizer of the table."""
+    """The data of the training, and the tokenizer of the table."""
     import torch
     from tokenizers import Tokenizer
 

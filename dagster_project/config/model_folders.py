@@ -1,4 +1,4 @@
-"""What the settings file names or has beside it: folders of models, the file of synonyms."""
+"""Files that belong to the settings file: folders of models, and the file of synonyms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAME = "synonyms.txt"
 
 
 def synonyms_in(folder: Path) -> str:
-    """What the file of synonyms in a folder holds, nothing without one; SettingsError for a line that is no rule."""
+    """The text of the file of synonyms in a folder, empty if there is none; SettingsError for a line that is not a rule."""
     path = folder / _NAME
     try:
         text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""

@@ -260,10 +260,9 @@ class _Build:
         made = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
         self.published = made.get("search_index", self.published)
         if "embeddings" in made:
-            numeric = {k: v for k, v in made["embeddings"].items() if isinstance(v, int | float)}
-            figures = {
-                k: v for k, v in numeric.items() if "/" not in k
-            }  # without those of Dagster's own names
+            # Names with a slash are Dagster's own.
+            shown = {k: v for k, v in made["embeddings"].items() if "/" not in k}
+            figures = {k: v for k, v in shown.items() if isinstance(v, int | float)}
             before = self.figures
             self.figures = figures | {k: before[k] + figures.get(k, 0) for k in _ADDED_UP if k in before}
 

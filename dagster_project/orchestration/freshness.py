@@ -38,7 +38,7 @@ def report_freshness(settings: Settings, instance: dg.DagsterInstance, plan: Pla
 
 
 def _outcome(settings: Settings, plan: Plan) -> dict[str, Any]:
-    """What the check finds: how many hours the oldest waiting change has waited, and the figures that are shown."""
+    """The outcome of the check: how many hours the oldest waiting change has waited, and the figures that are shown."""
     now, times = datetime.now(UTC), make_seen_partitions(settings).times()
     waiting = {*plan.stale, *plan.vanished}
     hours = max(((now - times[p]).total_seconds() / 3600 for p in waiting if p in times), default=0.0)

@@ -155,7 +155,7 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         return self._stays(partial(super()._has_asset_key_col_on_connection, conn), column_name)
 
     def _stays(self, look: Callable[[str], bool], name: str) -> bool:
-        """What `look` says of a name; it is not asked again once it says yes, since migrations add and do not take away."""
+        """The answer of `look` for a name. A yes is remembered, since migrations only add."""
         known: set[str] = self.__dict__.setdefault("_known", set())
         if name not in known and look(name):
             known.add(name)
@@ -169,7 +169,7 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
 
 def _has_tables(place: Path) -> bool:
-    """True if a file has its tables, of which the number of the layout comes last: Dagster reads 89 scripts to see that."""
+    """True if a file has all its tables; Dagster writes the number of the layout last, and reads 89 scripts to see that."""
     with closing(sqlite3.connect(place, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as opened:
         tables = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchall()
         return bool(tables and opened.execute("SELECT 1 FROM alembic_version").fetchall())

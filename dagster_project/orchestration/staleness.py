@@ -1,4 +1,4 @@
-"""What of the lake is stale and why: tables of partitions, context, long texts, and over the whole lake."""
+"""The stale tables of the lake, and why: tables of partitions, context, long texts, and over the whole lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the published file has of the document graph: tables, and a macro over them, if the graph is enabled."""
+"""The tables of the document graph in the published file, and a macro over them; they exist if the graph is enabled."""
 
 from __future__ import annotations
 

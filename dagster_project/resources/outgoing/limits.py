@@ -1,4 +1,4 @@
-"""What answers may give away: how much a lens shows in one session, and what the text of a fault says under a lens."""
+"""Bounds of answers under a lens: how much one session may show, and what the text of a fault says."""
 
 from __future__ import annotations
 

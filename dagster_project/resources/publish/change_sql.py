@@ -59,7 +59,7 @@ _OWN_TEXTS = {
     "documents": "concat_ws(chr(10), path, text)",
     "conversation_windows": "markdown",
 }
-"""What somebody wrote, by table; all other tables are made of it."""
+"""The column of each table that holds what people wrote; all other tables come from these."""
 _LOST_TEXT = """
 SELECT 1 FROM (
   SELECT rowid AS place, {key} AS key, {text} AS text FROM {table}
@@ -72,7 +72,7 @@ GROUP BY place HAVING NOT coalesce(bool_or(contains(n.text, b.text)), false)
 LOST_TEXT = " UNION ALL ".join(
     _LOST_TEXT.format(table=table, key=KEYS[table], text=text) for table, text in _OWN_TEXTS.items()
 )
-"""A row for each mail, attachment, document and window of which not all text is there any more."""
+"""A row for each mail, attachment, document and window that lost text."""
 
 # Partitions are read from the lake if their files changed, if other mails of them are canonical now, or if the
 # relations of one of their chunks changed, or whether a model refuses it.

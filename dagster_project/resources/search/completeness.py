@@ -1,4 +1,4 @@
-"""What an answer was looked for in: how much of the sources, what of them is missing and why, and how fresh it is."""
+"""How complete an answer is: how much was searched, what is missing and why, and how fresh the index is."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ _SET_ASIDE = "SELECT split_part(reason, ':', 1), count(*) FROM quarantine GROUP 
 
 
 class Completeness(BaseModel):
-    """What was searched; under a lens, of what it shows alone."""
+    """The statement of one answer; under a lens it counts only what the lens shows."""
 
     published_at: datetime
     mails: int
     documents: int
     turns: int = Field(description="turns of chats")
     without_text: int
-    waiting: int = Field(
-        description="mails, documents and windows of which something waits for the slow lane"
-    )
+    waiting: int = Field(description="mails, documents and windows that wait for the slow lane")
     without_vector: int = Field(description="passages that only their words find")
     set_aside: dict[str, int] = Field(
         description="what was not read, by reason; the table `quarantine` has it"

@@ -167,7 +167,7 @@ class OpenedVersion:
 
     @property
     def completeness(self) -> Completeness:
-        """What an answer of this moment is looked for in; under a lens nothing is said of changes of sources."""
+        """How complete an answer is at this moment; under a lens without changes of sources."""
         published = self._completeness.published_at
         is_whole = self.published == self.path
         changed = changed_since(self.path.parents[1], published) if is_whole else None

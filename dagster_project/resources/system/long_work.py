@@ -1,4 +1,4 @@
-"""What long work takes of the machine: threads that map in order, as functions release the GIL, and memory it gives back."""
+"""Threads and memory of long work: mapping in order by threads, for functions that release the GIL; giving memory back."""
 
 from __future__ import annotations
 

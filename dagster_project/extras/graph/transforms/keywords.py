@@ -1,7 +1,7 @@
 """Keywords of a tree with their authority, and the chunks that they stand in.
 
-What is here: reading `_keywords/words.md`, computing keywords where a tree has none, finding them in
-chunks (Information Graph). What is not: the terms of the search index (`transforms.text.terms`).
+It reads `_keywords/words.md`, computes the keywords of a tree that has none, and finds them in chunks
+(Information Graph). The terms of the search index are in `transforms.text.terms`.
 """
 
 from __future__ import annotations

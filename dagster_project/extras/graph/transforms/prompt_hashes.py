@@ -1,7 +1,7 @@
 """Questions that chunks answer, as 64-bit SimHashes: a search that needs no vector of the query.
 
-What is here: reading `qa-pairs.md`, the hash, which question belongs to which chunk (experimental in
-the Information Graph). What is not: vectors, which come from the embedder.
+It reads `qa-pairs.md`, computes the hashes, and gives each question to its chunks (experimental in the
+Information Graph). Vectors come from the embedder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COMMON = (
     "who why will with would you your"
 )
 _IGNORED = frozenset(_COMMON.split())
-"""Words that a hash ignores unless there are no others."""
+"""Words that a hash ignores if there are others."""
 _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << BITS) - 1
 
 
@@ -108,7 +108,7 @@ def simhash(text: str) -> int:
     """The 64-bit SimHash of a text (Charikar 2002).
 
     Tokens are the distinct runs of letters and digits, single underscores inside them included, of the
-    NFKC text in lower case, without common words unless there are no others; each weighs 1. A token's
+    NFKC text in lower case, without common words if there are others; each weighs 1. A token's
     hash is FNV-1a over its UTF-8 bytes, stirred by MurmurHash3's 64-bit finalizer. Bit i is set where
     more tokens have it set than not; 0 for a text without tokens.
     """

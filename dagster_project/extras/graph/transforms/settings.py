@@ -40,6 +40,6 @@ class GraphSettings(StageSettings):
         for origin in origins:
             if origin != "*" and not re.fullmatch(r"https?://[^/\s*@]+", origin):
                 raise ValueError(
-                    "this is no origin: write scheme, host and port, as https://notes.example.org"
+                    "this is not an origin: write scheme, host and port, as https://notes.example.org"
                 )
         return origins
