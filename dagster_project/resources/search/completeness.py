@@ -44,13 +44,13 @@ class Completeness(BaseModel):
             "without vector": self.without_vector,
             f"set aside ({reasons})": sum(self.set_aside.values()),
         }
-        searched = (
-            f"searched {self.mails:,} mails, {self.documents:,} documents, {self.turns:,} turns of chats"
+        found = (
+            f"searchable: {self.mails:,} mails, {self.documents:,} documents, {self.turns:,} turns of chats"
         )
         lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
         times = [("published", self.published_at), ("sources changed", self.changed_at)]
         dated = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in times if at]
-        return "; ".join([searched, *([lost] if lost else []), *dated])
+        return "; ".join([found, *([lost] if lost else []), *dated])
 
 
 def completeness(connection: duckdb.DuckDBPyConnection, published_at: str, unembedded: int) -> Completeness:

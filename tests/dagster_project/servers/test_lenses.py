@@ -261,7 +261,7 @@ def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: 
             said += [client.get(p, params={"q": "quorum", "text": "quorum"}).json()["completeness"]
                 for p in ("/api/search", "/api/context")]  # fmt: skip
             shown = client.get("/", params={"q": "quorum"}).text
-            assert f"searched {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
+            assert f"searchable: {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
     assert all(statement == said[0] for statement in said)
     counts = {name: said[0][name] for name in ("mails", "documents", "turns", "without_text", "set_aside")}
     assert tuple(counts.values()) == ((0, 4, 0, 0, {}) if lens else (6, 9, 1, 0, {"hidden": 1}))
