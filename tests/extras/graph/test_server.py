@@ -164,7 +164,7 @@ def test_nothing_exported_is_an_error_with_the_remedy(tmp_path: Path):
 def test_fetch_reads_a_document_progressively(port: int, folder: Path):
     script = f"{CLIENT}\nread({json.dumps(f'http://127.0.0.1:{port}/')}, 4).then(r => console.log(JSON.stringify(r)));"
     done = subprocess.run([str(NODE), "-e", script], capture_output=True, text=True, timeout=HUNG, check=True)
-    require_read(json.loads(done.stdout), folder)
+    assert json.loads(done.stdout) == expected_read(folder)
 
 
 FOREIGN = "http://elsewhere.example"
@@ -257,7 +257,7 @@ def test_a_browser_reads_a_document_from_a_page_of_a_named_origin_alone(
         done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=True)
     said = _decoded(done.stdout)
     if named:
-        require_read(json.loads(said), folder)
+        assert json.loads(said) == expected_read(folder)
     else:
         assert said.startswith("failed: ")
 
@@ -282,13 +282,12 @@ def pages(folder: Path) -> Iterator[str]:
         thread.join(HUNG)
 
 
-def require_read(read: dict, folder: Path) -> None:
-    """The client read the first four chunks of the stripe, and six bytes of the first."""
+def expected_read(folder: Path) -> dict[str, object]:
+    """What the client reads: the first four chunks of the stripe, and six bytes of the first."""
     document = folder / "s/guide/Über uns.md"
     (chunks,) = json.loads((document / "index.json").read_text())["_embedded"]["chunks"].values()
-    assert read["order"] == [0, *chunks["stripe_order"][:3]]
-    names = [f"_chunks/Über uns-{n}.md" for n in read["order"]]
-    assert read["texts"] == [(document / name).read_text() for name in names]
-    first = (document / names[0]).read_bytes()
-    assert (read["status"], read["part"]) == (206, first[2:8].decode())
-    assert read["range"] == f"bytes 2-7/{len(first)}"
+    order = [0, *chunks["stripe_order"][:3]]
+    texts = [(document / f"_chunks/Über uns-{n}.md").read_text() for n in order]
+    first = texts[0].encode()
+    part = {"status": 206, "part": first[2:8].decode(), "range": f"bytes 2-7/{len(first)}"}
+    return {"order": order, "texts": texts, **part}
