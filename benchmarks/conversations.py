@@ -34,12 +34,12 @@ from rich.console import Console
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.resources.context.context_index import IndexForContext
-from dagster_project.resources.context.published_versions import open_versions
-from dagster_project.resources.models.rerankers import Reranker
-from dagster_project.resources.models.static import PackagedTokenCounter
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.context.context_index import IndexForContext
+from dagster_project.context.published_versions import open_versions
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.models.rerankers import Reranker
+from dagster_project.models.static import PackagedTokenCounter
 from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.conversations import query_chunks

@@ -23,7 +23,7 @@ from passages import with_markdown_headings
 from printing import new_parser, new_table
 from retrieval import ahead, show
 
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.search_index import SearchIndex
 from transforms.evaluation.intervals import bootstrap
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings

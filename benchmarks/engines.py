@@ -20,8 +20,8 @@ from printing import new_parser, new_table
 from rich.console import Console
 from stages import descendants
 
+from dagster_project.composition.engine import make_engine
 from dagster_project.config.settings import load_settings
-from dagster_project.engine import make_engine
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.partitions import partition_runs, planned

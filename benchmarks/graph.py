@@ -34,7 +34,7 @@ from dagster_project.extras.graph.transforms.prompt_hashes import distances, que
 from dagster_project.extras.graph.transforms.schema import PROMPT_HASHES
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from dagster_project.extras.graph.transforms.stripes import chunk_similarities, stripe_orders
-from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.models.embedders import make_embedder
 from transforms.documents.files import RawFile, read_documents
 from transforms.schemas.relations import LINKS
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings

@@ -29,9 +29,9 @@ from printing import new_parser, new_table
 from rich.console import Console
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.context.conversation_context import ConversationText, context_of
-from dagster_project.resources.context.published_versions import open_versions
-from dagster_project.resources.models.static import PackagedTokenCounter
+from dagster_project.context.conversation_context import ConversationText, context_of
+from dagster_project.context.published_versions import open_versions
+from dagster_project.models.static import PackagedTokenCounter
 
 _COUNT = PackagedTokenCounter().counts
 _SPACES = re.compile(r"[\s>]+")

@@ -37,10 +37,10 @@ from rich.console import Console
 
 from assets.embedding import embed_missing
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.progress import LoggedProgress
-from dagster_project.resources.search.search_index import SearchIndex, open_current
+from dagster_project.index.search.search_index import SearchIndex, open_current
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.system.progress import LoggedProgress
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
 from transforms.settings.search import BUILT_IN_PROFILES
@@ -198,8 +198,8 @@ def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, 
 
 def quota(state: Path) -> None:
     """How much of a quota of requests is used, and how often the server had to refuse."""
-    from dagster_project.resources.models.gemini.client import Quota
-    from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
+    from dagster_project.models.gemini.client import Quota
+    from dagster_project.models.gemini.embedder import GeminiEmbedder
     from tests import gemini_loopback as server
 
     window, requests, count = 12.0, 400, 2000

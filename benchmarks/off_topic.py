@@ -17,8 +17,8 @@ from printing import new_parser, new_table
 from rich.console import Console
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.context.conversation_context import ConversationText, context_of
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.context.conversation_context import ConversationText, context_of
+from dagster_project.index.search.opened_index import open_index
 from transforms.context.selection import NO_HITS
 
 

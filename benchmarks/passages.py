@@ -32,7 +32,7 @@ from rich.table import Table
 from tasks import ranker
 
 from assets.protocols.models import Embedder
-from dagster_project.resources.models.embedders import make_embedder
+from dagster_project.models.embedders import make_embedder
 from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents

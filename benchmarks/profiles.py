@@ -25,8 +25,8 @@ from retrieval import HEAD, ahead, show
 from rich.table import Table
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.context.block_quality import measured_blocks
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.context.block_quality import measured_blocks
+from dagster_project.index.search.search_index import SearchIndex
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 

@@ -23,10 +23,10 @@ from rich.console import Console
 from search_speed import base_lake
 
 from assets.partitions import MAIL
-from dagster_project.composition import make_lake, make_publisher
-from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.publish.publisher import Published
+from dagster_project.composition.objects import make_lake, make_publisher
+from dagster_project.index.files.arrays import folder_of
+from dagster_project.index.publish.publisher import Published
+from dagster_project.lake.lake import ParquetLake
 
 NEW_MAILS = 300
 _MAILS_BEFORE = 1000

@@ -28,16 +28,16 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dagster_project.config.settings import Settings, load_settings
+from dagster_project.evaluation.evaluator import contents, read_ground_truth, run_profiles
 from dagster_project.extras.qdrant.batch import PointRanking
 from dagster_project.extras.qdrant.collection import Collection
 from dagster_project.extras.qdrant.mirror import QdrantMirror
 from dagster_project.extras.qdrant.mirrored import mirrored
 from dagster_project.extras.qdrant.points import Points
 from dagster_project.extras.qdrant.searches import DENSE, Allowed, Point, Search
-from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.evaluation.evaluator import contents, read_ground_truth, run_profiles
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.files.arrays import folder_of
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
 from tests.qdrant_edge_client import EdgeClient
 from transforms.embedding.vectors import stacked
 from transforms.evaluation import quality

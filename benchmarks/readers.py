@@ -31,10 +31,10 @@ from printing import new_parser, new_table
 from rich.console import Console
 
 from dagster_project.config.settings import load_settings
+from dagster_project.index.search.opened_index import FollowedIndex, open_index
+from dagster_project.index.search.statements.sql import query_current
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
-from dagster_project.resources.search.opened_index import FollowedIndex, open_index
-from dagster_project.resources.search.statements.sql import query_current
 from transforms.errors import WeftError
 
 PROCESSES = 4

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from assets.partitions import IN_PARTS, MAIL, WHOLE_PART
 from assets.protocols.lake import Parts
-from dagster_project.composition import make_lake, make_publisher
+from dagster_project.composition.objects import make_lake, make_publisher
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.resources.lake.lake import ParquetLake, StagedFile
+from dagster_project.lake.lake import ParquetLake, StagedFile
 from transforms.embedding.vectors import stacked
 from transforms.schemas.chunks import UNEMBEDDED
 

@@ -39,7 +39,7 @@ from scale_corpus import MESSAGES, Plan, Pools, Writer, described, in_time, plan
 from stages import built
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.search.opened_index import open_index
 
 HOURS, HOUR = 3, 300
 SEARCHES = 150

@@ -32,13 +32,13 @@ from replicas import published_replica
 from rich.console import Console
 from rich.table import Table
 
-from dagster_project.composition import make_lake
+from dagster_project.composition.objects import make_lake
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.models.rerankers import Reranker
-from dagster_project.resources.search.query_batch import CODE_CANDIDATES, CODE_RESCORED
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.query_batch import CODE_CANDIDATES, CODE_RESCORED
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.rerankers import Reranker
 from transforms.embedding.sign_codes import CodeScores
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import RerankSettings, SearchSettings, TermSettings

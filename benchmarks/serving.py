@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 import httpx2
 
-from dagster_project.composition import make_sources
+from dagster_project.composition.objects import make_sources
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.extras.web.app import web_app
 from dagster_project.orchestration.build import build

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.search.opened_index import open_index
 
 _MARK = re.compile(r"(?m)^[ \t]*(?:>[ \t]?)+")
 _EMPTY = re.compile(

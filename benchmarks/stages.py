@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search.search_index import open_current
+from dagster_project.index.search.search_index import open_current
+from dagster_project.models.embedders import make_embedder
 
 
 def main() -> None:

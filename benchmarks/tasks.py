@@ -22,11 +22,11 @@ import Stemmer
 from conversations import locomo, turn_ids
 
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.evaluation.evaluator import contents, read_ground_truth
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.models.rerankers import Reranker
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.search_index import SearchIndex, open_current
+from dagster_project.evaluation.evaluator import contents, read_ground_truth
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.search_index import SearchIndex, open_current
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.rerankers import Reranker
 from transforms.evaluation.judgements import judgements
 from transforms.evaluation.losses import KEPT
 from transforms.evaluation.quality import grades_of

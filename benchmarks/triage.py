@@ -25,8 +25,8 @@ from rich.console import Console
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.triage.transforms.duplicates import Repeat, repeats
 from dagster_project.extras.triage.transforms.items import issue_items
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.publish.versions import current_version
+from dagster_project.index.publish.versions import current_version
+from dagster_project.models.embedders import make_embedder
 from transforms.documents.files import RawFile, read_documents
 from transforms.settings.documents import DocumentSettings
 from transforms.settings.models import EmbeddingSettings

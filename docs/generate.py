@@ -33,9 +33,9 @@ from dagster_project.config.settings import (
     load_settings,
 )
 from dagster_project.config.source_settings import REMOTES
+from dagster_project.index.publish import macro_sql, table_sql
 from dagster_project.orchestration.asset_graph import make_assets
-from dagster_project.resources.publish import macro_sql, table_sql
-from dagster_project.resources.system.duckdb_types import sql_type
+from dagster_project.system.duckdb_types import sql_type
 from transforms.retrieval import bm25
 from transforms.schemas.registry import lake_names, lake_tables
 from transforms.schemas.table import Table

@@ -22,16 +22,16 @@ import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 
-from dagster_project.composition import make_lake, make_sources
+from dagster_project.composition.objects import make_lake, make_sources
 from dagster_project.config.settings import Settings, load_settings
+from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
+from dagster_project.index.files.segments import read_terms, segments_of
+from dagster_project.lake.lake import ParquetLake
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import instance_place, open_instance
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import Plan, make_plan
-from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
-from dagster_project.resources.arrays.segments import read_terms, segments_of
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.system.dagster_internals import SqliteEventLogStorage
+from dagster_project.system.dagster_internals import SqliteEventLogStorage
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {

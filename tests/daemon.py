@@ -11,8 +11,8 @@ import dagster as dg
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.names import REFRESH, REFRESH_NOW
 from dagster_project.orchestration.runs import partitions_of
-from dagster_project.resources.system.dagster_internals import listed
-from dagster_project.resources.system.locks import RUNS
+from dagster_project.system.dagster_internals import listed
+from dagster_project.system.locks import RUNS
 from tests.archives import Workspace
 
 HOUR = datetime(2026, 3, 1, 2, tzinfo=UTC)

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from assets.embedding import EmbeddingReport, vectors_of
 from assets.vector_parts import EmbeddingTotals
-from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
-from dagster_project.resources.progress import LoggedProgress
+from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.gemini.embedder import GeminiEmbedder
+from dagster_project.system.progress import LoggedProgress
 from tests.gemini_loopback import KEY
 from tests.processes import forked
 from tests.timing import HUNG

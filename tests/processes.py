@@ -158,6 +158,6 @@ def fetch_that_is_killed(config: Path, source: str, moment: Callable[[], object]
 
 def _fetch(config: Path, source: str) -> None:
     from dagster_project.config.settings import load_settings
-    from dagster_project.resources.remotes.source_remotes import SourceRemotes
+    from dagster_project.remotes.source_remotes import SourceRemotes
 
     SourceRemotes(load_settings(config)).fetch(source)

@@ -9,7 +9,7 @@ import dagster as dg
 
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.work import Work
-from dagster_project.resources.system.dagster_internals import listed
+from dagster_project.system.dagster_internals import listed
 from tests.archives import Workspace
 
 

@@ -98,17 +98,17 @@ def test_each_module_says_what_belongs_in_it():
 
 RENAMING = {
     "dagster_project/orchestration/sqlite_storage.py": "Dagster's history, which a build does without",
-    "dagster_project/resources/arrays/array_update.py": "within a folder that gets its name later",
-    "dagster_project/resources/arrays/arrays.py": "within a folder that gets its name later",
+    "dagster_project/index/files/array_update.py": "within a folder that gets its name later",
+    "dagster_project/index/files/arrays.py": "within a folder that gets its name later",
     "dagster_project/extras/graph/exporter.py": "an exchange of two folders",
-    "dagster_project/resources/lake/copies.py": "a copy of an object, made again if it is lost",
-    "dagster_project/resources/lake/lake.py": "many files, whose folders are made durable together",
-    "dagster_project/resources/models/embedding_cache.py": "a damaged file is set aside",
-    "dagster_project/resources/models/vector_segments.py": "a copy of an object, made again if it is lost",
-    "dagster_project/resources/publish/spare_version.py": "versions that nobody reads",
-    "dagster_project/resources/remotes/landing.py": "many files, whose folders are made durable together",
-    "dagster_project/resources/sources/converted_files.py": "a cache, whose files are made again if they are lost",
-    "dagster_project/resources/system/durable.py": "the one place",
+    "dagster_project/lake/copies.py": "a copy of an object, made again if it is lost",
+    "dagster_project/lake/lake.py": "many files, whose folders are made durable together",
+    "dagster_project/models/embedding_cache.py": "a damaged file is set aside",
+    "dagster_project/models/vector_segments.py": "a copy of an object, made again if it is lost",
+    "dagster_project/index/publish/spare_version.py": "versions that nobody reads",
+    "dagster_project/remotes/landing.py": "many files, whose folders are made durable together",
+    "dagster_project/sources/converted_files.py": "a cache, whose files are made again if they are lost",
+    "dagster_project/system/durable.py": "the one place",
 }
 """The modules that rename files, with the reason why they do it themselves."""
 
@@ -153,16 +153,16 @@ LAZY_MODULES = {
     "dagster_project.extras.engines.spark": "needs the extra spark",
     "dagster_project.extras.engines.ray": "needs the extra ray",
     "dagster_project.extras.engines.ray_embedder": "needs the extra ray",
-    "dagster_project.resources.lake.lake_backend": "loads Ibis, which only builds need",
-    "dagster_project.resources.publish.lens.lens_file": "loads Ibis, which only a lens needs",
+    "dagster_project.lake.lake_backend": "loads Ibis, which only builds need",
+    "dagster_project.index.publish.lens.lens_file": "loads Ibis, which only a lens needs",
     "dagster_project.extras.qdrant.collection": "needs the extra qdrant",
     "dagster_project.extras.qdrant.mirror": "needs the extra qdrant",
-    "dagster_project.resources.models.gemini.client": "needs the extra gemini",
-    "dagster_project.resources.models.gemini.embedder": "needs the extra gemini",
-    "dagster_project.resources.models.gemini.served": "needs the extra gemini",
-    "dagster_project.resources.remotes.http_archives": "loads httpx2, which only a fetch of such a remote needs",
+    "dagster_project.models.gemini.client": "needs the extra gemini",
+    "dagster_project.models.gemini.embedder": "needs the extra gemini",
+    "dagster_project.models.gemini.served": "needs the extra gemini",
+    "dagster_project.remotes.http_archives": "loads httpx2, which only a fetch of such a remote needs",
     "dagster_project.extras.stores.store_session": "needs the extra s3",
-    "dagster_project.resources.models.gemini.language": "needs the extra gemini",
+    "dagster_project.models.gemini.language": "needs the extra gemini",
     "dagster_project.servers.mcp": "needs the extra mcp",
     "transforms.operations.plots": "loads matplotlib",
 }
@@ -190,7 +190,7 @@ def test_modules_import_at_their_top():
 
 def test_one_file_uses_what_dagster_does_not_export():
     private = {name_of(file) for file in modules() if "from dagster._" in file.read_text()}
-    assert private == {"dagster_project/resources/system/dagster_internals.py"}
+    assert private == {"dagster_project/system/dagster_internals.py"}
 
 
 def imported() -> dict[str, str]:

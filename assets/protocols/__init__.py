@@ -1,1 +1,1 @@
-"""What the assets need from the world, as protocols; dagster_project/resources implements them."""
+"""What the assets need from the world, as protocols; dagster_project implements them."""

@@ -27,7 +27,7 @@ from dagster_project.orchestration.triggers.watching import (
     watched_folders,
 )
 from dagster_project.orchestration.upkeep.caches import run_estimate
-from dagster_project.resources.system.disk_space import may_be_written
+from dagster_project.system.disk_space import may_be_written
 from transforms.errors import FetchError, SourceError, WeftError
 from transforms.settings.model_names import BATCH_SHARE
 

@@ -9,7 +9,7 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.render.tables import print_records
-from dagster_project.composition import make_answer_cache, make_embedding_cache
+from dagster_project.composition.objects import make_answer_cache, make_embedding_cache
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.upkeep import caches
 from transforms.errors import CheckFailedError

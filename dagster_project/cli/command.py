@@ -14,8 +14,8 @@ from functools import partial
 from types import FrameType, TracebackType
 
 from dagster_project.cli.main import main
-from dagster_project.resources.system import unasked_pandas
-from dagster_project.resources.system.processes import end_started
+from dagster_project.system import unasked_pandas
+from dagster_project.system.processes import end_started
 
 _OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
 _ENDS = (*_OF_TERMINALS, signal.SIGTERM)

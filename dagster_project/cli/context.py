@@ -16,11 +16,11 @@ from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, explaine
 from dagster_project.cli.render.explanation import print_plan
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.config.source_settings import known_zone
-from dagster_project.resources.context import conversation_context as work
-from dagster_project.resources.context.accounting import Account
-from dagster_project.resources.context.sessions import Session, opened_session
-from dagster_project.resources.outgoing.limits import Entry
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.context import conversation_context as work
+from dagster_project.context.accounting import Account
+from dagster_project.context.sessions import Session, opened_session
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.outgoing.limits import Entry
 from transforms.context.block import difference
 
 

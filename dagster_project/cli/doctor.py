@@ -21,7 +21,7 @@ from rich.text import Text
 from dagster_project.cli.deployment import deployment
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.terminal.safe_console import terminal
-from dagster_project.composition import (
+from dagster_project.composition.objects import (
     make_answer_cache,
     make_embedding_cache,
     make_lake,
@@ -30,20 +30,20 @@ from dagster_project.composition import (
     make_sources,
 )
 from dagster_project.config.settings import Settings, load_settings
+from dagster_project.index.files.arrays import damage_of_arrays, folder_of
+from dagster_project.index.files.vector_arrays import VECTORS_IN
+from dagster_project.index.publish.lens.lens_file import damaged_files
+from dagster_project.index.publish.publisher import DuckDBPublisher
+from dagster_project.index.publish.table_sql import RANKED
+from dagster_project.index.publish.vector_index import load_vss
+from dagster_project.index.publish.versions import damage_of, first_line
+from dagster_project.lake.forgotten import Forgotten
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.parquet_files import CORRUPT, is_local
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.outcomes import Finding
-from dagster_project.resources.arrays.arrays import damage_of_arrays, folder_of
-from dagster_project.resources.arrays.vector_arrays import VECTORS_IN
-from dagster_project.resources.lake.forgotten import Forgotten
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.parquet_files import CORRUPT, is_local
-from dagster_project.resources.publish.lens.lens_file import damaged_files
-from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.publish.table_sql import RANKED
-from dagster_project.resources.publish.vector_index import load_vss
-from dagster_project.resources.publish.versions import damage_of, first_line
-from dagster_project.resources.sources.seen_partitions import fingerprint_in_lake
-from dagster_project.resources.system.locks import runs_of
+from dagster_project.sources.seen_partitions import fingerprint_in_lake
+from dagster_project.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
 from transforms.schemas.chunks import UNEMBEDDED
 

@@ -12,10 +12,10 @@ from dagster_project.cli.render.evaluation import print_report
 from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.lazy_group import OTHERS, LazyGroup
 from dagster_project.config.settings import load_settings
+from dagster_project.context.block_quality import measured_blocks
+from dagster_project.evaluation.evaluate import converted, drafted, evaluated, make_evaluator
+from dagster_project.evaluation.evaluator import html_page, read_report
 from dagster_project.extras.registry import Command
-from dagster_project.resources.context.block_quality import measured_blocks
-from dagster_project.resources.evaluation.evaluate import converted, drafted, evaluated, make_evaluator
-from dagster_project.resources.evaluation.evaluator import html_page, read_report
 from transforms.errors import SettingsError
 from transforms.evaluation.report import before_and_after
 

@@ -12,9 +12,9 @@ from dagster_project.cli.options import CONFIG, JSON, NO_RESULTS, TEXT, QueryCom
 from dagster_project.cli.render.explanation import print_explanation
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.search.explain import explanation
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.search.explain import explanation
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.opened_index import open_index
 
 
 @click.command(cls=QueryCommand)

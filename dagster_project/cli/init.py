@@ -26,8 +26,8 @@ from dagster_project.config.settings import (
     load_settings,
 )
 from dagster_project.extras.registry import extras
-from dagster_project.resources.sources.detection import Detected, sources_at
-from dagster_project.resources.system.globs import write_atomically
+from dagster_project.sources.detection import Detected, sources_at
+from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
 
 KINDS = tuple(

@@ -14,8 +14,8 @@ from typing import Any, get_args
 import click
 
 from dagster_project.cli.terminal.completion import complete_list, complete_source
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.system.disk_space import (
+from dagster_project.index.search.filters import Filters
+from dagster_project.system.disk_space import (
     IN_THE_WAY,
     is_of_full_disk,
     is_of_no_writing,

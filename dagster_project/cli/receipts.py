@@ -12,7 +12,7 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.outgoing.receipts import Receipts
+from dagster_project.outgoing.receipts import Receipts
 
 
 @click.command()

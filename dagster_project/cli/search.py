@@ -27,13 +27,13 @@ from dagster_project.cli.options import (
 from dagster_project.cli.render.hits import Shown, print_hits, reading_line
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.outgoing.screen import Screen
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.lookup import reading
-from dagster_project.resources.search.opened_index import open_index, with_options
-from dagster_project.resources.search.query_rewriting import make_rewriter
-from dagster_project.resources.search.similar import similar
-from dagster_project.resources.search.statements.sql import query_current
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.lookup import reading
+from dagster_project.index.search.opened_index import open_index, with_options
+from dagster_project.index.search.query_rewriting import make_rewriter
+from dagster_project.index.search.similar import similar
+from dagster_project.index.search.statements.sql import query_current
+from dagster_project.outgoing.screen import Screen
 from transforms.retrieval.query_rewriting import Standalone
 from transforms.settings.search import SearchOptions
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from dagster_project.cli.options import CONFIG, LENS, explained
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.search.opened_index import require_lens
+from dagster_project.index.search.opened_index import require_lens
 from dagster_project.servers.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from dagster_project.servers.listening import listening, log_aside, make_server
 from transforms.errors import SettingsError, not_installed

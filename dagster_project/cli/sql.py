@@ -12,10 +12,10 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
 from dagster_project.cli.render.tables import print_rows
+from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.search.statements.sql import query_current, query_lake
-from dagster_project.stores import make_lake
+from dagster_project.index.search.statements.sql import query_current, query_lake
+from dagster_project.models.embedders import make_embedder
 
 
 @click.command()

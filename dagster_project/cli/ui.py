@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from dagster_project.cli.options import CONFIG, explained
-from dagster_project.composition import make_sources
+from dagster_project.composition.objects import make_sources
 from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
 from dagster_project.orchestration.instance import instance_home, open_instance, workspace
 from dagster_project.orchestration.partitions import sync_partitions

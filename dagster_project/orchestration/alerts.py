@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.orchestration.outcomes import FailedCheck, Interrupted
-from dagster_project.resources.remotes.webhook import post
+from dagster_project.remotes.webhook import post
 from transforms.errors import BusyError, WeftError
 from transforms.settings.operations import AlertSettings
 

@@ -19,11 +19,11 @@ from assets.relations import chunk_context_stage, relation_stages
 from assets.sources import partitions_spec, source_spec
 from assets.stages.declaration import Stage
 from assets.stages.stage import assets_of
+from dagster_project.composition.stores import source_stages
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import enabled, load, published_tables
-from dagster_project.resources.models.static import PackagedTokenCounter
-from dagster_project.resources.publish.table_sql import ADDED, COMMENTS
-from dagster_project.stores import source_stages
+from dagster_project.index.publish.table_sql import ADDED, COMMENTS
+from dagster_project.models.static import PackagedTokenCounter
 from transforms.operations import table_checks
 
 

@@ -20,9 +20,10 @@ from assets.readiness import operations_report_asset
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
 from assets.sources import partitions_key
-from dagster_project.composition import make_lake, make_resources
+from dagster_project.composition.objects import make_lake, make_resources
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import named
+from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.orchestration.asset_graph import (
     make_assets,
     make_evaluation_assets,
@@ -44,7 +45,6 @@ from dagster_project.orchestration.names import (
     partitions_job,
 )
 from dagster_project.orchestration.runs import held_by_run
-from dagster_project.resources.lake.io_manager import LakeIOManager
 
 
 def whole_assets(settings: Settings) -> set[str]:

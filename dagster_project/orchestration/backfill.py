@@ -14,7 +14,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.runs import close_dead_runs, partitions_of, under_way
-from dagster_project.resources.system.dagster_internals import request_backfill
+from dagster_project.system.dagster_internals import request_backfill
 from transforms.errors import SettingsError, WeftError
 
 _DAEMON, _ALIVE_SECONDS = "BACKFILL", 120

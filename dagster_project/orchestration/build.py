@@ -15,9 +15,15 @@ import dagster as dg
 
 from assets.embedding import PAID_TWICE
 from assets.partitions import SLOW_POOL
-from dagster_project.composition import make_lake, make_publisher, make_sources, require_served_models, sweep
+from dagster_project.composition.engine import make_engine
+from dagster_project.composition.objects import (
+    make_lake,
+    make_publisher,
+    make_sources,
+    require_served_models,
+    sweep,
+)
 from dagster_project.config.settings import Settings
-from dagster_project.engine import make_engine
 from dagster_project.extras.registry import declared_tables
 from dagster_project.orchestration.alerts import (
     alert_checks,
@@ -38,10 +44,10 @@ from dagster_project.orchestration.runs import close_dead_runs, partitions_withi
 from dagster_project.orchestration.upkeep import erasure
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import Workers, most_of_run, workers_for
-from dagster_project.resources.progress import CountedProgress
-from dagster_project.resources.system.disk_space import is_of_full_disk, may_be_written, require_writable
-from dagster_project.resources.system.disk_watch import translate_disk_faults
-from dagster_project.resources.system.locks import only_build
+from dagster_project.system.disk_space import is_of_full_disk, may_be_written, require_writable
+from dagster_project.system.disk_watch import translate_disk_faults
+from dagster_project.system.locks import only_build
+from dagster_project.system.progress import CountedProgress
 from transforms.errors import LakeDamageError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)

@@ -11,15 +11,15 @@ import dagster as dg
 
 from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
 from assets.protocols.sources import SourcePartition
-from dagster_project.composition import make_lake, make_sources
+from dagster_project.composition.objects import make_lake, make_sources
 from dagster_project.config.settings import Settings
+from dagster_project.index.publish.operations_history import StepHistory, step_history
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.oversize import waiting_bytes
+from dagster_project.models.embedders import make_embedder
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.staleness import whole_reasons
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.oversize import waiting_bytes
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.publish.operations_history import StepHistory, step_history
 
 _CHARS_OF_TOKEN = 4
 _SAMPLED_PARTITIONS = 8

@@ -9,14 +9,14 @@ from typing import Any
 import dagster as dg
 
 from assets.fetch import GROUP, fetched_key
-from dagster_project.composition import make_lake
+from dagster_project.composition.objects import make_lake
 from dagster_project.config.settings import Settings
+from dagster_project.lake.forgotten import Forgotten
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import COMMAND_TAG
 from dagster_project.orchestration.outcomes import FetchOutcome
 from dagster_project.orchestration.runs import root_cause, run_here
 from dagster_project.orchestration.work import Work
-from dagster_project.resources.lake.forgotten import Forgotten
 from transforms.errors import SettingsError
 
 

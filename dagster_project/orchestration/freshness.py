@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_project.composition import make_lake, make_seen_partitions, make_sources
+from dagster_project.composition.objects import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.plan import Plan, make_plan
 

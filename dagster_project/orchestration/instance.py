@@ -14,9 +14,9 @@ import yaml
 from sqlalchemy.exc import DBAPIError
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.system.dagster_internals import LOCATION, MODULE, settings_fault
-from dagster_project.resources.system.disk_space import may_be_written, require_writable
-from dagster_project.resources.system.disk_watch import translate_disk_faults
+from dagster_project.system.dagster_internals import LOCATION, MODULE, settings_fault
+from dagster_project.system.disk_space import may_be_written, require_writable
+from dagster_project.system.disk_watch import translate_disk_faults
 from transforms.errors import HistoryError, SettingsError
 
 MOVE_AWAY = (

@@ -9,11 +9,11 @@ import dagster as dg
 from assets.partitions import PARTITIONS_OF_RUN, SOURCE_TYPES, SourceType
 from assets.protocols.sources import SourcePartition
 from assets.sources import changed_sources
-from dagster_project.composition import make_lake, make_seen_partitions, make_sources
+from dagster_project.composition.objects import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
+from dagster_project.lake.lake import ParquetLake
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.work import Work
-from dagster_project.resources.lake.lake import ParquetLake
 
 _VERSION = "dagster/data_version"
 _FAILED_RUNS = 20

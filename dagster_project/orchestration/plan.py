@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 
 from assets.partitions import IN_PARTS, SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
-from dagster_project.composition import make_publisher
+from dagster_project.composition.objects import make_publisher
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import enabled
+from dagster_project.index.publish.publisher import DuckDBPublisher
+from dagster_project.index.publish.versions import CURRENT, version_of
+from dagster_project.lake.forgotten import partitions_with
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.parquet_files import MISSING, OTHER_SCHEMA
 from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.staleness import (
     Stage,
@@ -23,12 +28,7 @@ from dagster_project.orchestration.staleness import (
     whole_are_right,
     whole_tables,
 )
-from dagster_project.resources.lake.forgotten import partitions_with
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.parquet_files import MISSING, OTHER_SCHEMA
-from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.publish.versions import CURRENT, version_of
-from dagster_project.resources.sources.remembered_sources import RememberedSources
+from dagster_project.sources.remembered_sources import RememberedSources
 from transforms.errors import SourceError
 
 FORGETS = "holds what is to be forgotten"

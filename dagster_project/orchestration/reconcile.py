@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from assets.partitions import CONTEXT, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES
-from dagster_project.composition import make_lake, make_publisher, require_served_models
+from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
+from dagster_project.index.publish.version_inputs import TABLES
+from dagster_project.lake.oversize import waiting_bytes
 from dagster_project.orchestration.alerts import alert_sources
 from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions
@@ -24,10 +26,8 @@ from dagster_project.orchestration.runs import partitions_of, tables_of, under_w
 from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOURCE, reading_tables
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import source_bytes
-from dagster_project.resources.lake.oversize import waiting_bytes
-from dagster_project.resources.publish.version_inputs import TABLES
-from dagster_project.resources.system.dagster_internals import partitions_of_backfills
-from dagster_project.resources.system.locks import BUILD_LOCK, is_held
+from dagster_project.system.dagster_internals import partitions_of_backfills
+from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import ServiceError, SourceError
 
 NOTHING = "nothing changed: the index shows what the sources hold"

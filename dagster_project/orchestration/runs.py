@@ -15,9 +15,9 @@ from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG, WHOLE_LAKE, partitions_job
 from dagster_project.orchestration.outcomes import Interrupted
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work, job_of
-from dagster_project.resources.system.dagster_internals import listed
-from dagster_project.resources.system.disk_space import IN_THE_WAY
-from dagster_project.resources.system.locks import forget_run, lake_lock, living_run, runs_of
+from dagster_project.system.dagster_internals import listed
+from dagster_project.system.disk_space import IN_THE_WAY
+from dagster_project.system.locks import forget_run, lake_lock, living_run, runs_of
 from transforms.errors import CheckFailedError, WeftError
 
 _READ_TOGETHER = {table for source_type in SOURCE_TYPES for table in source_type.tables}

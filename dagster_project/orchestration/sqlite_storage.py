@@ -20,7 +20,7 @@ from dagster import EventLogEntry
 from sqlalchemy import Connection, Engine, bindparam, create_engine, event
 from sqlalchemy.pool import QueuePool
 
-from dagster_project.resources.system.dagster_internals import (
+from dagster_project.system.dagster_internals import (
     ASSET_CHECK_EVENTS,
     ASSET_EVENTS,
     EVENT_TYPE_TO_PIPELINE_RUN_STATUS,

@@ -12,15 +12,15 @@ from assets.partitions import CONTEXT, CONVERSATIONS, IN_PARTS, MAIL, SLOW, SOUR
 from assets.protocols.sources import SourcePartition
 from assets.readiness import TABLE as READINESS
 from assets.stages.lake_state import LAKE, lake_state
-from dagster_project.composition import make_publisher
+from dagster_project.composition.objects import make_publisher
 from dagster_project.config.settings import Settings
+from dagster_project.index.publish.version_inputs import TABLES
+from dagster_project.index.publish.versions import version_of
+from dagster_project.lake.forgotten import Forgotten
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.oversize import QUEUE
+from dagster_project.lake.parquet_files import Footer
 from dagster_project.orchestration.asset_graph import make_assets
-from dagster_project.resources.lake.forgotten import Forgotten
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.lake.oversize import QUEUE
-from dagster_project.resources.lake.parquet_files import Footer
-from dagster_project.resources.publish.version_inputs import TABLES
-from dagster_project.resources.publish.versions import version_of
 from transforms.conversations.windows import last_windows
 
 NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"

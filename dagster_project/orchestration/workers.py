@@ -18,13 +18,13 @@ import dagster as dg
 
 from assets.partitions import PARTITIONS_OF_RUN
 from assets.protocols.sources import SourcePartition
-from dagster_project.composition import make_sources
+from dagster_project.composition.objects import make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
-from dagster_project.resources.progress import CountedProgress
-from dagster_project.resources.system import unasked_pandas
+from dagster_project.system import unasked_pandas
+from dagster_project.system.progress import CountedProgress
 from transforms.errors import WeftError
 from transforms.settings.operations import OWN_ENGINE
 

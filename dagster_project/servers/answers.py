@@ -8,16 +8,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, Field
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.context.conversation_context import context_of, read_conversation
-from dagster_project.resources.outgoing.receipts import Disclosed
-from dagster_project.resources.search.completeness import Completeness
-from dagster_project.resources.search.conditions.field_values import DATED
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.hit_table import SearchResult
-from dagster_project.resources.search.lookup import reading, resolved_name
-from dagster_project.resources.search.search_index import SearchIndex
-from dagster_project.resources.search.similar import similar
-from dagster_project.resources.search.statements.assistant_sql import bounded_rows
+from dagster_project.context.conversation_context import context_of, read_conversation
+from dagster_project.index.search.completeness import Completeness
+from dagster_project.index.search.conditions.field_values import DATED
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.hit_table import SearchResult
+from dagster_project.index.search.lookup import reading, resolved_name
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.index.search.similar import similar
+from dagster_project.index.search.statements.assistant_sql import bounded_rows
+from dagster_project.outgoing.receipts import Disclosed
 from transforms.errors import QueryError
 from transforms.settings.search import SearchSettings
 

@@ -14,8 +14,8 @@ from dagster_webserver.cli import main as webserver
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
 
-from dagster_project.resources.system.dagster_internals import run_dev
 from dagster_project.servers.own_pages import OwnPages
+from dagster_project.system.dagster_internals import run_dev
 
 
 def main() -> None:

@@ -24,14 +24,14 @@ from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 
 from dagster_project.config.settings import Settings
-from dagster_project.resources.models.static import PackagedTokenCounter
-from dagster_project.resources.outgoing.limits import Disclosures, fault_text
-from dagster_project.resources.outgoing.receipts import Receipts, Seen
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.index_pool import AllBusyError, IndexPool
-from dagster_project.resources.search.lookup import document_bytes
-from dagster_project.resources.search.opened_index import open_index, with_options
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.index_pool import AllBusyError, IndexPool
+from dagster_project.index.search.lookup import document_bytes
+from dagster_project.index.search.opened_index import open_index, with_options
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.models.static import PackagedTokenCounter
+from dagster_project.outgoing.limits import Disclosures, fault_text
+from dagster_project.outgoing.receipts import Receipts, Seen
 from dagster_project.servers import answers
 from dagster_project.servers.guards import SafeHeaders, TokenRequired, WholeBody
 from transforms.errors import QueryError, WeftError

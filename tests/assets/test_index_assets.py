@@ -9,7 +9,7 @@ from assets.conversations import context_stages
 from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.publish import search_index_asset, vector_index_asset
 from assets.stages.stage import BACKFILL, assets_of, partitions_of
-from dagster_project.resources.models.static import PackagedTokenCounter
+from dagster_project.models.static import PackagedTokenCounter
 from transforms.settings.conversations import ContextSettings
 
 WINDOWS = assets_of(context_stages(ContextSettings(), PackagedTokenCounter()))

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from tests.dagster_project.resources.test_configured import shown
 
 from dagster_project.definitions import SETTINGS_FAULT, defs
 from tests.archives import Workspace
-from tests.dagster_project.resources.test_configured import shown
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("transforms", "assets", "dagster_project", "data/sample", "workspace.yaml", "pyproject.toml")
@@ -121,7 +121,7 @@ LOOKS_FOR_IT = "pa.array([1]); duckdb.connect().execute('SELECT ?', [1])"
 def test_pandas_is_loaded_by_code_that_imports_it_and_not_by_libraries_that_look_for_it(
     code: str, is_there: bool
 ):
-    begin = "from dagster_project.resources.system import unasked_pandas; unasked_pandas.keep_out()"
+    begin = "from dagster_project.system import unasked_pandas; unasked_pandas.keep_out()"
     lines = [
         "import sys, duckdb, pyarrow as pa",
         begin,

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dagster_project.resources.publish.lake_file import lake_file
+from dagster_project.index.publish.lake_file import lake_file
 from tests.archives import Workspace
 
 extension = pytest.importorskip(

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from dagster_project.resources.models.gemini.embedder import GeminiEmbedder
-from dagster_project.resources.models.gemini.language import GeminiLanguageModel
+from dagster_project.models.gemini.embedder import GeminiEmbedder
+from dagster_project.models.gemini.language import GeminiLanguageModel
 from tests import gemini_loopback as server
 from tests.fuzz.fuzzing import SECRET, seeds, within_limits
 from tests.gemini_loopback import Fault, Loopback, loopback

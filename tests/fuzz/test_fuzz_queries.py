@@ -8,11 +8,11 @@ from contextlib import closing, suppress
 
 import pytest
 
-from dagster_project.resources.search.explain import explanation
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.lookup import asking, reading
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.explain import explanation
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.lookup import asking, reading
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Workspace
 from tests.fuzz.fuzzing import seeds, within_limits
 from transforms.errors import QueryError, UnknownIdError

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from dagster_project.resources.remotes.source_remotes import SourceRemotes
+from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace, mbox
 from tests.fuzz.fuzzing import SECRET, seeds, within_limits
 from tests.http_loopback import Archives, raw, served_archives

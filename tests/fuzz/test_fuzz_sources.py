@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.composition import make_sources
+from dagster_project.composition.objects import make_sources
 from tests.archives import Mail, Workspace, mbox
 from tests.broken_files import PACKERS, UNREADABLE, Epoch, a_folder, mail, mutated
 from tests.fuzz.fuzzing import seeds, within_limits

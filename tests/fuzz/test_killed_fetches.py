@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dagster_project.resources.remotes.source_remotes import SourceRemotes
+from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace, discussion, mbox
 from tests.http_loopback import Archives, in_blocks, served_archives
 from tests.processes import fetch_that_is_killed

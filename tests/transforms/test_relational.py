@@ -19,7 +19,7 @@ from ibis.backends import BaseBackend
 
 import transforms
 from assets.partitions import SOURCE_TYPES
-from dagster_project.resources.lake.io_manager import LakeIOManager
+from dagster_project.lake.io_manager import LakeIOManager
 from tests.archives import Mail, Once, Workspace, two_lists
 from transforms.embedding import context_sentences, embedded_text, sent_texts
 from transforms.mail.threads import threads

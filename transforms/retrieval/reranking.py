@@ -1,6 +1,6 @@
 """A second look at the best hits: features that need no model, the prompt of a model, and the new order.
 
-What is here is pure; models that give scores are in dagster_project/resources/models/rerankers.py.
+What is here is pure; models that give scores are in dagster_project/models/rerankers.py.
 """
 
 from __future__ import annotations

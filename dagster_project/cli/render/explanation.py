@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.safe_console import terminal
-from dagster_project.resources.search.explain import Explanation
+from dagster_project.index.search.explain import Explanation
 
 _SHOWN_CHARS = 200
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from dagster_project.cli.terminal.safe_console import terminal
-from dagster_project.resources.search.filters import Understood
-from dagster_project.resources.search.hit_table import SearchResult
-from dagster_project.resources.search.lookup import Reading
+from dagster_project.index.search.filters import Understood
+from dagster_project.index.search.hit_table import SearchResult
+from dagster_project.index.search.lookup import Reading
 from transforms.schemas.chunks import UNAUTHORED
 
 _SHOWN_WITH_A_HIT = 3

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.resources.search.statements.sql import query_current
+from dagster_project.index.search.statements.sql import query_current
 from transforms.errors import WeftError
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

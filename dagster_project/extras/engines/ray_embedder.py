@@ -12,8 +12,8 @@ from ray.exceptions import RayError, RayTaskError
 
 from assets.protocols.models import Embedded, Embedder
 from dagster_project.extras.engines.ray import connect
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.models.transformer import TransformerEmbedder
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.transformer import TransformerEmbedder
 from transforms.errors import EngineError
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import EngineSettings

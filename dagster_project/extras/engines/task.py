@@ -24,10 +24,10 @@ from assets.protocols.engine import MadeTable, Outcome
 from assets.protocols.lake import Partitions
 from assets.stages.declaration import Stage
 from assets.stages.stage_run import StageRun
+from dagster_project.composition.stores import make_lake, make_sources, source_stages
 from dagster_project.config.settings import Settings
-from dagster_project.resources.lake.parquet_files import is_local
-from dagster_project.resources.sources.file_sources import FileSources
-from dagster_project.stores import make_lake, make_sources, source_stages
+from dagster_project.lake.parquet_files import is_local
+from dagster_project.sources.file_sources import FileSources
 from transforms.errors import DiskFullError, EngineError, LakeDamageError, SchemaError, SourceError, WeftError
 
 _UNSEEN = (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dagster_project.extras.graph.transforms.hal_export import INDEX, Folder, file_table
-from dagster_project.resources.system.durable import put, sync
+from dagster_project.system.durable import put, sync
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 

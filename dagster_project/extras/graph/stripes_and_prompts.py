@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagster_project.extras.graph.transforms.prompt_hashes import MOST_BITS, distances, simhash
-from dagster_project.resources.search.lookup import COMPARED
-from dagster_project.resources.search.statements.sql import query_current
+from dagster_project.index.search.lookup import COMPARED
+from dagster_project.index.search.statements.sql import query_current
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.query_language import bounded
 

@@ -25,9 +25,9 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginEr
 
 from dagster_project.extras.mailboxes.imap_wire import TooManyBytesError, Wire, WiredClient
 from dagster_project.extras.mailboxes.settings import ImapRemote
-from dagster_project.resources.remotes.landing import MALFORMED, Landing
-from dagster_project.resources.system.credentials import Credentials
-from dagster_project.resources.system.rate_limit import Quota
+from dagster_project.remotes.landing import MALFORMED, Landing
+from dagster_project.system.credentials import Credentials
+from dagster_project.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import parts_hash
 

@@ -9,10 +9,10 @@ import polars as pl
 
 from dagster_project.extras.qdrant.points import NOTHING, Known, Listed, Points
 from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Search
-from dagster_project.resources.search.conditions.field_values import FieldConditions
-from dagster_project.resources.search.opened_version import OpenedVersion
-from dagster_project.resources.search.query_batch import Mask, QueryBatch
-from dagster_project.resources.search.ranking import Near
+from dagster_project.index.search.conditions.field_values import FieldConditions
+from dagster_project.index.search.opened_version import OpenedVersion
+from dagster_project.index.search.query_batch import Mask, QueryBatch
+from dagster_project.index.search.ranking import Near
 from transforms.retrieval import bm25, fusion
 from transforms.settings.search import SearchSettings
 

@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_project.extras.qdrant import points_sql
-from dagster_project.resources.arrays.arrays import fits
-from dagster_project.resources.arrays.hit_rows import write_hit_rows
-from dagster_project.resources.arrays.segments import postings_of
-from dagster_project.resources.arrays.vector_arrays import VECTORS_IN, vectors_of, write_vectors
-from dagster_project.resources.lake.lake_texts import PLACE, place_from
-from dagster_project.resources.publish import table_sql
-from dagster_project.resources.publish.full_build import IndexBuild
-from dagster_project.resources.publish.incremental_build import DAMAGES, IndexUpdate
-from dagster_project.resources.publish.version_inputs import UnfitBaseError
+from dagster_project.index.files.arrays import fits
+from dagster_project.index.files.hit_rows import write_hit_rows
+from dagster_project.index.files.segments import postings_of
+from dagster_project.index.files.vector_arrays import VECTORS_IN, vectors_of, write_vectors
+from dagster_project.index.publish import table_sql
+from dagster_project.index.publish.full_build import IndexBuild
+from dagster_project.index.publish.incremental_build import DAMAGES, IndexUpdate
+from dagster_project.index.publish.version_inputs import UnfitBaseError
+from dagster_project.lake.lake_texts import PLACE, place_from
 
 LAYOUT = (PLACE, VECTORS_IN)
 """By these the layout of such a file differs from that of others."""

@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.resources.publish.lake_views import quoted
+from dagster_project.index.publish.lake_views import quoted
 
 _OWN = ("chunks", "embedding_refusals")
 """Tables whose rows have numbers of chunks, which say nothing of a document."""

@@ -31,7 +31,7 @@ from dagster_project.extras.qdrant.searches import (
     Search,
     point_id,
 )
-from dagster_project.resources.search.conditions.field_values import FieldConditions
+from dagster_project.index.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
 
 KEY_VARIABLE = "QDRANT_API_KEY"

@@ -20,9 +20,9 @@ from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds, mirrored,
 from dagster_project.extras.qdrant.points import Points
 from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Point
 from dagster_project.extras.qdrant.transforms import sparse_vectors
-from dagster_project.resources.arrays.arrays import SearchArrays, folder_of, open_arrays
-from dagster_project.resources.arrays.segments import read_terms, segments_of
-from dagster_project.resources.publish.version_inputs import UnfitBaseError
+from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
+from dagster_project.index.files.segments import read_terms, segments_of
+from dagster_project.index.publish.version_inputs import UnfitBaseError
 from transforms.hashing import parts_hash
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagster_project.extras.qdrant.searches import point_id
-from dagster_project.resources.arrays.arrays import folder_of
+from dagster_project.index.files.arrays import folder_of
 
 _FACTS, _SINCE, _KEYS = "collection.json", "point_since.npy", "point_keys.npy"
 

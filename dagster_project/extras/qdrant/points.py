@@ -10,7 +10,7 @@ import numpy as np
 from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds
 from dagster_project.extras.qdrant.searches import Allowed, Found, Search
 from dagster_project.extras.qdrant.transforms import sparse_vectors
-from dagster_project.resources.search.conditions.field_values import FieldConditions
+from dagster_project.index.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
 
 _SPARE = 30

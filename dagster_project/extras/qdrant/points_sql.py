@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import duckdb
 
-from dagster_project.resources.publish import table_sql
+from dagster_project.index.publish import table_sql
 from transforms.errors import CheckFailedError
 from transforms.schemas.chunks import UNEMBEDDED
 from transforms.settings.models import EmbeddingSettings

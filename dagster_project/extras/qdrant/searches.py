@@ -8,7 +8,7 @@ from uuid import UUID
 
 import numpy as np
 
-from dagster_project.resources.search.conditions.field_values import FieldConditions
+from dagster_project.index.search.conditions.field_values import FieldConditions
 
 WORDS, MAILS, DENSE = "words", "mails", "dense"
 """The vectors of a point: the terms of its chunk, those of its whole mail (on the first chunk of a mail), the embedding."""

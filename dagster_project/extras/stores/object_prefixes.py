@@ -17,10 +17,10 @@ import fsspec
 from fsspec.exceptions import FSTimeoutError
 
 from dagster_project.extras.stores.settings import ObjectRemote
-from dagster_project.resources.remotes.landing import MALFORMED, Landing
-from dagster_project.resources.system.credentials import Credentials
-from dagster_project.resources.system.masking import shown_address
-from dagster_project.resources.system.rate_limit import Quota
+from dagster_project.remotes.landing import MALFORMED, Landing
+from dagster_project.system.credentials import Credentials
+from dagster_project.system.masking import shown_address
+from dagster_project.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError, not_installed
 
 Answer = TypeVar("Answer")

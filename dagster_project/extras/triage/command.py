@@ -14,12 +14,12 @@ import click
 import pyarrow as pa
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT, explained
+from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
+from dagster_project.context.accounting import Account
 from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
 from dagster_project.extras.triage.under_lens import disclosed, masked, shown_issues
-from dagster_project.resources.context.accounting import Account
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.stores import make_lake
+from dagster_project.index.search.opened_index import open_index
 from transforms.errors import IndexUnavailableError, SettingsError
 from transforms.text.visible import visible
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.extras.triage.transforms import items
 from dagster_project.extras.triage.transforms.table import TriageSettings, author_vectors, issue_triage
-from dagster_project.resources.outgoing.receipts import Disclosed
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.receipts import Disclosed
 from transforms.retrieval.citations import cited
 
 _DOCUMENTS = f"""

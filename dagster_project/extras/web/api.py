@@ -13,11 +13,11 @@ from starlette.responses import JSONResponse, Response
 from dagster_project.extras.web.asked import FILTERS, asked
 from dagster_project.extras.web.evidence_card import card
 from dagster_project.extras.web.site import Site
-from dagster_project.resources.outgoing.receipts import Disclosed
-from dagster_project.resources.outgoing.screen import Screen
-from dagster_project.resources.search.lookup import resolved_name
-from dagster_project.resources.search.opened_index import with_options
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.lookup import resolved_name
+from dagster_project.index.search.opened_index import with_options
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.receipts import Disclosed
+from dagster_project.outgoing.screen import Screen
 from dagster_project.servers import answers
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.settings.search import SearchOptions, SearchSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from dagster_project.extras.web.addresses import with_parameters
-from dagster_project.resources.search.filters import Filters
+from dagster_project.index.search.filters import Filters
 from transforms.errors import QueryError, shortened
 from transforms.retrieval.query_fields import HAS, KINDS
 from transforms.retrieval.query_language import storable

@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dagster_project.resources.evaluation.evaluator import read_report
-from dagster_project.resources.search.lookup import Ask
+from dagster_project.evaluation.evaluator import read_report
+from dagster_project.index.search.lookup import Ask
 from transforms.errors import GroundTruthError
 from transforms.evaluation.quality import MAIN
 

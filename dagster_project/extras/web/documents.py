@@ -13,7 +13,7 @@ from markupsafe import Markup
 from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.markdown_html import markdown_html
 from dagster_project.extras.web.marks import Marked, short_names
-from dagster_project.resources.search.lookup import Ask
+from dagster_project.index.search.lookup import Ask
 from transforms.errors import UnknownIdError, shortened
 
 _DOCUMENT = "SELECT * FROM documents WHERE doc_id = $id"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.search_index import SearchIndex
 from transforms.errors import QueryError
 from transforms.retrieval.diversity import evidence
 from transforms.text.terms import stems

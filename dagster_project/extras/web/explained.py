@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dagster_project.resources.search.explain import Explanation
+from dagster_project.index.search.explain import Explanation
 
 _ROWS = 10
 _REASONS = 8

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from dagster_project.extras.web.asked import Asked
-from dagster_project.resources.search.conditions.field_values import DATED
-from dagster_project.resources.search.lookup import Ask
+from dagster_project.index.search.conditions.field_values import DATED
+from dagster_project.index.search.lookup import Ask
 
 COUNTED = 5_000
 """Hits that are counted of a query that ranks nothing, the newest first."""

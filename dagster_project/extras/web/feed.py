@@ -13,8 +13,8 @@ from starlette.responses import Response
 from dagster_project.extras.web.addresses import page_of_hit
 from dagster_project.extras.web.asked import asked
 from dagster_project.extras.web.site import Site
-from dagster_project.resources.outgoing.receipts import Disclosed
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.receipts import Disclosed
 from transforms.errors import QueryError
 
 _ATOM = "http://www.w3.org/2005/Atom"

@@ -10,7 +10,7 @@ from typing import Any
 from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.mail_parts import Part, mail_parts
 from dagster_project.extras.web.marks import Marked, Span
-from dagster_project.resources.search.lookup import Ask
+from dagster_project.index.search.lookup import Ask
 from transforms.errors import UnknownIdError, shortened
 
 PER_PAGE = 500

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dagster_project.resources.search.lookup import Ask
+from dagster_project.index.search.lookup import Ask
 from transforms.errors import QueryError, UnknownIdError, shortened
 
 MOST_LINES = 6_000

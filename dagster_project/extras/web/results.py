@@ -13,8 +13,8 @@ from dagster_project.extras.web.addresses import page_of, page_of_hit, with_para
 from dagster_project.extras.web.asked import Asked
 from dagster_project.extras.web.facets import COUNTED, Facets, facets
 from dagster_project.extras.web.marks import highlighted, short_names
-from dagster_project.resources.search.filters import Understood
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.filters import Understood
+from dagster_project.index.search.search_index import SearchIndex
 
 RANKED = 100
 """Hits that facets count, and that can be paged through: as many as the stages of a search look at."""

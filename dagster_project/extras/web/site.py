@@ -14,10 +14,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from dagster_project.config.settings import Settings
 from dagster_project.extras.web import addresses, state
 from dagster_project.extras.web.asked import asked
-from dagster_project.resources.outgoing.receipts import Disclosed, Receipts, Seen
-from dagster_project.resources.search.index_pool import IndexPool
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.index_pool import IndexPool
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
 from transforms.errors import QueryError, SettingsError, WeftError
 
 FOLDER = Path(__file__).parent

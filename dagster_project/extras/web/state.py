@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dagster_project.resources.outgoing.limits import fault_text
-from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.search.completeness import changed_since
-from dagster_project.resources.search.index_pool import AllBusyError
-from dagster_project.resources.system.locks import BUILD_LOCK, is_held
+from dagster_project.index.publish.versions import CURRENT
+from dagster_project.index.search.completeness import changed_since
+from dagster_project.index.search.index_pool import AllBusyError
+from dagster_project.outgoing.limits import fault_text
+from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import (
     DisclosureLimitError,
     IndexUnavailableError,

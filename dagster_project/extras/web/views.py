@@ -16,11 +16,11 @@ from dagster_project.extras.web.evidence_card import card
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.marks import Marked
 from dagster_project.extras.web.site import Site, cited, named
-from dagster_project.resources.outgoing.receipts import Disclosed
-from dagster_project.resources.search.explain import explanation
-from dagster_project.resources.search.lookup import reading
-from dagster_project.resources.search.search_index import SearchIndex
-from dagster_project.resources.sources.raw_mail import source_mail
+from dagster_project.index.search.explain import explanation
+from dagster_project.index.search.lookup import reading
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.receipts import Disclosed
+from dagster_project.sources.raw_mail import source_mail
 from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
 from transforms.text.pictures import picture_of
 

@@ -8,7 +8,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_checks, alert_run
 from dagster_project.orchestration.names import COMMAND_TAG
 from dagster_project.orchestration.outcomes import FailedCheck, numbers
-from dagster_project.resources.system.dagster_internals import failed_by_itself
+from dagster_project.system.dagster_internals import failed_by_itself
 
 
 def failed_runs_sensor(settings: Settings) -> dg.SensorDefinition:

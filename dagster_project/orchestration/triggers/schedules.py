@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import SOURCE_TYPES
-from dagster_project.composition import make_lake, make_publisher, require_served_models
+from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted
 from dagster_project.orchestration.freshness import report_freshness
@@ -19,7 +19,7 @@ from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.reconcile import NOTHING, Runs, requests
 from dagster_project.orchestration.retention import prune_runs
 from dagster_project.orchestration.runs import FINISHED, close_dead_runs, partitions_of, refresh_of, under_way
-from dagster_project.resources.system.locks import BUILD_LOCK, is_held
+from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 
 CRON = "0 * * * *"

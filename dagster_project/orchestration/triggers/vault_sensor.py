@@ -18,8 +18,8 @@ from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.orchestration.reconcile import requests
 from dagster_project.orchestration.runs import partitions_of, under_way
 from dagster_project.orchestration.triggers.schedules import Asked
-from dagster_project.resources.sources.trees import tree_files
-from dagster_project.resources.system.locks import BUILD_LOCK, is_held
+from dagster_project.sources.trees import tree_files
+from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 

@@ -16,7 +16,7 @@ from assets.context import ContextTables, joined_context, placed_chunks, told_co
 from assets.embedding import TASK, Estimate, estimate
 from assets.partitions import CHUNKS_OF, SOURCE_TYPES
 from assets.sentences import SentenceEstimate, estimate_sentences
-from dagster_project.composition import (
+from dagster_project.composition.objects import (
     make_answer_cache,
     make_embedding_cache,
     make_lake,
@@ -24,10 +24,10 @@ from dagster_project.composition import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import named
-from dagster_project.resources.lake.io_manager import LakeIOManager
-from dagster_project.resources.models.embedders import make_embedder
-from dagster_project.resources.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.resources.system.locks import only_build
+from dagster_project.lake.io_manager import LakeIOManager
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.system.locks import only_build
 from transforms.embedding import context_sentences
 from transforms.embedding.embedded_text import texts_to_embed
 from transforms.embedding.sent_texts import texts_sent

@@ -17,21 +17,21 @@ import dagster as dg
 import duckdb
 from sqlalchemy import Column, Connection, Table, or_, select, update
 
-from dagster_project.composition import (
+from dagster_project.composition.objects import (
     make_embedding_cache,
     make_lake,
     make_publisher,
     make_sources,
 )
 from dagster_project.config.settings import Settings
+from dagster_project.evaluation.evaluator import html_page
 from dagster_project.extras.registry import declared_tables, enabled, extras
+from dagster_project.index.publish.lens.lens_file import FOLDER as LENSES
+from dagster_project.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.orchestration.asset_jobs import whole_assets
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
-from dagster_project.resources.evaluation.evaluator import html_page
-from dagster_project.resources.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
-from dagster_project.resources.publish.lens.lens_file import FOLDER as LENSES
-from dagster_project.resources.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
-from dagster_project.resources.system.globs import write_atomically
+from dagster_project.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
+from dagster_project.system.globs import write_atomically
 
 _BUSY_SECONDS = 60.0
 _INDEX = "index"

@@ -9,13 +9,13 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from dagster_project.composition import make_lake, make_sources
+from dagster_project.composition.objects import make_lake, make_sources
 from dagster_project.config.settings import Settings
+from dagster_project.lake.forgotten import Forgotten, Kind
+from dagster_project.lake.lake import ParquetLake
 from dagster_project.orchestration.build import Tell, build
 from dagster_project.orchestration.outcomes import BuildResult
-from dagster_project.resources.lake.forgotten import Forgotten, Kind
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.system.locks import only_build
+from dagster_project.system.locks import only_build
 from transforms.errors import SourceError, UnknownIdError, shortened
 
 PIECE_BYTES = 20

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
+from dagster_project.models.answer_cache import SQLiteAnswerCache
 from tests import gemini_loopback as server
 from tests.archives import Workspace, discussion
 from tests.gemini_loopback import KEY, Loopback, loopback

@@ -22,12 +22,12 @@ from click.testing import CliRunner, Result
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
 from dagster_project.cli.main import main
+from dagster_project.context.published_versions import open_versions
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
-from dagster_project.resources.context.published_versions import open_versions
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Mail, Once, Workspace, differences, mbox
 from transforms.settings.conversations import ContextSettings
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.search.opened_index import open_index
 from tests.archives import Mail, Once, Workspace, differences, discussion, embedded, rebuilt
 from tests.format_files import Text, pdf
 

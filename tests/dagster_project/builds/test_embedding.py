@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from assets import vector_parts
 from assets.publish import REUSE
 from dagster_project.cli.main import main
-from dagster_project.composition import make_embedding_cache, make_publisher
+from dagster_project.composition.objects import make_embedding_cache, make_publisher
 from tests import gemini_loopback as server
 from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt
 from tests.gemini_loopback import KEY, Loopback

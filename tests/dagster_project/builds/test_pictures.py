@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.search.opened_index import open_index
 from tests.archives import Workspace, differences, rebuilt
 from tests.format_files import picture
 from tests.gemini_loopback import KEY, loopback

@@ -25,10 +25,10 @@ from packaging.specifiers import SpecifierSet
 
 from dagster_project.cli.command import run
 from dagster_project.cli.main import main
+from dagster_project.evaluation.evaluate import open_index
+from dagster_project.index.publish.versions import CURRENT
 from dagster_project.orchestration.retention import prune_runs
-from dagster_project.resources.evaluation.evaluate import open_index
-from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.system.dagster_internals import settings_fault
+from dagster_project.system.dagster_internals import settings_fault
 from tests.archives import Mail, Workspace, differences, embedded
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"

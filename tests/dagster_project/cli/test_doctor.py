@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dagster_project.cli.doctor import examination, without_headings
 from dagster_project.cli.main import main
 from dagster_project.orchestration.outcomes import Finding
-from dagster_project.resources.system.locks import RUNS, living_run
+from dagster_project.system.locks import RUNS, living_run
 from tests.archives import Mail, Workspace, flip
 
 

@@ -17,10 +17,10 @@ from click.testing import CliRunner, Result
 from dagster_project.cli.main import main
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
+from dagster_project.evaluation.evaluate import make_evaluator
+from dagster_project.evaluation.evaluator import drafting_tables
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.names import EVALUATE
-from dagster_project.resources.evaluation.evaluate import make_evaluator
-from dagster_project.resources.evaluation.evaluator import drafting_tables
-from dagster_project.resources.search.opened_index import open_index
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
 from transforms.evaluation.query_drafts import draft_queries

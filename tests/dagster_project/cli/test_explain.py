@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.search.explain import explanation
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.search.explain import explanation
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.errors import UnknownIdError
 
@@ -106,7 +106,7 @@ def test_two_processes_return_the_same_bytes(
     built_once: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     script = (
-        "import hashlib, sys; from dagster_project.resources.search.opened_index import open_index;"
+        "import hashlib, sys; from dagster_project.index.search.opened_index import open_index;"
         "from dagster_project.config.settings import load_settings; from pathlib import Path;"
         "settings = load_settings(Path(sys.argv[1]));"
         "search = settings.search.model_copy(update={'diversity': 0.3, 'collapse_duplicates': True, 'elbow': True,"

@@ -17,7 +17,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from dagster_project.cli.main import COMMANDS, main
-from dagster_project.composition import make_sources
+from dagster_project.composition.objects import make_sources
 from dagster_project.config.settings import load_settings
 from tests.archives import Mail, Workspace, mbox
 

@@ -89,7 +89,7 @@ def test_a_build_is_ended_at_any_point_and_the_next_is_right(
 
 BUSY = """
 import os, subprocess, threading, time
-from dagster_project.resources.system.processes import end_started
+from dagster_project.system.processes import end_started
 
 begun = threading.Semaphore(0)
 

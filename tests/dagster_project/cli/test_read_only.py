@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.models.answer_cache import SQLiteAnswerCache
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.system.locks import RUNS
+from dagster_project.index.files.arrays import folder_of
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.models.answer_cache import SQLiteAnswerCache
+from dagster_project.system.locks import RUNS
 from tests.archives import Workspace, discussion, flip, two_lists
 from tests.gemini_loopback import FORBIDDEN, KEY, blocks_forbidden, loopback
 from tests.processes import weft

@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from dagster_project import composition
+from dagster_project.index.files.arrays import FIRST, folder_of
+from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.orchestration import asset_graph
-from dagster_project.resources.arrays.arrays import FIRST, folder_of
-from dagster_project.resources.publish.full_build import IndexBuild
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 from tests.timing import HUNG
 

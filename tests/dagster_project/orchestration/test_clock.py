@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.resources.publish.versions import CURRENT
+from dagster_project.index.publish.versions import CURRENT
 from tests.archives import Workspace, differences, lake_hashes, rebuilt
 from tests.dagster_project.orchestration.test_killed_builds import change
 from tests.processes import weft

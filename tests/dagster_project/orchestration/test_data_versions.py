@@ -11,7 +11,7 @@ from dagster._core.loader import LoadingContextForTest
 
 from assets.partitions import MAIL
 from assets.sources import changed_sources, source_key
-from dagster_project.composition import make_sources
+from dagster_project.composition.objects import make_sources
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.partitions import sync_partitions

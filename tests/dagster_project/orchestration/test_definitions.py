@@ -26,7 +26,7 @@ from dagster_project.orchestration.partitions import partition_runs, sync_partit
 from dagster_project.orchestration.sqlite_storage import KeptEngineEventLogStorage
 from dagster_project.orchestration.staleness import stages
 from dagster_project.orchestration.work import Work
-from dagster_project.resources.system.locks import RUNS
+from dagster_project.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion, embedded
 from tests.processes import forked
 from tests.runs import begun_run, run_of_dagster

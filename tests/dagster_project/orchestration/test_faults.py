@@ -19,11 +19,11 @@ import time_machine
 from assets.partitions import MAIL
 from dagster_project.cli.doctor import examination
 from dagster_project.cli.render.builds import BuildView
+from dagster_project.evaluation.evaluate import open_index
+from dagster_project.index.publish.versions import CURRENT
+from dagster_project.lake.parquet_files import CORRUPT
 from dagster_project.orchestration.outcomes import BuildResult, Interrupted
 from dagster_project.orchestration.plan import Plan
-from dagster_project.resources.evaluation.evaluate import open_index
-from dagster_project.resources.lake.parquet_files import CORRUPT
-from dagster_project.resources.publish.versions import CURRENT
 from tests.archives import Mail, Workspace, differences, discussion, flip, lake_hashes, mbox, two_lists
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError

@@ -14,12 +14,12 @@ from upath import UPath
 
 from dagster_project.cli.doctor import examination
 from dagster_project.cli.main import main
-from dagster_project.composition import make_answer_cache
+from dagster_project.composition.objects import make_answer_cache
+from dagster_project.evaluation.evaluate import open_index
+from dagster_project.lake.forgotten import Forgotten, Kind
+from dagster_project.lake.kept_footers import local_footers
 from dagster_project.orchestration.build import build
-from dagster_project.resources.evaluation.evaluate import open_index
-from dagster_project.resources.lake.forgotten import Forgotten, Kind
-from dagster_project.resources.lake.kept_footers import local_footers
-from dagster_project.resources.outgoing.receipts import Receipts, Seen
+from dagster_project.outgoing.receipts import Receipts, Seen
 from tests.archives import Workspace, differences, lake_hashes
 from tests.cases import some
 from transforms.errors import WeftError

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from dagster_project.orchestration.runs import UNFINISHED
-from dagster_project.resources.system.locks import RUNS, runs_of
+from dagster_project.system.locks import RUNS, runs_of
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, two_lists
 from tests.processes import Command
 

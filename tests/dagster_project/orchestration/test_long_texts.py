@@ -14,7 +14,7 @@ from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.reconcile import requests
-from dagster_project.resources.system.locks import RUNS
+from dagster_project.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
 from tests.runs import begun_run, run_of_dagster

@@ -10,9 +10,9 @@ from contextlib import closing
 import duckdb
 import pytest
 
-from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.search.opened_index import FollowedIndex, open_index
-from dagster_project.resources.search.statements.sql import query_current
+from dagster_project.index.publish.versions import CURRENT
+from dagster_project.index.search.opened_index import FollowedIndex, open_index
+from dagster_project.index.search.statements.sql import query_current
 from tests.archives import Mail, Workspace
 from tests.processes import weft
 from tests.timing import until

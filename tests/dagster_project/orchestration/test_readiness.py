@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from dagster import AssetCheckEvaluation
 
-from dagster_project.composition import make_lake, make_seen_partitions, make_sources
+from dagster_project.composition.objects import make_lake, make_seen_partitions, make_sources
 from dagster_project.orchestration.freshness import ASSET, CHECK, report_freshness
 from dagster_project.orchestration.partitions import planned
 from tests.archives import Mail, Workspace, discussion

@@ -16,8 +16,8 @@ from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.reconcile import NOTHING, Runs, reconcile, runs_of_dagster
 from dagster_project.orchestration.work import Phase
-from dagster_project.resources.system.dagster_internals import request_backfill
-from dagster_project.resources.system.locks import only_build
+from dagster_project.system.dagster_internals import request_backfill
+from dagster_project.system.locks import only_build
 from tests.archives import Mail, Workspace, discussion
 from tests.daemon import Daemon
 from tests.runs import begun_run, run_of_dagster

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.resources.publish.versions import CURRENT
-from dagster_project.resources.system.locks import RUNS
+from dagster_project.index.publish.versions import CURRENT
+from dagster_project.system.locks import RUNS
 from tests.archives import Workspace, differences
 from tests.cases import some
 from tests.processes import weft

@@ -17,8 +17,8 @@ from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
-from dagster_project.resources.outgoing.receipts import Receipts
-from dagster_project.resources.search.statements.assistant_sql import bounded_rows
+from dagster_project.index.search.statements.assistant_sql import bounded_rows
+from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.pages import pages

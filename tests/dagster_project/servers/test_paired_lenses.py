@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from dagster_project.cli.main import main
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.pages import pages

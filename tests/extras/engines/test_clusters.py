@@ -16,7 +16,7 @@ from typing import Any
 import boto3
 import pytest
 
-from dagster_project.resources.system.processes import _parents, _started_by
+from dagster_project.system.processes import _parents, _started_by
 from tests.archives import PUBLISHED_ANEW, Workspace, differences, lake_hashes, two_lists
 from tests.processes import Command
 from tests.s3_loopback import s3_service

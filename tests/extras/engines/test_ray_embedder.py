@@ -10,9 +10,9 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
-from dagster_project.engine import on_engine  # noqa: E402
+from dagster_project.composition.engine import on_engine  # noqa: E402
 from dagster_project.extras.engines.ray_embedder import RayEmbedder, actors  # noqa: E402
-from dagster_project.resources.models.embedders import make_embedder  # noqa: E402
+from dagster_project.models.embedders import make_embedder  # noqa: E402
 from tests.archives import two_lists  # noqa: E402
 from transforms.errors import EngineError  # noqa: E402
 from transforms.settings.models import EmbeddingSettings  # noqa: E402

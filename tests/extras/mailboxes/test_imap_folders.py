@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from assets.protocols.sources import Fetched
-from dagster_project.composition import make_sources
-from dagster_project.resources.remotes.source_remotes import SourceRemotes
+from dagster_project.composition.objects import make_sources
+from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
 from tests.extras.mailboxes.imap_loopback import PASSWORD, USER, ImapServer, missing, served_mail
 from transforms.errors import FetchError, FetchInterruptedError

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.publish.publisher import DuckDBPublisher
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.files.arrays import folder_of
+from dagster_project.index.publish.publisher import DuckDBPublisher
+from dagster_project.index.search.opened_index import open_index
 from tests.archives import Mail, Workspace, differences, discussion, rebuilt
 from transforms.errors import WeftError
 

@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.publish.versions import version_of
-from dagster_project.resources.search.filters import Filters
-from dagster_project.resources.search.opened_index import open_index
-from dagster_project.resources.search.search_index import SearchIndex
+from dagster_project.index.publish.versions import version_of
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import START, Mail, Workspace, discussion
 from tests.timing import HUNG
 from transforms.errors import IndexUnavailableError

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dagster_project.cli.main import main
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.qdrant.batch import PointRanking
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.index.search.opened_index import open_index
 from tests.archives import Mail, two_lists
 from transforms.errors import IndexUnavailableError, SettingsError
 

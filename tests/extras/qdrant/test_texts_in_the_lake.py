@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.resources.arrays.arrays import folder_of
-from dagster_project.resources.context.passages import passages
-from dagster_project.resources.search.lookup import reading
-from dagster_project.resources.search.opened_index import open_index
+from dagster_project.context.passages import passages
+from dagster_project.index.files.arrays import folder_of
+from dagster_project.index.search.lookup import reading
+from dagster_project.index.search.opened_index import open_index
 from tests.archives import Mail, Workspace
 from transforms.errors import IndexUnavailableError
 
@@ -24,7 +24,7 @@ pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
 
 from dagster_project.extras.qdrant import collection  # noqa: E402
-from dagster_project.resources.lake.lake_texts import TEXTS, LakeTexts  # noqa: E402
+from dagster_project.lake.lake_texts import TEXTS, LakeTexts  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive

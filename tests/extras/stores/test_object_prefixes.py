@@ -10,8 +10,8 @@ import boto3
 import pytest
 
 from assets.protocols.sources import Fetched
-from dagster_project.composition import make_sources
-from dagster_project.resources.remotes.source_remotes import SourceRemotes
+from dagster_project.composition.objects import make_sources
+from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace, mbox
 from tests.s3_loopback import s3_service
 from transforms.errors import FetchError, FetchInterruptedError

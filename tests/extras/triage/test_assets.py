@@ -16,8 +16,8 @@ from dagster_project.extras.registry import declared_tables
 from dagster_project.extras.triage.assets import NAME, triage_stage, written_summaries
 from dagster_project.extras.triage.transforms.items import issue_items
 from dagster_project.extras.triage.transforms.table import TriageSettings, issue_triage
-from dagster_project.resources.lake.lake import ParquetLake
-from dagster_project.resources.models.language_models import make_language_model
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.models.language_models import make_language_model
 from tests.documents import read
 from tests.gemini_loopback import KEY, loopback
 from transforms.documents.chunks.table import document_chunks

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dagster_project.cli.main import main
 from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
-from dagster_project.resources.outgoing.receipts import Receipts
+from dagster_project.outgoing.receipts import Receipts
 from tests.archives import Workspace
 
 pytestmark = pytest.mark.exhaustive

@@ -25,15 +25,15 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
+from dagster_project.evaluation.evaluator import write_report
 from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.app import web_app
 from dagster_project.extras.web.asked import asked
 from dagster_project.extras.web.corpus import month_plot
 from dagster_project.extras.web.facets import histogram
 from dagster_project.extras.web.site import Site
-from dagster_project.resources.evaluation.evaluator import write_report
-from dagster_project.resources.search.search_index import SearchIndex
-from dagster_project.resources.system.locks import only_build
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.system.locks import only_build
 from tests.archives import Workspace
 from tests.timing import HUNG
 from transforms.errors import SettingsError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.resources.models.static import PackagedTokenCounter
+from dagster_project.models.static import PackagedTokenCounter
 from tests.examples import examples
 from transforms.conversations.query_chunks import token_segments
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagster_project.resources.publish.table_sql import ADDED, PARTITIONED, WHOLE
+from dagster_project.index.publish.table_sql import ADDED, PARTITIONED, WHOLE
 from tests.transforms.schemas.test_table import DECLARED
 from transforms.schemas.registry import (
     REGISTRY,

@@ -16,7 +16,7 @@ from dagster_project.orchestration.build import build
 from dagster_project.orchestration.names import COMMAND_TAG, WAITS
 from dagster_project.orchestration.partitions import planned, report_restored
 from dagster_project.orchestration.runs import close_dead_runs, living, others_at_work
-from dagster_project.resources.system.locks import lake_lock, living_run, runs_of
+from dagster_project.system.locks import lake_lock, living_run, runs_of
 from tests.archives import Mail, Workspace
 from tests.daemon import Daemon
 from tests.dagster_project.orchestration.test_alerts import KEEP, kept

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from assets.partitions import CONTEXT, DOCUMENTS, MAIL
-from dagster_project.resources.system.locks import lake_lock
+from dagster_project.system.locks import lake_lock
 from tests.archives import Workspace, discussion, mbox
 from tests.dagster_project.servers.test_own_pages import status
 from tests.dagster_ui import Server, answered, weft_ui

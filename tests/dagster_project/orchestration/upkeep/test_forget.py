@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from upath import UPath
 
-from dagster_project.composition import make_sources
+from dagster_project.composition.objects import make_sources
+from dagster_project.lake.forgotten import FILE, Forgotten
 from dagster_project.orchestration.upkeep.forget import find
-from dagster_project.resources.lake.forgotten import FILE, Forgotten
 from tests.archives import Mail, Workspace, embedded, two_lists
 from tests.processes import Command, weft
 from transforms.errors import LakeDamageError, SourceError, UnknownIdError

@@ -1,0 +1,216 @@
+"""Settings put together with assets and resources; every place that needs one of them asks here."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from assets.protocols.models import LanguageModel
+from dagster_project.composition.engine import make_engine, on_engine
+from dagster_project.composition.resources import (
+    EmbeddingModel,
+    Index,
+    Lake,
+    Remotes,
+    SentenceModel,
+)
+from dagster_project.composition.stores import make_lake, make_sources
+from dagster_project.config.remote_settings import RemoteSettings
+from dagster_project.config.settings import Settings
+from dagster_project.context.published_versions import open_versions
+from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
+from dagster_project.extras.registry import enabled, load, named, rankings, sections
+from dagster_project.index.publish.operations_history import DagsterHistory
+from dagster_project.index.publish.partition_publisher import PartitionPublisher
+from dagster_project.index.publish.published_tables import PublishedFile
+from dagster_project.index.publish.publisher import DuckDBPublisher, Mirror
+from dagster_project.index.publish.version_inputs import PublishSettings
+from dagster_project.index.search.opened_index import PublishedSearcher
+from dagster_project.lake.io_manager import LakeIOManager
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.parquet_files import is_local
+from dagster_project.models.answer_cache import SQLiteAnswerCache
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.language_models import make_language_model
+from dagster_project.models.openai.language import PREFIX
+from dagster_project.models.openai.service import KEY_VARIABLE
+from dagster_project.remotes.source_remotes import SourceRemotes
+from dagster_project.sources.seen_partitions import SeenPartitions
+from dagster_project.system.progress import LoggedProgress
+from dagster_project.system.rate_limit import RunBudget
+from transforms.embedding import context_sentences
+from transforms.retrieval import bm25
+from transforms.settings.models import WRITTEN_KINDS
+
+
+def make_seen_partitions(settings: Settings) -> SeenPartitions:
+    """Since when partitions have waited."""
+    return SeenPartitions(settings.root / "cache" / "seen.json")
+
+
+def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
+    """The cache of vectors; with a lake on an object store all machines share that store's."""
+    lake = make_lake(settings).base
+    shared = None if is_local(lake) else lake / ".embeddings"
+    return ParquetEmbeddingCache(settings.root / "cache" / "embeddings", shared)
+
+
+def jobs_folder(settings: Settings) -> Path:
+    """The folder of the notes on jobs of the Batch API."""
+    return settings.root / "cache"
+
+
+def make_answer_cache(settings: Settings) -> SQLiteAnswerCache:
+    """The cache of what language models answered."""
+    return SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite")
+
+
+def writes_sentences(settings: Settings) -> bool:
+    """True if a language model writes sentences about the chunks of a source."""
+    return bool(set(WRITTEN_KINDS) & set(settings.sentence_kinds().values()))
+
+
+def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) -> LanguageModel:
+    """The language model that writes sentences, if a source wants it."""
+    return make_language_model(
+        settings.sentences.name if writes_sentences(settings) else None,
+        context_sentences.BATCH_CHUNKS,
+        settings.gemini,
+        settings.safety,
+        budget,
+        jobs_folder(settings),
+    )
+
+
+def require_served_models(settings: Settings) -> None:
+    """ServiceError with the successor of a model of the settings that Google does not serve; without one nobody is asked."""
+    embedding = {str(settings.embedding.name)} if settings.embedding.model == "gemini" else set()
+    writes = writes_sentences(settings) or settings.queries.rewrite == "gemini"
+    language = {settings.sentences.name} if writes else set()
+    language |= {settings.rerank.language_model} if settings.rerank.method == "gemini" else set()
+    language = {name for name in language if not name.startswith(PREFIX)}
+    if embedding or language:
+        # What it imports comes with an extra, which whoever uses the service has.
+        from dagster_project.models.gemini.served import require_served
+
+        require_served(settings.gemini, embedding, language)
+
+
+def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
+    """The publisher of the configured index."""
+    recorded_sections: tuple[str, ...] = (
+        "mail",
+        "blocks",
+        "chunks",
+        "documents",
+        "document_chunks",
+        "conversations",
+        "terms",
+        "threads",
+        *sections(),
+        "sentences",
+    )
+    recorded_sections += ("safety",) if settings.embedding.is_remote else ()
+    recorded = settings.model_dump(
+        mode="json", include={**dict.fromkeys(recorded_sections, True), "embedding": {"model"}}
+    )
+    recorded["search"] = json.loads(bm25.lexical_key(settings.search))
+    return DuckDBPublisher(
+        lake,
+        settings.root / "index",
+        PublishSettings(
+            settings.index,
+            settings.embedding,
+            settings.terms,
+            settings.search,
+            recorded,
+            tuple(table for extra in enabled(settings) if extra.published for table in load(extra.published)),
+        ),
+        guard=make_quality_guard(settings),
+        seen=make_seen_partitions(settings),
+        mirror=make_mirror(settings),
+    )
+
+
+def make_mirror(settings: Settings) -> Mirror | None:
+    """What sends each publish to the service that ranks; None if the published file ranks itself."""
+    offer = rankings().get(settings.index.target)
+    mirror: Mirror | None = load(offer.mirror)(settings.index, settings.search) if offer else None
+    return mirror
+
+
+def sweep(settings: Settings) -> int:
+    """Delete the unfinished files of processes that are gone; their number."""
+    lake = make_lake(settings)
+    return (
+        lake.sweep()
+        + make_sources(settings).sweep()
+        + make_embedding_cache(settings).sweep()
+        + make_publisher(settings, lake).sweep()
+    )
+
+
+def make_resources(settings: Settings) -> dict[str, Any]:
+    """Everything the assets need from the world; what people ask about is shown with its settings."""
+    lake = make_lake(settings)
+    sources = make_sources(settings)
+    budget = RunBudget(settings.gemini.budget_tokens)
+    embedder = on_engine(
+        settings,
+        make_embedder(settings.embedding, settings.gemini, settings.safety, budget, jobs_folder(settings)),
+    )
+    writer = make_sentence_writer(settings, budget)
+    publisher = PartitionPublisher(make_publisher(settings, lake), sources)
+    return {
+        "io_manager": LakeIOManager(lake),
+        "lake": Lake.around(lake, uri=settings.lake_uri),
+        "engine": make_engine(settings),
+        "sources": sources,
+        "remotes": Remotes.around(
+            SourceRemotes(settings),
+            sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote},
+        ),
+        "embedder": EmbeddingModel.around(
+            embedder,
+            model=embedder.model,
+            dimensions=embedder.dimensions,
+            api_key={"env": KEY_VARIABLE}
+            if settings.embedding.model == "openai"
+            else _key(is_sent=settings.embedding.is_remote),
+        ),
+        "embedding_cache": make_embedding_cache(settings),
+        "language_model": SentenceModel.around(
+            writer, model=writer.model, api_key=_key(is_sent=writes_sentences(settings))
+        ),
+        "answer_cache": make_answer_cache(settings),
+        "publisher": Index.around(
+            publisher, folder=str(settings.root / "index"), keep_versions=settings.index.keep_versions
+        ),
+        "published_tables": PublishedFile(make_publisher(settings, lake)),
+        "published_index": open_versions(settings),
+        "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
+        "progress": LoggedProgress(),
+        "evaluator": make_evaluator(settings),
+        "searcher": PublishedSearcher(settings),
+        **{name: made for added in named("resources") for name, made in added(settings).items()},
+    }
+
+
+def _remote_in_words(remote: RemoteSettings) -> str:
+    """The kind of a remote, and the names of the variables with its credentials; never an address, which may hold a key."""
+    named = (remote.user_variable, remote.password_variable, remote.token_variable)
+    return f"{remote.kind}, credentials in {' and '.join(filter(None, named)) or 'no variable'}"
+
+
+def _key(*, is_sent: bool) -> dict[str, str] | None:
+    """The environment variable with the key of Google's service, as Dagster shows variables."""
+    if not is_sent:
+        return None
+    # What it imports comes with an extra, which whoever uses the service has.
+    from dagster_project.models.gemini.client import KEY_VARIABLES
+
+    named = next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0])
+    return {"env": named}

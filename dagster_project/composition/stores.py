@@ -1,0 +1,51 @@
+"""The lake, the sources and the stages of a settings file, as a task needs them. Imports no Dagster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assets.conversations import conversation_stages
+from assets.documents import document_stages
+from assets.mail import mail_stages, slow_stages
+from assets.stages.declaration import Stage
+from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import declared_tables
+from dagster_project.lake.forgotten import Forgotten
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.models.static import PackagedTokenCounter
+from dagster_project.sources.chats import ChatFiles
+from dagster_project.sources.remembered_sources import RememberedSources
+from dagster_project.sources.seen_partitions import partitions_in_lake
+from transforms.schemas.registry import lake_tables
+
+
+def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
+    """The lake at the configured place; what is copied of it goes to `cache`, unless it is None."""
+    cache = cache or settings.root / "cache"
+    tables = lake_tables(settings.embedding.dimensions) | declared_tables()
+    return ParquetLake(settings.lake_uri, tables, cache / "lake")
+
+
+def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSources:
+    """The configured sources without what was forgotten; what was found is remembered in `cache`, unless it is None."""
+    lake = make_lake(settings, cache)
+    cache = cache or settings.root / "cache"
+    return RememberedSources(
+        Forgotten(lake.base),
+        settings,
+        cache / "files.json",
+        ChatFiles(settings, cache / "chats.json"),
+        lambda source, source_type: partitions_in_lake(lake, source, source_type),
+    )
+
+
+def source_stages(settings: Settings) -> list[Stage]:
+    """The stages that make the partitions of sources, in order: all that a task can make."""
+    return [
+        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms, settings.documents.ocr),
+        *slow_stages(settings.chunks, settings.terms),
+        *document_stages(settings.documents, settings.chunkers(), settings.terms),
+        *conversation_stages(
+            settings.conversations, settings.terms, PackagedTokenCounter(), settings.documents.ocr
+        ),
+    ]

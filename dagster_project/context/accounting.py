@@ -1,0 +1,33 @@
+"""What a command under a lens has to account for: the bounds of the lens, and a receipt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from dagster_project.config.settings import Settings
+from dagster_project.index.search.lookup import document_bytes
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.models.static import PackagedTokenCounter
+from dagster_project.outgoing.limits import Disclosures, Entry
+from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
+
+
+class Account:
+    """The account of one command, which sees `index` under the lens of that name; `before` is what its session was shown."""
+
+    def __init__(self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Entry] = ()):
+        self.settings, self.lens, self.index = settings, lens, index
+        self.disclosures = Disclosures(lens, settings.lenses[lens], before)
+
+    def note(
+        self, tool: str, asked: str, shown: Sequence[Disclosed], masked: Counter[str]
+    ) -> Sequence[Entry]:
+        """What an answer adds to the session, once its receipt is written; DisclosureLimitError if that is too much."""
+        sizes = partial(document_bytes, self.index.ask)
+        entries = self.disclosures.add(shown, PackagedTokenCounter().counts, sizes)
+        if self.settings.mcp.receipts:
+            seen = Seen(self.index.version, self.lens)
+            Receipts(self.settings.root).add(tool, asked, seen, shown, masked)
+        return entries

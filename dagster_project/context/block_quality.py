@@ -1,0 +1,104 @@
+"""What `weft eval context` does: the blocks of conversations whose right answers are known, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dagster_project.config.settings import Settings
+from dagster_project.context.conversation_context import (
+    ContextResult,
+    ConversationText,
+    context_of,
+    read_conversation,
+    read_window,
+)
+from dagster_project.evaluation.evaluate import make_evaluator, required_queries, with_tag
+from dagster_project.evaluation.evaluator import contents
+from dagster_project.models.static import PackagedTokenCounter
+from transforms.errors import GroundTruthError
+from transforms.evaluation.blocks import BlockMeasures, ShownPassage, block_measures, parts_of
+from transforms.evaluation.intervals import bootstrap
+from transforms.evaluation.judgements import judgements
+
+_LONGEST_NAME = 1_000
+_WINDOWS = "SELECT doc_id FROM conversation_windows"
+
+
+def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | None = None) -> dict[str, Any]:
+    """The measures of each query's block (`conversations`), and their means with intervals (`means`).
+
+    What is asked is a window of the index if `query` is its id, a file if it is a path below the settings file, else the
+    text itself. GroundTruthError if nothing has an answer that the index could hold.
+    """
+    evaluator = make_evaluator(settings, files)
+    truth = with_tag(required_queries(evaluator), tag)
+    relevance = pl.DataFrame(truth.relevance)
+    count = PackagedTokenCounter().counts
+    rows = []
+    with closing(evaluator.index) as index:
+        held = contents(index, relevance)
+        parts = parts_of(relevance, judgements(relevance, held))
+        windows = set(index.connection.execute(_WINDOWS).to_arrow_table().column(0).to_pylist())
+        for query in truth.queries.to_pylist():
+            if query["query_id"] not in parts:
+                continue
+            result = context_of(settings, _conversation(settings, query["query"], windows), index)
+            shown = _shown(result, held.chunks, count([p.shown[0] for p in result.passages]))
+            measures = block_measures(
+                shown,
+                parts[query["query_id"]],
+                result.manifest["block_tokens"],
+                settings.context.budget_tokens,
+            )
+            rows.append(
+                {"id": query["query_id"], "outcome": result.outcome, "parts": len(parts[query["query_id"]])}
+                | {name: round(value, 4) for name, value in measures._asdict().items()}
+            )
+        version = index.manifest["version"]
+    if not rows:
+        raise GroundTruthError(
+            "no query has a right answer of a kind that the index holds: name others with --queries"
+        )
+    return {"index_version": version, "conversations": rows, "means": _means(rows)}
+
+
+def _conversation(settings: Settings, asked: str, windows: set[str]) -> ConversationText:
+    if asked in windows:
+        return read_window(settings, asked)
+    if len(asked) <= _LONGEST_NAME and "\n" not in asked and (settings.base / asked).is_file():
+        return read_conversation(settings, settings.base / asked, None)
+    return read_conversation(settings, None, asked)
+
+
+def _shown(result: ContextResult, chunks: pl.DataFrame, tokens: Sequence[int]) -> list[ShownPassage]:
+    """The passages of a block with the chunks whose bytes they show as a whole, their own among them."""
+    by_document = chunks.filter(pl.col("doc_id").is_in([passage.doc_id for passage in result.passages]))
+    found = []
+    for passage, count in zip(result.passages, tokens, strict=True):
+        _, start, end = passage.shown
+        inside = by_document.filter(
+            pl.col("doc_id") == passage.doc_id, pl.col("byte_start") >= start, pl.col("byte_end") <= end
+        )
+        own = (
+            {passage.chunk_id}
+            if passage.source_kind == "attachment"
+            else {passage.chunk_id, *inside["chunk_id"]}
+        )
+        found.append(ShownPassage(frozenset(own), count))
+    return found
+
+
+def _means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mean of each measure with its 95 % interval; the ends are null for one conversation."""
+    found = []
+    for name in BlockMeasures._fields:
+        interval = bootstrap(np.array([row[name] for row in rows], dtype=np.float64))
+        ends = (interval.low, interval.high) if len(rows) > 1 else (None, None)
+        found.append({"measure": name, "mean": interval.mean, "low": ends[0], "high": ends[1]})
+    return found

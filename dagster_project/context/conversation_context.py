@@ -1,0 +1,343 @@
+"""The context of a conversation that somebody hands over: the work behind `weft context`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from assets.protocols.search import Asker
+from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
+from dagster_project.context.published_versions import open_versions
+from dagster_project.context.rules import Rules, rules_of
+from dagster_project.index.search.completeness import Completeness
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.index.search.statements.sql import query_current
+from dagster_project.models.static import PackagedTokenCounter
+from dagster_project.outgoing.receipts import Disclosed
+from dagster_project.outgoing.screen import Screen
+from dagster_project.sources.chat_exports import (
+    Export,
+    ExportReader,
+    chat_names,
+    decoded,
+    exports_at,
+    is_named_as_export,
+)
+from dagster_project.sources.chats import ChatFiles
+from transforms.context import block as context_block
+from transforms.context import selection
+from transforms.conversations import query_chunks
+from transforms.conversations import windows as conversations
+from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
+from transforms.errors import (
+    ChatFormatError,
+    ContextError,
+    IndexUnavailableError,
+    QueryError,
+    SourceError,
+    UnknownIdError,
+    shortened,
+)
+from transforms.retrieval.citations import cited
+
+_GIVEN = "given"
+_WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
+
+
+@dataclass(frozen=True)
+class ConversationText:
+    """What somebody hands over: its Markdown, its messages, and who it is in the published index."""
+
+    markdown: str
+    messages: int = 1
+    asker: Asker = Asker()
+    rules: Rules = Rules()
+
+
+@dataclass(frozen=True)
+class ContextResult:
+    """The outcome for one conversation: CONTEXT with a block, or NO_HITS; faults are raised."""
+
+    outcome: str
+    block: str
+    manifest: Mapping[str, Any]
+    queries: int
+    results: int
+    documents: int
+    seconds: float
+    completeness: Completeness
+    passages: Sequence[context_block.Passage] = ()
+    stages: Sequence[Mapping[str, Any]] = ()
+    texts: Sequence[str] = ()
+
+    def disclosed(self) -> list[Disclosed]:
+        """The passages of the block, with the bytes that it shows of each."""
+        shown = ((passage, *passage.shown) for passage in self.passages)
+        return [Disclosed(cited(p.place, start, end), text, p.doc_id) for p, text, start, end in shown]
+
+    def explained(self) -> dict[str, Any]:
+        """What `weft context --explain` shows: stages with counts and milliseconds, queries with passages, omissions."""
+        asked = [
+            {**query, "text": text} for query, text in zip(self.manifest["queries"], self.texts, strict=True)
+        ]
+        facts = {
+            name: self.manifest[name] for name in ("index_version", "model", "settings", "chosen", "dropped")
+        }
+        return {"stages": list(self.stages), "queries": asked, **facts}
+
+    def as_json(self) -> dict[str, Any]:
+        """What `weft context --json` prints."""
+        return {
+            "outcome": self.outcome,
+            "version": self.manifest["index_version"],
+            "seconds": round(self.seconds, 6),
+            "queries": self.queries,
+            "results": self.results,
+            "documents": self.documents,
+            "tokens": self.manifest["block_tokens"],
+            "completeness": self.completeness.model_dump(mode="json"),
+            "block": self.block,
+            "manifest": dict(self.manifest),
+        }
+
+
+def read_conversation(
+    settings: Settings, path: Path | None, text: str | None, timezone: str | None = None
+) -> ConversationText:
+    """The conversation in a chat export, or in any other text in UTF-8, such as a source file.
+
+    Times without a zone are in `timezone`, else in that of the configured source that `path` belongs to,
+    else UTC. Names stay as they are, since nothing of it is stored. SourceError for a file that cannot be
+    read, ChatFormatError for an export that is none.
+    """
+    files = ChatFiles(settings, settings.root / "cache" / "chats.json")
+    exports = files.exports_of(path) if path else []
+    own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
+    try:
+        if path is not None and not exports and is_named_as_export(path):
+            exports = _unknown_exports(path)
+        if exports:
+            reader = ExportReader(settings.conversations, settings.mail, settings.threads)
+            zone = {"timezone": timezone} if timezone else {}
+            sources = [replace(e, source=e.source.model_copy(update=zone)) for e in exports]
+            chats = [chat for export in sources for chat in reader.chats(export)]
+        else:
+            content = decoded(path.read_bytes()) if path is not None else text or ""
+            if not looks_like_whatsapp(content):
+                return ConversationText(content, 1, Asker(own), rules_of(settings, path))
+            chats = [read_whatsapp(content, _GIVEN, timezone or "UTC")]
+    except (ChatFormatError, pa.ArrowException) as error:
+        raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error}") from error
+    messages = [
+        e for chat in chats for e in conversations.masked_chat(chat, None).entries if e.kind == "message"
+    ]
+    faults = [f.reason for c in chats for f in c.faults]
+    if not messages and (faults or not chats):
+        raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
+    columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
+    last = max((e.at for e in messages), default=None)
+    return ConversationText(
+        conversations.consolidate(*columns).markdown,
+        len(messages),
+        Asker(own, until=last),
+        rules_of(settings, path),
+    )
+
+
+def read_window(settings: Settings, window: str) -> ConversationText:
+    """A window of the published index, as its context is made by the build; UnknownIdError if there is none."""
+    found = query_current(settings.root / "index", _WINDOW, {"window": window}).to_pylist()
+    if not found:
+        raise UnknownIdError(f"the index holds no window of a conversation {shortened(window)!r}")
+    (row,) = found
+    asker = Asker((window,), row["conversation_id"], row["last_at"])
+    return ConversationText(row["markdown"], row["message_count"], asker)
+
+
+def _document_ids(settings: Settings, path: Path) -> list[str]:
+    """The documents of configured sources that a file is."""
+    trees = [
+        (s.name, Path(settings.place(s)).resolve())
+        for s in settings.sources
+        if isinstance(s, DocumentSourceSettings)
+    ]
+    file = path.resolve()
+    return [
+        f"{name}:{file.relative_to(tree).as_posix()}" for name, tree in trees if file.is_relative_to(tree)
+    ]
+
+
+def _unknown_exports(path: Path) -> list[Export]:
+    """The exports at a place that no source knows."""
+    source = ConversationSourceSettings(name=_GIVEN, kind="conversation", path=str(path))
+    exports = list(exports_at(path, source))
+    names = chat_names([(str(place), format_) for place, format_, _ in exports])
+    return [
+        Export(source, str(place), name, format_, files, "")
+        for name, (place, format_, files) in zip(names, exports, strict=True)
+    ]
+
+
+class _Clock:
+    """The stages of one context: what each got, gave, and its milliseconds."""
+
+    def __init__(self) -> None:
+        self.stages: list[dict[str, Any]] = []
+        self._begun = time.perf_counter()
+
+    def ended(self, stage: str, got: int, gave: int, unit: str) -> None:
+        """Note the stage that ends now."""
+        now = time.perf_counter()
+        took = round((now - self._begun) * 1000, 3)
+        self.stages.append({"stage": stage, "got": got, "gave": gave, "unit": unit, "milliseconds": took})
+        self._begun = now
+
+
+def context_of(
+    settings: Settings,
+    conversation: ConversationText,
+    opened: SearchIndex | None = None,
+    earlier: Sequence[Mapping[str, Any]] = (),
+) -> ContextResult:
+    """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
+
+    What it shows passes the screen of `opened`, else that of answers to assistants. What blocks with the manifests `earlier`
+    showed is not shown. QueryError if the conversation has no text.
+    """
+    if not conversation.markdown.strip():
+        raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
+    start, clock = time.perf_counter(), _Clock()
+    counter = PackagedTokenCounter()
+    windows, chunks = _cut(settings, conversation, counter)
+    clock.ended("cut", conversation.messages, len(chunks), "segments")
+    chosen = conversation.rules.narrowed(settings.context)
+    queries = _with_terms(selection.window_queries(windows, chunks, chosen), conversation.rules)
+    clock.ended("queries", len(chunks), len(queries), "queries")
+    published = open_versions(settings)
+    before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
+    with published.open() if opened is None else nullcontext(published.of(opened)) as index:
+        chosen = index.suited(chosen)
+        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker})
+        candidates = candidates.filter(~pl.col("chunk_id").is_in(list(before)))
+        clock.ended("candidates", len(queries), len(candidates), "chunks")
+        documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
+        clock.ended("documents", len(candidates), len(documents), "chunks")
+        screen = opened.screen if opened is not None else Screen(settings.safety, for_assistant=True)
+        first, unknown = index.named_chunks(conversation.rules.include, conversation.asker.own)
+        passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *first, *before]))
+        facts, complete = dict(index.facts), index.index.completeness
+    found = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
+    ordered = [*(passages[chunk] for chunk in first), *found]
+    clock.ended("passages", len(documents), len(ordered), "passages")
+    compiled = context_block.compile_block(
+        ordered,
+        chosen.budget_tokens,
+        counter.counts,
+        expand=chosen.expand,
+        earlier=[context_block.as_shown(passages[c], entry) for c, entry in before.items() if c in passages],
+    )
+    clock.ended("block", len(ordered), len(compiled.chosen), "passages")
+    question = "\x00".join(queries["text"])
+    facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
+    facts["queries"] = selection.coverage(queries, candidates, compiled)
+    return ContextResult(
+        selection.CONTEXT if compiled.chosen else selection.NO_HITS,
+        compiled.block,
+        selection.context_manifest(compiled, question, facts, chosen),
+        len(queries),
+        len(candidates),
+        len(documents),
+        time.perf_counter() - start,
+        complete,
+        compiled.chosen,
+        clock.stages,
+        queries["text"].to_list(),
+    )
+
+
+def _cut(
+    settings: Settings, conversation: ConversationText, counter: PackagedTokenCounter
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The conversation as a window, and the segments that it is cut into."""
+    window = {"doc_id": _GIVEN, "source": "", "partition": ""}
+    windows = pl.DataFrame(
+        [{**window, "markdown": conversation.markdown, "message_count": conversation.messages}]
+    )
+    return windows, pl.DataFrame(
+        query_chunks.conversation_query_chunks(windows.to_arrow(), settings.conversations, counter.counts)
+    )
+
+
+def _with_terms(queries: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """The queries, and one more with the words of rules."""
+    if not rules.terms:
+        return queries
+    last = queries["query"].max()
+    number = int(last) + 1 if isinstance(last, int) else 0
+    row = pl.DataFrame({"window_id": [_GIVEN], "query": [number], "text": [" ".join(rules.terms)]})
+    return pl.concat([queries, row.cast(queries.schema)])
+
+
+def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: bool) -> str:
+    """The block of a manifest, rebuilt from the index version that it names, else from the current one.
+
+    IndexUnavailableError if that version is not kept and the current one gives other bytes, ContextError if it is kept and
+    does.
+    """
+    place = settings.root / "index" / f"weft-{recorded['index_version']}.duckdb"
+    is_kept = place.exists()
+    with open_versions(settings).open(place if is_kept else None) as index:
+        now = index.facts["index_version"]
+        screen = Screen(settings.safety, for_assistant=not unmasked)
+        shown = screen.passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
+    try:
+        return context_block.reproduce_block(recorded, shown)
+    except ContextError as fault:
+        if is_kept:
+            raise ContextError(f"{fault}; a block made with --unmasked is reproduced with it") from fault
+        raise IndexUnavailableError(
+            f"version {recorded['index_version']} of the index is not kept any more, and in the current {now} {fault}; "
+            "index.keep_versions says how many are"
+        ) from fault
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """A manifest that `weft context` wrote; ContextError if the file is none."""
+    try:
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        recorded = (
+            recorded.get("manifest", recorded) if isinstance(recorded.get("manifest"), dict) else recorded
+        )
+        _ = recorded["index_version"], recorded["block_sha256"], recorded["chosen"]
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ContextError(f"{path} is no manifest of a context") from error
+    return dict(recorded)
+
+
+def difference_lines(changes: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """A difference of two manifests as people read it."""
+    marks = {"added": "+", "removed": "-", "moved": "~", "resized": "="}
+    lines = [
+        f"{marks[what]} {what:<8} {entry['place']} ({_detail(what, entry)})"
+        for what, entries in changes.items()
+        for entry in entries
+    ]
+    return lines or ["no difference"]
+
+
+def _detail(what: str, entry: Mapping[str, Any]) -> str:
+    if what == "moved":
+        return f"{entry['from']} to {entry['to']}"
+    if what == "resized":
+        return "with what is around it" if entry["expanded"] else "alone"
+    return f"place {entry['rank']}"

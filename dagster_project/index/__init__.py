@@ -1,0 +1,1 @@
+"""The published index: written from the lake (`publish`), stored (`files`) and searched (`search`)."""

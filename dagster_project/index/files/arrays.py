@@ -1,0 +1,381 @@
+"""What search reads most of a published file, as arrays beside it that are mapped into memory.
+
+The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They open
+without being read, share their memory between processes, and only the pages that a query touches are loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from dagster_project.index.files.checksums import damages, facts_of, write_facts
+from dagster_project.index.files.hit_rows import HitRows, write_hit_rows
+from dagster_project.index.files.known_ids import KnownIds, write_id_hashes
+from dagster_project.index.files.posting_arrays import (
+    FREQUENCIES,
+    PostingArrays,
+    frequencies,
+)
+from dagster_project.index.files.segments import (
+    SortedTerms,
+    segment_name,
+    segments_of,
+    write_terms,
+)
+from dagster_project.index.files.vector_arrays import VECTORS_IN, write_vectors
+from dagster_project.system.durable import put
+from transforms.embedding.sign_codes import CodedVectors
+from transforms.errors import IndexUnavailableError
+from transforms.retrieval import bm25, fusion
+from transforms.retrieval.hits import Patches
+from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
+from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
+
+FORMAT = "9"
+_ROWS = 1 << 20
+_READ_AT_ONCE = 1 << 22
+FIRST = segment_name(1)
+"""The segment that a full rebuild writes."""
+
+
+@dataclass(frozen=True)
+class SearchArrays:
+    """The arrays of one published version, by chunk number; what is in segments (`segments.py`) says where chunks stand."""
+
+    postings: Postings
+    places: fusion.Places
+    logs: np.ndarray
+    patches: Patches
+    vectors: CodedVectors
+    rows: HitRows
+    ids: KnownIds
+
+
+def folder_of(index: Path) -> Path:
+    """Where the arrays of a published file are kept."""
+    return index.with_suffix(".arrays")
+
+
+def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[str, str]) -> SearchArrays:
+    """The arrays of the published file at `index`, made first where they are missing or of another version.
+
+    `facts` is its manifest. Where the folder of the file cannot be written to, they are made in a
+    temporary folder, which costs their making in each process. IndexUnavailableError if that fails, if they are
+    damaged, or if they cannot be read.
+    """
+    folder = folder_of(index)
+    created = None
+    if VECTORS_IN in facts and not fits(folder, facts):
+        raise IndexUnavailableError(
+            f"{folder} is missing, or of another version, and cannot be made from {index.name}: `weft build` makes both anew"
+        )
+    try:
+        if not fits(folder, facts):
+            created = _new_arrays(connection, folder, facts)
+    except (ValueError, KeyError) as error:
+        raise IndexUnavailableError(
+            f"the arrays of {index} cannot be made from it ({error}): `weft build` makes a new one"
+        ) from error
+    except OSError as error:
+        raise IndexUnavailableError(
+            f"the arrays of {index} can be kept neither beside it nor in a temporary folder ({error}): make room, or set "
+            "TMPDIR to a folder that can be written"
+        ) from error
+    try:
+        if created is None and (damage := next(damages(folder), None)):
+            raise IndexUnavailableError(f"{folder} is damaged ({damage}): `weft build` makes it again")
+        return created or _mapped(folder)
+    except (ValueError, KeyError, EOFError, OSError) as error:
+        raise _explained(error, folder) from error
+
+
+def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
+    """What a fault of opening arrays means; only a folder whose damage has been seen is to be deleted."""
+    try:
+        damage = _damage(folder, error)
+    except OSError as refused:
+        return IndexUnavailableError(
+            f"{folder} cannot be read ({refused}): look at its rights and at the disk, nothing says that it is damaged"
+        )
+    if damage is None:
+        return IndexUnavailableError(
+            f"the arrays in {folder} could not be opened ({error}), though all of them can be read: ask again; if it "
+            "fails again, `weft doctor` says what else is not well"
+        )
+    return IndexUnavailableError(
+        f"{folder} is damaged ({damage}): delete it, and the next search makes it again"
+    )
+
+
+def _damage(folder: Path, error: Exception) -> str | None:
+    """What is wrong with the files of a folder, all of which are read; None if nothing is."""
+    for path in sorted(p for p in folder.rglob("*") if p.suffix):
+        with path.open("rb") as file:
+            while file.read(_READ_AT_ONCE):
+                pass
+        try:
+            if path.suffix == ".npy":
+                _array(path)
+            elif path.suffix == ".arrow":
+                pa.ipc.open_file(pa.memory_map(str(path)))
+        except (ValueError, EOFError) as found:
+            return f"{path.name}: {found}"
+    if isinstance(error, KeyError) and not (folder / f"{error.args[0]}.npy").exists():
+        return f"{error.args[0]}.npy is missing"
+    return None
+
+
+def _new_arrays(
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str]
+) -> SearchArrays | None:
+    """Make the arrays; those of a temporary folder, where `folder` cannot be written to, else None."""
+    try:
+        write_arrays(connection, folder, facts)
+    except OSError:
+        with tempfile.TemporaryDirectory(prefix="weft-arrays-") as temporary:
+            write_arrays(connection, Path(temporary) / "arrays", facts)
+            return _mapped(Path(temporary) / "arrays")  # mapped files live on until they are let go
+    return None
+
+
+def write_arrays(
+    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], started: Path | None = None
+) -> None:
+    """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
+
+    `started` is a folder with `PostingArrays` of it and what `write_chunk_rows` writes, if they are there; they are
+    moved.
+    """
+    with appearing(folder, facts) as aside:
+        if started:
+            for path in started.iterdir():
+                path.rename(aside / path.name)
+        else:
+            with connection.cursor() as other, ThreadPoolExecutor(1) as executor:
+                other.execute("SET TimeZone = 'UTC'")
+                rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
+                (aside / FIRST).mkdir()
+                _write_postings(connection, aside / FIRST, is_sorted=facts["postings_since_rebuild"] == "0")
+                rows.result()
+        _write_terms(connection, aside / FIRST)
+        chunks = _count(connection, "chunks")
+        write_lengths(connection, aside / FIRST, np.arange(chunks))
+        write_gone(aside, pl.DataFrame(schema={"term": pl.String, "df": pl.Int64}))
+        write_narrow(connection, aside, np.arange(chunks, dtype=np.int32))
+
+
+def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
+    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
+    chunks = _count(connection, "chunks")
+    write_hit_rows(connection, folder, chunks)
+    write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
+
+
+@contextlib.contextmanager
+def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -> Iterator[Path]:
+    """A folder to write arrays to, which takes the place of `folder` when all is written.
+
+    It may share files with `before`, the arrays of another version.
+    """
+    aside = folder.with_name(f".{folder.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        write_facts(aside, _identity(facts), before)
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(FileExistsError):
+            put(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.ndarray) -> None:
+    """Write what costs little, because it is a few bytes for each chunk and id; `slots` are those of all chunks."""
+    np.save(folder / "slots.npy", slots)
+    _write_chunks(connection, folder, _count(connection, "chunks"))
+    write_id_hashes(connection, folder)
+
+
+def _identity(facts: dict[str, str]) -> dict[str, str]:
+    return {"format": FORMAT} | {key: facts[key] for key in ("version", "published_at")}
+
+
+def fits(folder: Path, facts: dict[str, str]) -> bool:
+    """True if a folder holds the arrays of the version with this manifest."""
+    return facts_of(folder).items() >= _identity(facts).items()
+
+
+def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = False) -> str | None:
+    """What is wrong with the arrays of the published file at `index`, whose manifest is `facts`; None if nothing is.
+
+    Only small files are read, unless it `reads_all`. OSError if one cannot be read.
+    """
+    folder = folder_of(index)
+    if not fits(folder, facts):
+        return f"{folder.name} is missing, damaged, or of another version"
+    damage = next(damages(folder, reads_all=reads_all), None)
+    return damage and f"{folder.name} is damaged: {damage}"
+
+
+def _mapped(folder: Path) -> SearchArrays:
+    arrays = {str(path.relative_to(folder).with_suffix("")): _array(path) for path in folder.rglob("*.npy")}
+    names = [segment.name for segment in segments_of(folder)]
+    slots = Slots(arrays["slots"], sum(arrays[f"{name}/lengths"].shape[1] for name in names))
+    gone = GoneTerms(_terms_of(arrays, "gone"), arrays["gone/df"])
+    vectors = [
+        (arrays[f"{name}/vectors"], arrays[f"{name}/vector_codes"])
+        for name in names
+        if f"{name}/vectors" in arrays
+    ]
+    members = arrays["members"], arrays["member_starts"]
+    return SearchArrays(
+        Postings([_segment(arrays, name) for name in names], slots, gone),
+        fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], members),
+        arrays["logs"],
+        Patches(arrays["patch"], arrays["version"], arrays["latest"]),
+        CodedVectors(vectors, slots, arrays["absent"]),
+        HitRows(folder, arrays),
+        KnownIds(arrays["ids"], arrays["chunk_keys"]),
+    )
+
+
+def _segment(arrays: Mapping[str, np.ndarray], name: str) -> Segment:
+    numbers = _terms_of(arrays, name)
+    return Segment(
+        numbers, *(arrays[f"{name}/{n}"] for n in ("starts", "chunks", "codes", "counts", "lengths"))
+    )
+
+
+def _terms_of(arrays: Mapping[str, np.ndarray], name: str) -> SortedTerms:
+    return SortedTerms(arrays[f"{name}/term_bytes"], arrays[f"{name}/term_ends"])
+
+
+def _array(path: Path) -> np.ndarray:
+    # An empty file cannot be mapped; a plain view spares each operation the subclass.
+    array = np.load(path, mmap_mode="r") if path.stat().st_size > 4096 else np.load(path)
+    return np.asarray(array.view(np.ndarray))
+
+
+def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+    return int(count)
+
+
+def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[pa.RecordBatch]:
+    yield from connection.execute(statement).to_arrow_reader(_ROWS)
+
+
+def _write_terms(connection: duckdb.DuckDBPyConnection, segment: Path) -> None:
+    """The sorted bytes of all terms, where each ends, and where its postings begin."""
+    table = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
+    write_terms(segment, table.column("term"))
+    np.save(
+        segment / "starts.npy",
+        np.concatenate([[0], np.cumsum(table.column("df").to_numpy())]).astype(np.int64),
+    )
+
+
+def write_gone(folder: Path, gone: pl.DataFrame) -> None:
+    """Of how many chunks that are gone the segments have postings of each term: columns term and df."""
+    (folder / "gone").mkdir()
+    in_order = gone.sort("term")
+    write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))
+    np.save(folder / "gone" / "df.npy", in_order.get_column("df").to_numpy())
+
+
+def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_sorted: bool) -> None:
+    """The arrays of postings; those that came onto an earlier version stand behind the others in the file."""
+    keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
+    last = -1, -1
+    with PostingArrays(folder) as arrays:
+        for batch in _batches(connection, _POSTINGS if is_sorted else _SORTED_POSTINGS):
+            if not batch.num_rows:
+                continue
+            term, key = (batch.column(name).to_numpy() for name in ("term_no", "chunk_key"))
+            ascends = (term[1:] > term[:-1]) | ((term[1:] == term[:-1]) & (key[1:] > key[:-1]))
+            if (int(term[0]), int(key[0])) <= last or not ascends.all():
+                raise IndexUnavailableError(
+                    "the postings of this index are out of order: `weft build` makes a new one"
+                )
+            last = int(term[-1]), int(key[-1])
+            arrays.add(np.searchsorted(keys, key), frequencies(batch))
+
+
+def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: np.ndarray) -> None:
+    """Field lengths of the chunks of a segment, whose numbers ascend."""
+    lengths = np.zeros((len(bm25.FIELDS), len(chunks)), dtype=np.int32)
+    connection.register("segment_chunks", pa.table({"chunk_no": chunks.astype(np.int32)}))
+    for batch in _batches(connection, _LENGTHS):
+        rows = np.searchsorted(chunks, batch.column("chunk_no").to_numpy())
+        for row, field in enumerate(bm25.FIELDS):
+            lengths[row, rows] = batch.column(f"{field}_length").to_numpy()
+    connection.unregister("segment_chunks")
+    np.save(segment / "lengths.npy", lengths)
+
+
+def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
+    """Key, document, thread, class and patch of each chunk by number; chunks by thread; the chunks without a vector."""
+    absent = connection.execute(_WITHOUT_VECTOR).fetchnumpy()
+    np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
+    columns = connection.execute(_CHUNKS).fetchnumpy()
+    by_number = {name: np.empty_like(values) for name, values in columns.items()}
+    for name, values in columns.items():
+        by_number[name][columns["chunk_no"]] = values
+    del by_number["chunk_no"]
+    thread = by_number["thread"]
+    alone = np.flatnonzero(thread < 0)
+    thread[alone] = thread.max(initial=-1) + 1 + np.arange(len(alone), dtype=np.int32)
+    chunks, starts = fusion.members(thread)
+    for name, values in {**by_number, "members": chunks, "member_starts": starts}.items():
+        np.save(folder / f"{name}.npy", values)
+
+
+_POSTINGS = f"SELECT term_id AS term_no, chunk_key, {FREQUENCIES} FROM postings"
+_SORTED_POSTINGS = f"""
+SELECT term_no, chunk_key, {FREQUENCIES} FROM postings
+JOIN (SELECT term_id, row_number() OVER (ORDER BY term) AS term_no FROM terms) USING (term_id)
+ORDER BY term_no, chunk_key
+"""
+
+_WITHOUT_VECTOR = f"""
+SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE checksum = '{UNEMBEDDED}' ORDER BY 1
+"""
+
+_LENGTHS = """
+SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key) SEMI JOIN segment_chunks USING (chunk_no)
+"""
+
+# Each document is looked up once for a chunk, and numbers come back. What is of no mail, or in no ranking, is a thread of
+# its own. A patch in one posting is known by its series and part.
+_CHUNKS = f"""
+WITH documents_ AS (
+  SELECT doc_id, (row_number() OVER (ORDER BY doc_id) - 1)::INTEGER AS document FROM (
+    SELECT message_id AS doc_id FROM messages UNION ALL SELECT doc_id FROM documents
+    UNION ALL SELECT doc_id FROM conversation_windows
+  )
+), trees AS (
+  SELECT message_id AS doc_id, (dense_rank() OVER (ORDER BY thread_id) - 1)::INTEGER AS thread FROM thread_tree
+), patches AS (
+  SELECT message_id AS doc_id, version, is_latest,
+    (dense_rank() OVER (ORDER BY series_id, coalesce(part::VARCHAR, '')) - 1)::INTEGER AS patch
+  FROM patch_series WHERE NOT is_reply
+), facts AS (FROM documents_ LEFT JOIN trees USING (doc_id) LEFT JOIN patches USING (doc_id))
+SELECT chunk_no, chunk_key AS chunk_keys, document, chunk_kind <> '{UNAUTHORED}' AND thread IS NOT NULL AS mails,
+  CASE WHEN chunk_kind <> '{UNAUTHORED}' THEN coalesce(thread, -1) ELSE -1 END AS thread,
+  coalesce(content_class = 'log', false) AS logs, coalesce(patch, -1) AS patch, coalesce(version, 0) AS version,
+  coalesce(is_latest, false) AS latest
+FROM chunks JOIN facts USING (doc_id)
+"""

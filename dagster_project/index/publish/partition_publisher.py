@@ -1,0 +1,90 @@
+"""The publisher as the assets see it: of the partitions that the sources have now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from assets.partitions import SLOW, SOURCE_TYPES
+from assets.protocols.lake import Progress
+from assets.protocols.search import Readiness
+from dagster_project.index.publish import vector_index
+from dagster_project.index.publish.publisher import DuckDBPublisher
+from dagster_project.index.publish.version_inputs import TABLES
+from dagster_project.index.publish.versions import version_of
+from dagster_project.lake.oversize import QUEUE
+from dagster_project.sources.file_sources import FileSources
+from transforms.errors import IndexUnavailableError
+from transforms.schemas.operations import READINESS
+
+
+class PartitionPublisher:
+    """The publisher as the assets see it: publishes the partitions that the sources have now.
+
+    A partition that was never published waits until all its tables are there. What left the sources leaves the lake.
+    """
+
+    def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
+        self.publisher, self.sources = publisher, sources
+
+    def publish(self, progress: Progress) -> Mapping[str, Any]:
+        """Publish; returns version, path, what was reused, and the row counts of the published tables."""
+        lake, found = self.publisher.lake, self.sources.discover()
+        with lake.one_look():
+            stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
+            queues = {p: lake.footer(QUEUE, p) for p in lake.partitions(SLOW.tables[0])}
+        for gone in sorted(stored - {s.key for s in found}):
+            lake.remove(gone)
+        for partition in (p for p, queue in queues.items() if queue and not queue.row_count):
+            lake.remove_tables(SLOW.tables, partition)
+        there = self.publisher.published_partitions()
+        with lake.one_look():
+            partitions = {
+                s.key: s.source_type
+                for s in found
+                if s.key in there or lake.has_tables(TABLES[s.source_type], s.key)
+            }
+            done = self.publisher.publish(partitions, progress)
+        with duckdb.connect(str(done.path), read_only=True) as connection:
+            facts = dict(connection.execute("FROM manifest").fetchall())
+        chunks, has_index = json.loads(facts["rows"])["chunks"], facts["vector_search"] == vector_index.HNSW
+        search = self.publisher.settings.search
+        return {
+            "version": done.version,
+            "path": str(done.path),
+            "index_bytes": done.path.stat().st_size,
+            "new_version": done.is_new,
+            "partitions": done.partitions,
+            "changed_partitions": done.changed,
+            "built_on_previous": done.reused,
+            "changed_in_place": done.in_place,
+            **({"previous_version_unusable": done.unusable} if done.unusable else {}),
+            "vector_search": search.vector_path(chunks, has_index=has_index),
+            **done.mirrored,
+            **{f"rows_{name}": count for name, count in done.rows.items()},
+        }
+
+    def vector_index(self) -> Mapping[str, Any]:
+        """What the index of vectors in the current version is, and how well it finds."""
+        measured = vector_index.measured(self._current())
+        most = self.publisher.settings.index.ann_max_vectors
+        return {**measured, "at_most_vectors": most}
+
+    def readiness(self) -> Readiness:
+        """The table `readiness` of the current version."""
+        current = self._current()
+        with duckdb.connect(str(current), read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            rows = connection.execute("FROM readiness ORDER BY doc_id, kind").to_arrow_table()
+        return Readiness(version_of(current), READINESS.conform(rows))
+
+    def _current(self) -> Path:
+        """The current version; IndexUnavailableError if there is none."""
+        current = self.publisher.current()
+        if current is None:
+            raise IndexUnavailableError("nothing is published; run `weft build`")
+        return current

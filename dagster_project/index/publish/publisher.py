@@ -1,0 +1,396 @@
+"""The published index: an immutable DuckDB file per version, built aside and switched by a rename."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from typing import Any, Protocol
+
+import duckdb
+
+from assets.partitions import MAIL
+from assets.protocols.lake import Progress
+from dagster_project.index.files.arrays import damage_of_arrays, folder_of, write_arrays
+from dagster_project.index.files.vector_arrays import VECTORS_IN
+from dagster_project.index.publish.full_build import IndexBuild
+from dagster_project.index.publish.incremental_build import IndexUpdate
+from dagster_project.index.publish.spare_version import drop_spare, keep_as_spare, spare_of, start_from
+from dagster_project.index.publish.version_inputs import (
+    TABLES,
+    WHOLE,
+    LostTextError,
+    Published,
+    PublishSettings,
+    UnfitBaseError,
+    VersionInputs,
+)
+from dagster_project.index.publish.versions import CURRENT, LAYOUT, damage_of, require_whole
+from dagster_project.lake.forgotten import Forgotten
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.oversize import slow_hashes
+from dagster_project.sources.seen_partitions import SeenPartitions
+from dagster_project.system.disk_space import is_of_full_disk
+from dagster_project.system.durable import put, sync
+from dagster_project.system.long_work import give_memory_back
+from dagster_project.system.processes import is_left_over
+from dagster_project.system.progress import LoggedProgress, Phases
+from dagster_project.system.store_locks import require_leases
+from transforms.embedding import embedded_text
+from transforms.errors import WeftError
+from transforms.hashing import parts_hash
+from transforms.text import terms
+
+_REBUILD_SHARE = 0.25
+"""Share of the postings; if more changed since the last full rebuild, the next publish is a full rebuild, which
+restores the order of the inverted index and frees unused space."""
+_LEAST_REBUILT = 600_000
+"""Postings, a few row groups: as long as no more changed since the last full rebuild, queries are no slower."""
+
+
+_MUCH_KILOBYTES = 1 << 20
+"""Memory of a process that is worth a look for cycles, which takes a third of a second."""
+
+
+class Mirror(Protocol):
+    """What sends each publish to the service that ranks, and builds the files of which it has the vectors.
+
+    `layout` are the texts by which the layout of these files differs from that of others.
+    """
+
+    full_build: type[IndexBuild]
+    update: type[IndexUpdate]
+    layout: tuple[str, ...]
+
+    def require_answer(self) -> str:
+        """The service in words; IndexUnavailableError unless it answers."""
+
+    def state_of(self, published: Path) -> str | None:
+        """What the service has of a published file, in words; None if nothing says that it has it.
+
+        IndexUnavailableError if it lacks some of it.
+        """
+
+    def holds(self, published: Path) -> bool:
+        """True if all of a published file is there."""
+
+    def publish(self, new: Path, before: Path | None) -> Mapping[str, Any]:
+        """Send what the file `new` has otherwise than the current one; what was done."""
+
+
+class DuckDBPublisher:
+    """Builds `weft-<version>.duckdb` from the lake and points `CURRENT` at it."""
+
+    def __init__(
+        self,
+        lake: ParquetLake,
+        folder: Path,
+        settings: PublishSettings,
+        *,
+        seen: SeenPartitions | None = None,
+        guard: Callable[[Path, Path | None], None] | None = None,
+        mirror: Mirror | None = None,
+    ):
+        """`seen` knows when the partitions of the lake were first seen.
+
+        `guard` gets each new file before it is published, and the current one; it may raise to refuse the new one.
+        `mirror` gets it before that.
+        """
+        self.lake, self.folder, self.settings = lake, folder, settings
+        self.seen, self.guard, self.mirror = seen, guard, mirror
+
+    @property
+    def layout(self) -> str:
+        """Hash of everything that must be equal for rows of an older version to be reused."""
+        code_versions = (terms.VERSION, embedded_text.VERSION, *(self.mirror.layout if self.mirror else ()))
+        return parts_hash(
+            [LAYOUT, *code_versions, self.settings.terms.digest(), self.settings.embedding.digest()]
+        )[:16]
+
+    def publish(self, partitions: Mapping[str, str], progress: Progress | None = None) -> Published:
+        """Publish the lake's tables restricted to `partitions`, which maps each to its source type.
+
+        If the current version holds just that, nothing is built. An incremental build replaces the rows that differ
+        in a copy of the current version; if that cannot be used, or much changed since the last full rebuild, all is
+        built from the lake. A crash at any point leaves the current version unchanged. CheckFailedError names the
+        rule that the new file breaks.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._lock():
+            self._sweep()
+            hashes = self._content_hashes(partitions)
+            version = self._version(hashes)
+            place = self.folder / f"weft-{version}.duckdb"
+            previous = self._usable_previous()
+            rewrites = self._rewrites()
+            if previous and self.mirror and not self.mirror.holds(previous):
+                previous = None  # it has not what would have to be sent
+            if previous and previous.name == place.name and not rewrites and self._has_arrays(previous):
+                return Published(version, place, False, len(partitions), 0, True)
+            if getrusage(RUSAGE_SELF).ru_maxrss > _MUCH_KILOBYTES:
+                gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
+            give_memory_back()
+            phases = Phases(progress or LoggedProgress())
+            phases.begin("publish_relations")
+            inputs = self._inputs(partitions, hashes, version, phases)
+            result = self._build_on_best_base(inputs, previous, place)
+            self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
+            return result
+
+    def _has_arrays(self, version: Path) -> bool:
+        """True if a version has its arrays, which are made again from its file if they are damaged."""
+        facts = dict(_rows_of(version))
+        if damage_of_arrays(version, facts) is None:
+            return True
+        if VECTORS_IN in facts:
+            return False
+        with _opened(version) as connection:
+            write_arrays(connection, folder_of(version), facts)
+        return True
+
+    def _rewrites(self) -> bool:
+        """True if earlier versions may hold what is to be forgotten: nothing is built on them, and none is kept."""
+        return Forgotten(self.lake.base).unfinished
+
+    def _build_on_best_base(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
+        """Build the version on an earlier one if possible; the result says which earlier one proved corrupt, if any."""
+        unusable, known = None, None
+        for base in self._bases(previous):
+            try:
+                result = self._build(inputs, base, previous, place)
+                return replace(result, unusable=unusable or result.unusable)
+            except LostTextError:
+                known = previous
+            except (duckdb.Error, UnfitBaseError) as error:
+                if is_of_full_disk(error):
+                    raise
+                unusable = str(error).splitlines()[0]
+        return replace(self._build(inputs, None, None if unusable else known, place), unusable=unusable)
+
+    def _bases(self, previous: Path | None) -> Iterator[Path]:
+        """The earlier versions that an incremental build can start from; first the spare one, which need not be copied."""
+        if previous and not self._rewrites() and self._can_be_updated(previous):
+            # The service has what the current version has.
+            spare = None if self.mirror else spare_of(self.folder)
+            if spare and self._is_usable(spare) and self._can_be_updated(spare):
+                yield spare
+            yield previous
+
+    def _inputs(
+        self,
+        partitions: Mapping[str, str],
+        hashes: Mapping[str, Mapping[str, str]],
+        version: str,
+        phases: Phases,
+    ) -> VersionInputs:
+        settings = json.dumps(self.settings.recorded, sort_keys=True)
+        facts = {"version": version, "layout": self.layout, "settings": settings}
+        return VersionInputs(self.lake, partitions, hashes, self.seen, self.settings, facts, phases)
+
+    def _can_be_updated(self, previous: Path) -> bool:
+        """False if a full rebuild is due: when enough postings changed since the last one."""
+        facts = dict(_rows_of(previous))
+        since = int(facts["postings_since_rebuild"])
+        limit = max(_LEAST_REBUILT, _REBUILD_SHARE * json.loads(facts["rows"])["postings"])
+        return since <= limit
+
+    def _build(
+        self, inputs: VersionInputs, base: Path | None, previous: Path | None, place: Path
+    ) -> Published:
+        """Build a version aside, on `base` if there is one, and switch to it; `previous` knows times."""
+        building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
+        try:
+            if base and previous:
+                is_spare = base != previous
+                arrays = start_from(base, building, in_place=is_spare)
+                kind = self.mirror.update if self.mirror else IndexUpdate
+                update = kind(inputs, building, previous, arrays).run()
+                result = replace(update, path=place, in_place=is_spare)
+            else:
+                full = self.mirror.full_build if self.mirror else IndexBuild
+                result = replace(full(inputs, building, previous).run(), path=place)
+            if self.mirror:
+                result = replace(result, mirrored=self.mirror.publish(building, self.current()))
+            if self.guard:
+                self.guard(building, self.current())
+            sync([building])
+            require_leases()
+            _remove([folder_of(place)])
+            put(folder_of(building), folder_of(place))
+            put(building, place)
+            self._switch(place)
+        finally:
+            _remove(self.folder.glob(f"*{building.stem}*"))
+        return result
+
+    def is_current(self, partitions: Mapping[str, str]) -> bool:
+        """True if the current version is readable and shows the lake as it is now."""
+        previous = self._usable_previous()
+        if previous is None or self._rewrites() or self.damage():
+            return False
+        try:
+            if self.mirror and not self.mirror.holds(previous):
+                return False
+            hashes = self._content_hashes(partitions)
+        except WeftError:
+            return False
+        return previous.name == f"weft-{self._version(hashes)}.duckdb"
+
+    def _version(self, hashes: Mapping[str, Mapping[str, str]]) -> str:
+        contents = json.dumps([self.settings.recorded, hashes], sort_keys=True)
+        return parts_hash([self.layout, self.settings.index.digest(), contents])[:16]
+
+    def current(self) -> Path | None:
+        """The file that `CURRENT` names; None if nothing is published."""
+        link = self.folder / CURRENT
+        return link.resolve() if link.is_symlink() and link.exists() else None
+
+    def damage(self) -> str | None:
+        """The fault of the file that `CURRENT` names; None if it opens, or nothing was ever published."""
+        link = self.folder / CURRENT
+        if not link.is_symlink():
+            return None
+        if not link.exists():
+            return f"{link.readlink()} is missing"
+        try:
+            facts = dict(_rows_of(link.resolve()))
+        except duckdb.Error as error:
+            return f"{link.readlink()} cannot be read ({str(error).splitlines()[0]})"
+        return damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
+
+    def discard_damaged(self) -> dict[str, str]:
+        """Delete the current file or its arrays if any byte is not what was written; path and fault of what is gone."""
+        current = self.current()
+        if current is None or self._usable_previous() is None:
+            return {}
+        if damage := damage_of(current):
+            current.unlink()
+            return {str(current): damage}
+        if damage := damage_of_arrays(current, dict(_rows_of(current)), reads_all=True):
+            shutil.rmtree(folder_of(current), ignore_errors=True)
+            return {str(folder_of(current)): damage}
+        return {}
+
+    def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """Content hash of every table of every partition, and under the key '' of the tables without partitions."""
+        hashes = {p: {t: self._content_hash(t, p) for t in TABLES[partitions[p]]} for p in sorted(partitions)}
+        for partition in (p for p in hashes if partitions[p] == MAIL.name):
+            hashes[partition] |= slow_hashes(self.lake, partition)
+        hashes[""] = {table: self._content_hash(table, None) for table in (*WHOLE, *self.settings.added)}
+        return hashes
+
+    def _content_hash(self, table: str, partition: str | None) -> str:
+        footer = self.lake.footer(table, partition)
+        if footer is None:
+            place = self.lake.path(table, partition)
+            raise WeftError(f"cannot publish: {place} is missing or damaged; `weft build` makes it again")
+        return footer.content_hash
+
+    def fits_settings(self) -> bool:
+        """True unless the published version has another layout, tokenizer or model than the settings."""
+        return self.current() is None or self._usable_previous() is not None
+
+    def published_partitions(self) -> dict[str, dict[str, str]]:
+        """By partition of the current version the content hash of each table that it was published with."""
+        found: dict[str, dict[str, str]] = {}
+        if previous := self._usable_previous():
+            for partition, table, content in _rows_of(previous, "partitions"):
+                found.setdefault(partition, {})[table] = content
+        return found
+
+    def _usable_previous(self) -> Path | None:
+        """The current version if its rows can be reused."""
+        current = self.current()
+        return current if current and self._is_usable(current) else None
+
+    def _is_usable(self, version: Path) -> bool:
+        try:
+            return dict(_rows_of(version)).get("layout") == self.layout
+        except (duckdb.Error, FileNotFoundError):
+            return False
+
+    def _switch(self, place: Path) -> None:
+        link = self.folder / f".{CURRENT}-{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(place.name)
+        put(link, self.folder / CURRENT)
+
+    def _prune(self, keep: Path, count: int) -> None:
+        """Delete all versions but `keep` and the newest, so that `count` are left, and make one of them the spare one."""
+        versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
+        old = versions[:-count]
+        is_large = keep.stat().st_size >= self.settings.index.spare_min_bytes
+        if is_large and not self._rewrites() and not self.mirror:
+            if old:
+                keep_as_spare(old.pop())
+        else:
+            drop_spare(self.folder)
+        for version in old:
+            version.unlink()
+        arrays = self.folder.glob("weft-*.arrays")
+        _remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
+
+    def sweep(self) -> int:
+        """Remove the files and folders of killed publishes; returns their number, 0 while another process publishes."""
+        if not self.folder.is_dir():
+            return 0
+        with contextlib.suppress(BlockingIOError), self._lock(fcntl.LOCK_NB):
+            return self._sweep()
+        return 0
+
+    def _sweep(self) -> int:
+        """Remove the files and folders of killed publishes; the caller holds the lock, so that none is running."""
+        orphans = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
+        arrays = self.folder.glob(".weft-*.arrays-*")  # which searches write
+        orphans += [p for p in arrays if is_left_over(p, p.name.rsplit("-", 2)[1])]
+        _remove(orphans)
+        return len(orphans)
+
+    @contextlib.contextmanager
+    def _lock(self, how: int = 0) -> Iterator[None]:
+        """Allow one publish at a time; the system releases the lock when the process ends.
+
+        With LOCK_NB, BlockingIOError if another publishes.
+        """
+        with (self.folder / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | how)
+            yield
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a published file read-only; duckdb.IOException if its end is missing."""
+    with duckdb.connect(str(file), read_only=True) as connection:
+        require_whole(connection, file)
+        yield connection
+
+
+def _rows_of(file: Path, table: str = "manifest") -> tuple[Any, ...]:
+    """The rows of a small table of a published file; duckdb.Error if it cannot be read."""
+    state = file.stat()
+    return _read_once(file, table, state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _read_once(file: Path, table: str, *state: int) -> tuple[Any, ...]:
+    """The rows of a small table of a published file in this state: a build asks for them ten times."""
+    with _opened(file) as connection:
+        return tuple(connection.execute(f"FROM {table}").fetchall())
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Delete files and folders."""
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

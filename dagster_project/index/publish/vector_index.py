@@ -1,0 +1,110 @@
+"""The HNSW index of DuckDB's VSS extension in a published file: made with the file, for SQL, and measured."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import duckdb_extension_vss
+import numpy as np
+import pyarrow as pa
+
+from dagster_project.index.publish.versions import version_of
+
+DROP = "DROP INDEX IF EXISTS embeddings_hnsw"
+"""The statement before rows of `embeddings` change: deletes spoil the index, so each version has one of its own."""
+HNSW = "hnsw"
+"""What a manifest says under `vector_search` if the file has the index; `exact` otherwise."""
+IN_VIEW = 256
+"""Vectors that a search keeps in view, its `ef_search`: recall@10 .86, .96, .99, 1.0 at 32, 64 (DuckDB's), 128, 256."""
+_QUERIES, _K = 100, 10
+_ROWS_AT_ONCE = 10_000
+_EQUAL = 1e-5
+"""Cosines that differ by less are equal: float32."""
+
+
+def create(connection: duckdb.DuckDBPyConnection) -> float:
+    """Make the index of the table `embeddings` in the open file; the seconds that took."""
+    start = time.perf_counter()
+    load_vss(connection)
+    connection.execute("SET hnsw_enable_experimental_persistence = true")
+    connection.execute(
+        "CREATE INDEX embeddings_hnsw ON embeddings USING HNSW (vector) WITH (metric = 'cosine')"
+    )
+    return time.perf_counter() - start
+
+
+def use(connection: duckdb.DuckDBPyConnection, in_view: int = IN_VIEW) -> None:
+    """Let statements on a connection use the indexes of the files that it has open, with so many vectors in view."""
+    load_vss(connection)
+    connection.execute(f"SET hnsw_ef_search = {int(in_view)}")
+
+
+def nearest(dimensions: int, columns: str, k: int) -> str:
+    """The statement that selects `columns` of the `k` vectors nearest to its parameter; DuckDB plans it on the index."""
+    return (
+        f"SELECT {columns} FROM embeddings "
+        f"ORDER BY array_cosine_distance(vector, ?::FLOAT[{int(dimensions)}]) LIMIT {int(k)}"
+    )
+
+
+def measured(file: Path) -> dict[str, Any]:
+    """What the index of a published file is: kind (`hnsw` or `none`), vectors, seconds, and how well it finds.
+
+    `recall_at_10` is the share of the ten nearest by exact search that the index finds too, a mean over 100 vectors of
+    the file; `used_by_sql` says that DuckDB plans such a statement on the index.
+    """
+    with duckdb.connect(str(file), read_only=True) as connection:
+        manifest = dict(connection.execute("FROM manifest").fetchall())
+        vectors = int(json.loads(manifest["rows"])["embeddings"])
+        found = {"version": version_of(file), "kind": "none", "vectors": vectors}
+        if manifest["vector_search"] != HNSW:
+            return found
+        use(connection)
+        queries = _vectors(
+            connection.execute(
+                f"SELECT vector FROM embeddings WHERE chunk_no % {max(1, vectors // _QUERIES)} = 0 "
+                f"ORDER BY chunk_no LIMIT {_QUERIES}"
+            ).to_arrow_table()
+        )
+        k = min(_K, vectors)
+        least = _least_of_best(connection, queries, k) - _EQUAL
+        statement = nearest(queries.shape[1], "vector", k)
+        hits = [
+            (_vectors(connection.execute(statement, [query]).to_arrow_table()) @ query >= bound).sum()
+            for query, bound in zip(queries, least, strict=True)
+        ]
+        plan = str(connection.execute(f"EXPLAIN {statement}", [queries[0]]).fetchall())
+    return {
+        **found,
+        "kind": HNSW,
+        "seconds": float(manifest["vector_index_seconds"]),
+        "queries": len(queries),
+        "recall_at_10": round(float(np.mean(hits)) / k, 4),
+        "used_by_sql": "HNSW_INDEX_SCAN" in plan,
+    }
+
+
+def _least_of_best(connection: duckdb.DuckDBPyConnection, queries: np.ndarray, k: int) -> np.ndarray:
+    """Of each query the cosine of its `k`th nearest vector, by comparing all."""
+    best = np.empty((len(queries), 0), dtype=np.float32)
+    for batch in connection.execute("SELECT vector FROM embeddings").to_arrow_reader(_ROWS_AT_ONCE):
+        scores = np.hstack([best, queries @ _vectors(batch).T])
+        best = -np.partition(-scores, min(k, scores.shape[1]) - 1, axis=1)[:, :k]
+    return best.min(axis=1)
+
+
+def _vectors(rows: pa.Table | pa.RecordBatch) -> np.ndarray:
+    """The column `vector`, float32 of shape (rows, dimensions)."""
+    column = rows.column("vector")
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(column.flatten()).reshape(len(column), -1)
+
+
+def load_vss(connection: duckdb.DuckDBPyConnection) -> None:
+    """Load the VSS extension (HNSW indexes) from the file in the `duckdb-extension-vss` wheel."""
+    folder = Path(duckdb_extension_vss.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+    connection.execute(f"LOAD '{folder / 'vss.duckdb_extension'}'")

@@ -1,0 +1,261 @@
+"""Which chunks of a published index have the value of a field: of their mail or document, or their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from dagster_project.index.search.conditions.people import MAILS, People
+from transforms.errors import QueryError, QuerySyntaxError, shortened
+from transforms.retrieval.query_fields import age, size, time_span
+from transforms.retrieval.query_language import META, Leaf
+from transforms.text.properties import documents_with
+from transforms.text.redaction import sensitivity
+
+DATED = """
+SELECT message_id AS doc_id, effective_at AS dated_at, effective_at AS ended_at FROM messages
+UNION ALL SELECT doc_id, coalesce(modified_at, created_at), coalesce(modified_at, created_at) FROM documents
+UNION ALL SELECT doc_id, first_at, last_at FROM conversation_windows
+"""
+"""The time of every mail, document and window, and that of the last turn of a window."""
+
+# A path is looked for as whole components, the last with or without its ending, anywhere in the path. A pattern, unlike
+# GLOB, takes no longer for more wildcards.
+_AT_PATH = "regexp_matches(path, $path)"
+
+_OF_ROWS = ("source", "kind", "l", "tag")
+"""The fields by which a ranking elsewhere can restrict a search by itself."""
+
+# Statements that give the numbers of the chunks of documents whose field has the value.
+_CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
+_STATEMENTS = {
+    "m": "SELECT chunk_no FROM chunks WHERE doc_id = $value",
+    "l": _CHUNKS_OF.format("SELECT message_id FROM memberships WHERE list_id IN (SELECT unnest($names))"),
+    "source": "SELECT chunk_no FROM chunks WHERE source IN (SELECT unnest($names)) UNION "
+    + _CHUNKS_OF.format(
+        "SELECT message_id FROM memberships WHERE NOT is_canonical AND source IN (SELECT unnest($names))"
+    ),
+    "tag": _CHUNKS_OF.format(
+        "SELECT doc_id FROM (SELECT doc_id, unnest(tags) AS tag FROM documents) WHERE tag IN (SELECT unnest($names))"
+    ),
+    "type": _CHUNKS_OF.format(
+        "SELECT doc_id FROM documents WHERE list_has_any(string_split(concat_ws(', ', doc_type, format), ', '), $names)"
+    ),
+    "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
+    "path": f"""
+SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE {_AT_PATH})
+UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chunks) WHERE {_AT_PATH}
+""",
+    "d": f"SELECT chunk_no FROM chunks JOIN ({DATED}) USING (doc_id) "
+    "WHERE ($since IS NULL OR ended_at >= $since) AND ($until IS NULL OR dated_at < $until)",
+    "larger": _CHUNKS_OF.format(
+        "SELECT message_id FROM messages WHERE raw_bytes > $size "
+        "UNION ALL SELECT doc_id FROM documents WHERE strlen(text) > $size"
+    ),
+    "keyword": "SELECT chunk_no FROM chunks JOIN chunk_keywords USING (chunk_id) WHERE keyword IN (SELECT unnest($names))",
+    "thread": _CHUNKS_OF.format(
+        "SELECT message_id FROM thread_tree WHERE thread_id = $value OR thread_id IN "
+        "(SELECT thread_id FROM thread_tree WHERE message_id = $value)"
+    ),
+    "series": _CHUNKS_OF.format(
+        "SELECT message_id FROM patch_series WHERE series_id = $value OR series_id IN "
+        "(SELECT series_id FROM patch_series WHERE message_id = $value)"
+    ),
+}
+_COPIED = (
+    "SELECT 1 FROM memberships m JOIN messages USING (message_id) WHERE m.source <> messages.source "
+    "AND m.source IN (SELECT unnest($names::VARCHAR[])) LIMIT 1"
+)
+# Classes, if the index has any, go by a rule of their own for documents.
+_CLASSED = "LEFT JOIN chunk_classes c USING (chunk_id)"
+_OF_VALUE = {
+    ("has", "patch"): _CHUNKS_OF.format("SELECT doc_id FROM chunks WHERE has_patch_markers"),
+    ("has", "attachment"): _CHUNKS_OF.format("SELECT message_id FROM attachments"),
+    ("is", "unanswered"): _CHUNKS_OF.format(
+        """
+SELECT root.message_id FROM thread_tree root JOIN messages asking USING (message_id)
+WHERE root.parent_id IS NULL AND NOT root.is_ghost AND NOT EXISTS (
+  FROM thread_tree answer JOIN messages answering ON answering.message_id = answer.message_id
+  WHERE answer.thread_id = root.thread_id AND answer.message_id <> root.message_id
+    AND answering.from_addr IS DISTINCT FROM asking.from_addr
+)"""
+    ),
+    ("is_code", "true"): f"SELECT chunk_no FROM chunks {_CLASSED} WHERE coalesce(c.is_code, chunks.is_code)",
+    (
+        "is_code",
+        "false",
+    ): f"SELECT chunk_no FROM chunks {_CLASSED} WHERE NOT coalesce(c.is_code, chunks.is_code)",
+}
+"""The statements of the fields that take few values."""
+_NAMES = {
+    "l": ("mailing list", "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL"),
+    "source": ("source", "SELECT source FROM chunks UNION SELECT source FROM memberships ORDER BY ALL"),
+    "tag": ("tag", "SELECT DISTINCT unnest(tags) FROM documents ORDER BY ALL"),
+    "keyword": ("keyword", "SELECT DISTINCT keyword FROM chunk_keywords ORDER BY ALL"),
+    "type": (
+        "type",
+        "SELECT unnest(string_split(doc_type, ', ')) FROM documents UNION SELECT format FROM documents ORDER BY ALL",
+    ),
+}
+
+
+class FieldConditions(NamedTuple):
+    """A mask in words: one of the values of each field (`source`, `kind`, `l`, `tag`), and a time within a span."""
+
+    values: Mapping[str, Sequence[str]]
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class FieldValues:
+    """Looks for the values that leaves of fields other than TEXT_FIELDS name; `now` is what ages count from."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ):
+        self.connection, self.now, self.people = connection, now, People(connection)
+        tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        self.has_keywords, self.has_classes = (
+            (name,) in tables for name in ("chunk_keywords", "chunk_classes")
+        )
+        self._known: dict[str, list[str]] = {}
+
+    def chunks(self, leaf: Leaf) -> np.ndarray:
+        """The numbers of the chunks whose mail, document or own row has the value of a leaf."""
+        if leaf.field == "d":
+            return self.dated(*(time_span(leaf.value) or (None, None)))
+        if leaf.field in ("newer_than", "older_than"):
+            edge = self.now() - (age(leaf.value) or timedelta())
+            return self.dated(*((edge, None) if leaf.field == "newer_than" else (None, edge)))
+        if not self.has_keywords and leaf.field == "keyword":
+            raise refused(leaf, "keyword: the index has no table of keywords")
+        if not self.has_classes and leaf.field == "is_code":
+            return self._numbers(f"SELECT chunk_no FROM chunks WHERE is_code = {leaf.value}")
+        if leaf.field in _NAMES:
+            return self._numbers(_STATEMENTS[leaf.field], names=self._names(leaf))
+        if leaf.field.startswith(META):
+            return self._numbers(_CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
+        if (leaf.field, leaf.value) in _OF_VALUE:
+            return self._numbers(_OF_VALUE[leaf.field, leaf.value])
+        if leaf.field in MAILS:
+            return self._numbers(
+                _CHUNKS_OF.format(MAILS[leaf.field]), **self.people.named(leaf.value)._asdict()
+            )
+        if leaf.field == "path":
+            path = _wildcards(leaf.value.strip("/"))
+            return self._numbers(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
+        if leaf.field == "larger":
+            return self._numbers(_STATEMENTS["larger"], size=size(leaf.value))
+        if leaf.field == "sensitivity":
+            return self._sensitivity.filter(pl.col("sensitivity") == leaf.value)["chunk_no"].to_numpy()
+        bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
+        return self._numbers(_STATEMENTS[leaf.field], value=bare)
+
+    def lacks(self, leaf: Leaf) -> bool:
+        """True if a leaf names a list, source, tag, type, keyword or key of frontmatter that the index does not hold."""
+        if leaf.field == "keyword" and not self.has_keywords:
+            return False
+        if leaf.field not in _NAMES and not leaf.field.startswith(META):
+            return False
+        try:
+            self.chunks(leaf)
+        except QueryError:
+            return True
+        return False
+
+    def named(self, leaf: Leaf) -> list[str] | None:
+        """The values of a field of FieldConditions, one of which a chunk has that meets this leaf; None for other leaves."""
+        if leaf.field == "kind":
+            return [leaf.value]
+        return self._names(leaf) if leaf.field in _OF_ROWS else None
+
+    def has_copies_in(self, sources: Sequence[str]) -> bool:
+        """True if a mail is in one of these sources that is published with the copy of another one."""
+        rows = self.connection.execute(_COPIED, {"names": list(sources)}).fetchall()
+        return bool(rows)
+
+    def dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
+        """The chunks of what is from between two times."""
+        return self._numbers(_STATEMENTS["d"], since=since, until=until)
+
+    @cached_property
+    def _sensitivity(self) -> pl.DataFrame:
+        return chunk_sensitivity(self.connection)
+
+    def _numbers(self, statement: str, **values: Any) -> np.ndarray:
+        """The numbers of chunks that a statement gives."""
+        numbers = self.connection.execute(statement, values).fetchnumpy()["chunk_no"]
+        return np.asarray(numbers, dtype=np.int64)
+
+    def _with_metadata(self, leaf: Leaf) -> list[str]:
+        """The documents whose frontmatter has a value; a fault names the known keys if none has the key."""
+        rows = self.connection.execute(
+            "SELECT doc_id, frontmatter FROM documents WHERE frontmatter <> ''"
+        ).fetchall()
+        try:
+            return documents_with(rows, leaf.field.removeprefix(META), f"(?is)^{_wildcards(leaf.value)}$")
+        except KeyError as fault:
+            raise refused(leaf, fault.args[0]) from None
+
+    def _names(self, leaf: Leaf) -> list[str]:
+        """The known lists, sources or tags that a value names; a fault names the known ones if it names none.
+
+        Case is ignored, * and ? are wildcards, a tag names those below it, too.
+        """
+        what, statement = _NAMES[leaf.field]
+        if leaf.field not in self._known:
+            self._known[leaf.field] = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
+        known = self._known[leaf.field]
+        below = "(?:/.*)?" if leaf.field == "tag" else ""
+        pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
+        names = pl.Series(known, dtype=pl.String)
+        matching = names.filter(names.str.contains(pattern)).to_list()
+        if not matching:
+            reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
+            raise refused(leaf, reason)
+        return matching
+
+
+def _wildcards(value: str) -> str:
+    """A pattern that takes * for any characters, ? for one, and all others as they are."""
+    return re.sub(r"(?:\\\*)+", ".*", re.escape(value)).replace(r"\?", ".")
+
+
+def refused(leaf: Leaf, reason: str) -> QueryError:
+    """The fault at a leaf, which stands in a query or is a filter beside it."""
+    return QuerySyntaxError(leaf.query, leaf.position, reason) if leaf.query else QueryError(reason)
+
+
+_TEXTS = """
+SELECT message_id AS doc_id, '' AS attachment_id, concat_ws(chr(10), subject, body) AS text FROM messages
+UNION ALL SELECT message_id, attachment_id, concat_ws(chr(10), filename, text) FROM attachments
+UNION ALL SELECT doc_id, '', concat_ws(chr(10), title, text) FROM documents
+UNION ALL SELECT doc_id, '', concat_ws(chr(10), title, markdown) FROM conversation_windows
+"""
+_CHUNKS = (
+    "SELECT chunk_no::BIGINT AS chunk_no, doc_id, coalesce(attachment_id, '') AS attachment_id FROM chunks"
+)
+_BATCH = 2_000
+
+
+def chunk_sensitivity(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
+
+    All stored texts are read, once for each version that is opened and asked for it.
+    """
+    reader = connection.execute(_TEXTS).to_arrow_reader(_BATCH)
+    schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
+    found = [pl.DataFrame(schema=schema)]
+    for batch in reader:
+        texts = pl.DataFrame(pl.from_arrow(batch))
+        found.append(texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"])))
+    chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())
+    joined = chunks.join(pl.concat(found), on=["doc_id", "attachment_id"], how="left")
+    return joined.select("chunk_no", pl.col("sensitivity").fill_null("secret"))

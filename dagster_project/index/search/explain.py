@@ -1,0 +1,237 @@
+"""Why a search returns what it returns, and why not something else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.index_faults import faults_translated
+from dagster_project.index.search.search_index import SearchIndex
+from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
+from transforms.retrieval.query_language import storable
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one id: a sentence that answers, and the stages on the way."""
+
+    id: str
+    answer: str
+    moments: tuple[Moment, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Every stage of the search for one query, with names of its chunks: chunk_id, mail or node, title, by number."""
+
+    query: str
+    label: str
+    version: str
+    vector_path: str
+    seconds: float
+    stages: tuple[StageTable, ...]
+    names: dict[int, tuple[str, str, str]]
+    fate: Fate | None
+
+    def as_json(self, rows: int) -> dict[str, Any]:
+        """What `weft explain --json` prints: of each stage the first `rows` of what stays and of what goes."""
+        return {
+            "query": self.query,
+            "label": self.label,
+            "version": self.version,
+            "vector_path": self.vector_path,
+            "seconds": round(self.seconds, 6),
+            "stages": [
+                {
+                    "stage": table.stage,
+                    "seconds": round(table.seconds, 6),
+                    "hits": table.steps["rank"].count(),
+                    "dropped": table.steps["reason"].count(),
+                    "rows": [self._named(row) for row in shown(table.steps, rows).iter_rows(named=True)],
+                }
+                for table in self.stages
+            ],
+            **({} if self.fate is None else {"id": self._fate()}),
+        }
+
+    def name(self, chunk: int | None) -> tuple[str, str, str]:
+        """chunk_id, mail or node, and title of a chunk; empty for none."""
+        return self.names.get(chunk, ("", "", "")) if chunk is not None else ("", "", "")
+
+    def _named(self, row: dict[str, Any]) -> dict[str, Any]:
+        chunk_id, place, title = self.name(row.pop("chunk_no"))
+        into = self.name(row.pop("into"))[0] or None
+        return {"chunk_id": chunk_id, "id": place, "title": title, **row, "into": into}
+
+    def _fate(self) -> dict[str, Any]:
+        assert self.fate is not None
+        moments = [
+            {
+                "stage": m.stage,
+                "chunk_id": self.name(m.chunk_no)[0],
+                "rank": m.rank,
+                "score": m.score,
+                "reason": m.reason,
+                "into": self.name(m.into)[0] or None,
+            }
+            for m in self.fate.moments
+        ]
+        return {"id": self.fate.id, "answer": self.fate.answer, "stages": moments}
+
+
+@dataclass
+class _Watch:
+    """Takes down every stage of one search, with its time."""
+
+    tables: list[StageTable] = field(default_factory=list)
+    before: pl.DataFrame | None = None
+    last: float = field(default_factory=time.perf_counter)
+
+    def __call__(self, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
+        """Take note of a stage."""
+        seconds = time.perf_counter() - self.last
+        before = None if stage in INDEPENDENT else self.before
+        self.tables.append(StageTable(stage, seconds, stage_steps(before, hits, dropped)))
+        self.before, self.last = hits, time.perf_counter()
+
+
+def explanation(
+    index: SearchIndex,
+    query: str,
+    ident: str | None = None,
+    filters: Filters = Filters(),
+    limit: int | None = None,
+) -> Explanation:
+    """Every stage of the search for `query`; with `ident` also what became of that chunk, mail, document or node.
+
+    The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
+    QueryError if what has it has no text.
+    """
+    with faults_translated(index.path):
+        return _explanation(index, query, ident, filters, limit)
+
+
+def _explanation(
+    index: SearchIndex, query: str, ident: str | None, filters: Filters, limit: int | None
+) -> Explanation:
+    chunks = _chunks_of(index, storable(ident)) if ident is not None else []
+    watch, start = _Watch(), time.perf_counter()
+    resolved = index.resolved([query], filters)
+    ranked = index.ranked(resolved, filters, limit, watch)
+    seconds = time.perf_counter() - start
+    fate_of_id = None
+    if ident is not None:
+        moments = tuple(fate(watch.tables, chunks))
+        if resolved[0].listed is not None:
+            answer = _listed(ranked.hits, chunks)
+        elif moments:
+            answer = _answer(index, moments[-1], watch.tables)
+        else:
+            answer = _no_candidate(index, query, filters, chunks)
+        fate_of_id = Fate(ident, answer, moments)
+    numbers = {n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())}
+    return Explanation(
+        query,
+        ranked.labels[0],
+        index.manifest["version"],
+        ranked.vector_path,
+        seconds,
+        tuple(watch.tables),
+        _names(index, numbers),
+        fate_of_id,
+    )
+
+
+def shown(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
+    """The first `rows` that stay and the first `rows` that go."""
+    stays = pl.col("rank").is_not_null()
+    return pl.concat([steps.filter(stays).head(rows), steps.filter(~stays).head(rows)])
+
+
+def _answer(index: SearchIndex, last: Moment, tables: Sequence[StageTable]) -> str:
+    """Where a candidate stands among the hits, or why it does not, by the last stage that had it."""
+    if last.rank is not None and last.stage == "final":
+        return f"hit {last.rank}"
+    if last.rank is not None:
+        return f"lost between {last.stage} and the next stage"
+    answer = f"dropped by the stage {last.stage}: {last.reason}"
+    if last.into is None:
+        return answer
+    further = fate(tables, [last.into])[-1]
+    ends = f"hit {further.rank}" if further.rank is not None else f"itself dropped: {further.reason}"
+    return f"{answer}, {_names(index, {last.into})[last.into][1]} ({ends})"
+
+
+def _listed(hits: pl.DataFrame, chunks: Sequence[int]) -> str:
+    """The place among hits that nothing ranks: what a query names, or the newest that meet its conditions."""
+    places = hits.filter(pl.col("chunk_no").is_in(list(chunks)))["rank"].to_list()
+    return f"hit {min(places)}" if places else "not among what the query lists, or behind its end"
+
+
+def _no_candidate(index: SearchIndex, query: str, filters: Filters, chunks: Sequence[int]) -> str:
+    """Why none of these chunks is a candidate: the filters, or its places in the lists of all chunks."""
+    count = max(1, index.chunk_count)
+    wide = index.settings.model_copy(
+        update={"candidates_lexical": count, "candidates_vector": count, "thread_weight": 0.0}
+    )
+    for applied in (filters, Filters()):
+        watch = _Watch()
+        index.ranked(index.resolved([query], applied), applied, report=watch, settings=wide)
+        places = [m for m in fate(watch.tables, chunks) if m.stage in ("lexical", "vector")]
+        if not places:
+            continue
+        if applied != filters:
+            return "no candidate: the filters leave it out"
+        bounds = {"lexical": index.settings.candidates_lexical, "vector": index.settings.candidates_vector}
+        reasons = [
+            f"{m.stage} place {m.rank:,} of which the first {bounds[m.stage]} are taken" for m in places
+        ]
+        if all(m.stage != "lexical" for m in places):
+            reasons.insert(0, "none of the words of the query stand in it")
+        return f"no candidate: {'; '.join(reasons)}"
+    return "no candidate: what the query demands beside its words leaves it out"
+
+
+def _chunks_of(index: SearchIndex, ident: str) -> list[int]:
+    """The numbers of the chunks of a chunk, mail, document, window or node; UnknownIdError if there is none."""
+    rows = index.connection.execute(
+        "SELECT chunk_no FROM chunks WHERE $id IN (chunk_id, doc_id, attachment_id) "
+        "OR (parent_id = $id AND source_kind = 'document') ORDER BY chunk_no",
+        {"id": ident},
+    ).fetchall()
+    if rows:
+        return [int(row[0]) for row in rows]
+    reasons = index.connection.execute(
+        "SELECT DISTINCT reason FROM exclusions WHERE doc_id = $id ORDER BY reason", {"id": ident}
+    ).fetchall()
+    if reasons:
+        listed = ", ".join(row[0] for row in reasons)
+        raise QueryError(
+            f"{ident} is in the index and has no text that can be found: {listed} (table exclusions)"
+        )
+    ghost = index.connection.execute(
+        "SELECT 1 FROM thread_tree WHERE message_id = $id", {"id": ident}
+    ).fetchone()
+    if ghost:
+        raise UnknownIdError(
+            f"{ident} is a mail that others refer to and no source holds (a ghost in thread_tree)"
+        )
+    raise UnknownIdError(
+        f"nothing in the index has the id {shortened(ident)!r}; ids are Message-IDs without brackets, documents "
+        "as source:path, nodes as source:path#slug, and chunk_id"
+    )
+
+
+def _names(index: SearchIndex, numbers: set[int]) -> dict[int, tuple[str, str, str]]:
+    listed = ", ".join(str(int(n)) for n in sorted(numbers)) or "-1"
+    rows = index.connection.execute(
+        "SELECT chunk_no, chunk_id, CASE WHEN source_kind = 'document' THEN parent_id ELSE doc_id END, title FROM chunks "
+        f"WHERE chunk_no IN ({listed})"
+    ).fetchall()
+    return {int(number): (chunk, doc, index.screen.text(title)) for number, chunk, doc, title in rows}

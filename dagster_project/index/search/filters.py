@@ -1,0 +1,380 @@
+"""What hits must satisfy, as a mask on the chunks of a published index that is applied before candidates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from dagster_project.index.files.arrays import SearchArrays
+from dagster_project.index.search.conditions.copies import ShownCopies, named_places, shown_copies
+from dagster_project.index.search.conditions.field_values import (
+    DATED,
+    FieldConditions,
+    FieldValues,
+    refused,
+)
+from dagster_project.index.search.conditions.text_conditions import TextConditions
+from transforms.errors import QueryError, shortened
+from transforms.retrieval import collapse
+from transforms.retrieval.query_language import (
+    MAX_CONDITION_WORDS,
+    TEXT_FIELDS,
+    Both,
+    Condition,
+    Either,
+    Leaf,
+    Negation,
+    Query,
+    bounded,
+    leaves_of,
+    parsed_query,
+)
+from transforms.settings.search import TermSettings
+
+_MAX_VALUE = 1_000
+"""Characters of a name, an id or a path that is looked for: no header line of a mail has more."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What hits must satisfy, beside the conditions of their query; all that are set must hold.
+
+    `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
+    The time of a document is the one its frontmatter gives; one without is in no span of time.
+    `list_id`, `source`, `author`, `path`, `tag` and `series` are understood as the query language
+    understands l:, source:, f:, path:, tag: and series:.
+    """
+
+    list_id: str | None = None
+    source: str | None = None
+    kind: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    author: str | None = None
+    path: str | None = None
+    tag: str | None = None
+    has: str | None = None
+    series: str | None = None
+
+    @property
+    def conditions(self) -> list[Leaf]:
+        """The filters as conditions of the query language; those on time are not among them.
+
+        QueryError if one is too long.
+        """
+        values = {
+            "l": self.list_id,
+            "source": self.source,
+            "kind": self.kind,
+            "f": self.author,
+            "path": self.path,
+            "tag": self.tag,
+            "has": self.has,
+            "series": self.series,
+        }
+        filters = {name: value for name, value in values.items() if value is not None}
+        return [Leaf(name, bounded(value, f"the filter {name}:")) for name, value in filters.items()]
+
+
+def where_conditions(where: str) -> tuple[Condition, ...]:
+    """The conditions of a text that holds nothing else; QueryError if a part of it would rank."""
+    if not where.strip():
+        return ()
+    query = parsed_query(where)
+    if query.text or query.patterns or not query.conditions:
+        raise QueryError(
+            f"{shortened(where)!r} is to hold conditions alone, as `source:notes OR kind:message`, not words to look for"
+        )
+    return query.conditions
+
+
+def excluded_leaves(conditions: Iterable[Condition]) -> set[Leaf]:
+    """The leaves that conditions name to exclude, and not to include.
+
+    >>> sorted(leaf.value for leaf in excluded_leaves(where_conditions("kind:message -(l:a -l:b) -l:c")))
+    ['a', 'c']
+    """
+    sides: tuple[set[Leaf], set[Leaf]] = set(), set()
+    stack = [(condition, 0) for condition in conditions]
+    while stack:
+        condition, side = stack.pop()
+        if isinstance(condition, Leaf):
+            sides[side].add(condition)
+        elif isinstance(condition, Negation):
+            stack.append((condition.part, 1 - side))
+        else:
+            stack += [(part, side) for part in condition.parts]
+    return sides[1] - sides[0]
+
+
+class Understood(NamedTuple):
+    """How a query was understood: what ranks, and each condition with the chunks that meet it alone.
+
+    `order` is score, newest (nothing ranks) or id (the query is one); `note` says what was tried in vain. Where the hits
+    are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
+    of those that no text holds.
+    """
+
+    text: str
+    conditions: list[dict[str, Any]]
+    order: str
+    note: str | None
+    nearest: str | None = None
+    meant: Sequence[str] = ()
+
+
+class Resolved(NamedTuple):
+    """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
+
+    Without a text the hits are the chunks of `listed`: none if that is null. With one they stand behind those that rank.
+    Its hits hold a text that the query demands if `demands_text`, and are in one of the sources and lists of `places`.
+    `factors` say what some words of the text count, beside 1. `fields` say the same as the mask, if fields can say all of
+    it.
+    """
+
+    text: str
+    mask: np.ndarray | None
+    understood: Understood
+    listed: np.ndarray | None = None
+    factors: Mapping[str, float] = {}
+    fields: FieldConditions | None = None
+    demands_text: bool = False
+    places: Mapping[str, set[str]] = {}
+
+
+def demands_text(condition: Condition) -> bool:
+    """True if whatever meets the condition holds a text that it names."""
+    if isinstance(condition, Leaf):
+        return condition.field in TEXT_FIELDS
+    if isinstance(condition, Negation):
+        return False
+    each = map(demands_text, condition.parts)
+    return any(each) if isinstance(condition, Both) else all(each)
+
+
+class Conditions:
+    """Conditions evaluated on the tables of one published index.
+
+    A condition on text holds for a mail, a window or a section of a document as a whole: a phrase may stand in any of
+    its chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, arrays: SearchArrays
+    ):
+        self.connection, self.ids, self.is_mail = connection, arrays.ids, arrays.places.is_mail
+        self.ranked = arrays.postings.ranked
+        self.document = arrays.places.document
+        """Number of the document of each chunk."""
+        self.values = FieldValues(connection)
+        self.texts = TextConditions(connection, term_settings, arrays.postings)
+
+    def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
+        """Which chunks meet all filters and conditions, by chunk number; None if there are none.
+
+        Of a mail or section that meets them, the chunks that hold what is looked for in text are allowed;
+        all of them if nothing is, or if none of them does.
+        """
+        return self._mask(filters, [*filters.conditions, *conditions], {})
+
+    def shown(
+        self, conditions: Sequence[Condition], may_lack: Callable[..., Iterable[Leaf]] = excluded_leaves
+    ) -> ShownCopies:
+        """What a lens of these conditions shows, none of them on text; to exclude a name that nothing has is no fault.
+
+        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names what else there is.
+        """
+        known = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
+        self._look_up(conditions, known)
+
+        def met(of_leaves: Mapping[Leaf, np.ndarray]) -> np.ndarray:
+            masks = [self._mask_of(condition, self._nothing, of_leaves) for condition in conditions]
+            return np.logical_and.reduce(masks or [self._nothing])
+
+        return shown_copies(self.connection, self.values, conditions, known, met)
+
+    def _mask(
+        self, filters: Filters, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]
+    ) -> np.ndarray | None:
+        """As `mask`; `known` gets, and may have, what is found of each leaf by itself."""
+        if not conditions and filters.since is None and filters.until is None:
+            return None
+        self._look_up(conditions, known)
+        met = self._dated(filters.since, filters.until)
+        holding = self._nothing
+        for condition in conditions:
+            met &= self._mask_of(condition, holding, known)
+        matching = holding & met
+        return np.asarray(met & (matching | ~self._whole(matching)))
+
+    def resolved(self, query: Query, filters: Filters) -> Resolved:
+        """What a query asks of this index, beside the filters."""
+        known: dict[Leaf, np.ndarray] = {}
+        conditions = [*filters.conditions, *query.conditions]
+        mask = self._mask(filters, conditions, known)
+        places = named_places(conditions, self.values)
+        identified = self._identified(query.identifier, mask)
+        counts = [
+            {"condition": str(condition), "chunks": int(self._mask_of(condition, self._nothing, known).sum())}
+            for condition in query.conditions
+        ]
+        if len(identified):
+            return Resolved("", mask, Understood("", counts, "id", None), identified, places=places)
+        note = None
+        if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.original.strip()):
+            note = f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
+        text, factors = self.texts.ranking(query)
+        if mask is not None and not any(map(str.isalnum, text)):
+            newest = self._by_time[mask[self._by_time]]
+            return Resolved("", mask, Understood("", counts, "newest", note), newest, places=places)
+        fields = self._fields(filters, conditions)
+        listed = self._unranked(mask, known)
+        demands = any(map(demands_text, query.conditions))
+        understood = Understood(text, counts, "score", note)
+        return Resolved(text, mask, understood, listed, factors, fields, demands, places)
+
+    def _fields(self, filters: Filters, conditions: Sequence[Condition]) -> FieldConditions | None:
+        """Filters and conditions by fields; None if fields cannot say all of it."""
+        values: dict[str, Sequence[str]] = {}
+        for condition in conditions:
+            if not isinstance(condition, Leaf) or condition.field in values:
+                return None
+            if (named := self.values.named(condition)) is None:
+                return None
+            if condition.field == "source" and self.values.has_copies_in(named):
+                return None  # a ranking elsewhere has the source of the copy that is published
+            values[condition.field] = named
+        return FieldConditions(values, filters.since, filters.until)
+
+    def _unranked(self, mask: np.ndarray | None, known: Mapping[Leaf, np.ndarray]) -> np.ndarray | None:
+        """The allowed chunks in no ranking that hold a text that is looked for, newest first; None if there are none."""
+        if mask is None or self.ranked.all():
+            return None
+        holding = np.logical_or.reduce(
+            [self._nothing, *(chunks for leaf, chunks in known.items() if leaf.field in TEXT_FIELDS)]
+        )
+        chunks = self._by_time[(mask & holding & ~self.ranked)[self._by_time]]
+        return chunks if len(chunks) else None
+
+    def listed(
+        self, queries: Sequence[Resolved], limit: int, per_document: int | None, before: Mapping[int, int]
+    ) -> pl.DataFrame:
+        """The hits of queries that list chunks, `per_document` of a document as in a ranked search: scores are 0.
+
+        They stand behind the hits that each query has `before` them.
+        Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without.
+        """
+        columns = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64}
+        scores = ("score", "fused_score", "thread_score", "lexical_score", "vector_score", "support")
+        parts = [pl.DataFrame(schema=columns)]
+        for number, query in enumerate(queries):
+            if query.listed is None:
+                continue
+            chunks = query.listed
+            stays = collapse.stays(per_document, self.document[chunks], self.is_mail[chunks])
+            first = pl.DataFrame({"chunk_no": chunks[stays][:limit]})
+            rank = pl.int_range(1, pl.len() + 1) + before.get(number, 0)
+            placed = first.with_columns(query=number, rank=rank)
+            parts.append(placed.select(pl.col(name).cast(kind) for name, kind in columns.items()))
+        return pl.concat(parts).with_columns(pl.lit(0.0).alias(name) for name in scores)
+
+    def _identified(self, identifier: str | None, mask: np.ndarray | None) -> np.ndarray:
+        """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
+        if identifier is None:
+            return np.empty(0, dtype=np.int64)
+        if not self.ids.may_have(identifier):  # most queries
+            return np.empty(0, dtype=np.int64)
+        rows = self.connection.execute(
+            "SELECT chunk_no FROM chunks WHERE doc_id = $id OR chunk_id = $id OR parent_id = $id "
+            "AND source_kind = 'document' ORDER BY attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no",
+            {"id": identifier},
+        ).fetchall()
+        chunks = np.array([number for (number,) in rows], dtype=np.int64)
+        return chunks if mask is None else chunks[mask[chunks]]
+
+    @cached_property
+    def _by_time(self) -> np.ndarray:
+        """All chunks, those of the newest document first; what has no time is last."""
+        rows = self.connection.execute(
+            f"SELECT chunk_no FROM chunks LEFT JOIN ({DATED}) USING (doc_id) ORDER BY dated_at DESC NULLS LAST, doc_id, "
+            "attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no"
+        ).fetchnumpy()
+        return np.asarray(rows["chunk_no"], dtype=np.int64)
+
+    @property
+    def _nothing(self) -> np.ndarray:
+        """No chunk."""
+        return np.zeros(len(self.document), dtype=bool)
+
+    def _look_up(self, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]) -> None:
+        """Find each distinct leaf of some conditions once: of a text field what holds it, of others what meets it."""
+        leaves = dict.fromkeys(leaf for condition in conditions for leaf in leaves_of(condition))
+        _require_bounded(leaves)
+        known |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
+        for leaf in leaves:
+            if leaf.field not in TEXT_FIELDS and leaf not in known:
+                known[leaf] = self._masked(self.values.chunks(leaf))
+
+    def _mask_of(
+        self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]
+    ) -> np.ndarray:
+        """Which chunks meet a condition of `known` leaves; those that hold a text it looks for are added to `holding`."""
+        if isinstance(condition, Negation):
+            return ~self._mask_of(condition.part, self._nothing, known)
+        if isinstance(condition, Both):
+            return np.logical_and.reduce([self._mask_of(part, holding, known) for part in condition.parts])
+        if isinstance(condition, Either):
+            return np.logical_or.reduce([self._mask_of(part, holding, known) for part in condition.parts])
+        chunks = known[condition]
+        if condition.field not in TEXT_FIELDS:
+            return chunks
+        holding |= chunks
+        return self._whole(chunks)
+
+    def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
+        """The chunks of what is from between two times; of everything if both are None."""
+        return self._masked(slice(None) if since is until is None else self.values.dated(since, until))
+
+    def _masked(self, chunks: np.ndarray | slice) -> np.ndarray:
+        """The mask of chunks by their numbers."""
+        mask = self._nothing
+        mask[chunks] = True
+        return mask
+
+    @cached_property
+    def unit(self) -> np.ndarray:
+        """Number of what texts are looked for in as a whole: the mail or chat of each chunk, of documents its section."""
+        rows = self.connection.execute(
+            "SELECT chunk_no, dense_rank() OVER (ORDER BY parent_id, doc_id) AS section FROM chunks "
+            "WHERE source_kind = 'document'"
+        ).fetchnumpy()
+        units = self.document.astype(np.int64)
+        units[rows["chunk_no"]] = units.max(initial=-1) + rows["section"]
+        return units
+
+    def _whole(self, chunks: np.ndarray) -> np.ndarray:
+        """The chunks of all mails, chats and sections that a mask has a chunk of."""
+        units = np.zeros(int(self.unit.max(initial=-1)) + 1, dtype=bool)
+        units[self.unit[chunks]] = True
+        return units[self.unit]
+
+
+def _require_bounded(leaves: Iterable[Leaf]) -> None:
+    """QueryError if the leaves have more than MAX_CONDITION_WORDS together, or the value of a field is too long."""
+    count = 0
+    for leaf in leaves:
+        count += len(leaf.value.split())
+        if count > MAX_CONDITION_WORDS:
+            raise refused(
+                leaf, f"more than {MAX_CONDITION_WORDS} words in conditions and filters: ask with fewer"
+            )
+        if leaf.field not in TEXT_FIELDS and len(leaf.value) > _MAX_VALUE:
+            raise refused(leaf, f"{leaf.field}: takes at most {_MAX_VALUE:,} characters")

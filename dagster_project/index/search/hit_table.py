@@ -1,0 +1,338 @@
+"""Ranked hits as people and programs read them: what each is, why it was found, where it stands, what is around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from dagster_project.index.files.hit_rows import HitRows
+from dagster_project.index.search.chosen_chunks import Chosen, chosen_chunks
+from dagster_project.index.search.completeness import Completeness
+from dagster_project.index.search.expansions import expansions
+from dagster_project.index.search.filters import Understood
+from dagster_project.index.search.opened_version import OpenedVersion
+from dagster_project.outgoing.screen import Screen
+from transforms.retrieval import bm25
+from transforms.retrieval.citations import citation, page_of_words
+from transforms.retrieval.query_rewriting import Standalone
+from transforms.schemas.search import SEARCH_HITS
+from transforms.settings.search import SearchSettings
+from transforms.text import passages, snippets
+
+
+@dataclass(frozen=True)
+class RankedHits:
+    """Hits of a batch of queries (`pipeline.RANKED`), what they stand for (`pipeline.constituents`), a label per query.
+
+    `vector_path` is how vectors were searched: exact, codes or hnsw.
+    """
+
+    hits: pl.DataFrame
+    constituents: pl.DataFrame
+    labels: tuple[str, ...]
+    vector_path: str
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the time in seconds.
+
+    Each query has a label and what it was understood as; `completeness` says what was searched.
+    """
+
+    hits: pa.Table
+    labels: tuple[str, ...]
+    understood: tuple[Understood, ...]
+    vector_path: str
+    seconds: float
+    completeness: Completeness
+
+    def as_json(self, queries: Sequence[Standalone], version: str) -> dict[str, Any]:
+        """What `weft search --json` prints: one entry per query with its hits, and how it was understood."""
+        rows = self.hits.to_pylist()
+        for row in rows:
+            row["effective_at"] = row["effective_at"] and row["effective_at"].isoformat()
+        return {
+            "outcome": "HITS" if rows else "NO_RESULTS",
+            "version": version,
+            "vector_path": self.vector_path,
+            "seconds": round(self.seconds, 6),
+            "completeness": self.completeness.model_dump(mode="json"),
+            "queries": [
+                {
+                    "query": q.original,
+                    "label": label,
+                    "explain": {"given": q.original, "used": q.used, "rewritten_by": q.by},
+                    "understood": self.understood[i]._asdict(),
+                    "hits": [r for r in rows if r["query"] == i],
+                }
+                for i, (q, label) in enumerate(zip(queries, self.labels, strict=True))
+            ],
+        }
+
+
+def without_hits(
+    version: OpenedVersion,
+    ranked: RankedHits,
+    understood: Mapping[int, Understood],
+    is_near: Callable[[str], bool],
+) -> tuple[RankedHits, dict[int, Understood]]:
+    """The hits without those of the queries in `understood`, and what is said of each of these in their place.
+
+    Words of the index are named only if with them the query `is_near` to a text.
+    """
+    is_hidden = pl.col("query").is_in(list(understood))
+    first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
+    facts = version.arrays.rows.of(first.get_column("chunk_no"))
+    screen = version.screen
+    nearest = {
+        query: f"{screen.text(facts[chunk]['subject'] or '(no subject)')} ({facts[chunk]['doc_id']})"
+        for query, chunk in first.iter_rows()
+    }
+    told = {}
+    for n, query in understood.items():
+        meant = version.conditions.texts.meant(query.text)
+        words = (
+            list(dict.fromkeys(meant.values())) if meant and is_near(_corrected(query.text, meant)) else []
+        )
+        told[n] = query._replace(nearest=nearest.get(n), meant=screen.words(words))
+    hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
+    return RankedHits(hits, constituents, ranked.labels, ranked.vector_path), told
+
+
+def _corrected(text: str, meant: Mapping[str, str]) -> str:
+    """A text with other words in place of some, which `meant` names in small letters."""
+    return re.sub(r"\w+", lambda word: meant.get(word.group().lower(), word.group()), text)
+
+
+def described(
+    version: OpenedVersion,
+    ranked: RankedHits,
+    terms: Sequence[Sequence[str]],
+    settings: SearchSettings,
+    masks: Sequence[np.ndarray | None] = (),
+    kept: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
+) -> list[dict[str, Any]]:
+    """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows.
+
+    `kept` says which stay of the rows with their texts, before their words are looked for where the texts are stored.
+    """
+    rows, screen = version.arrays.rows, version.screen
+    chosen = chosen_chunks(version, ranked.hits, terms, masks)
+    hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
+    texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
+    texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
+    shown = [_passage(hit, texts.get(hit["text_no"])) for hit in hits]
+    compared = chain.from_iterable(
+        [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
+    )
+    wanted = set(chain.from_iterable(terms))
+    by_term = snippets.words_by_term(compared, wanted, version.term_settings)
+    matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
+    count = version.postings.ranked_count
+    weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in wanted}
+    constituents = _by_hit(rows, ranked.constituents)
+    written: list[_Written] = []
+    with_texts: list[dict[str, Any]] = []
+    for place, (hit, passage) in enumerate(zip(hits, shown, strict=True)):
+        words = matching[hit["query"]]
+        written.append(_Written(passage, words, _snippet(passage, words, weights, hit["subject"] or "")))
+        own = {"place": place, "constituents": constituents.get((hit["query"], hit["ranked_no"]), [])}
+        with_texts.append(hit | own | _texts(hit, written[place], weights, screen))
+    return _located(version, kept(with_texts), written, settings)
+
+
+def _texts(
+    hit: Mapping[str, Any], written: _Written, weights: Mapping[str, int], screen: Screen
+) -> dict[str, Any]:
+    """The texts that are shown of a hit."""
+    passage = written.passage
+    quote = snippets.snippet(passage.quote, written.words, _QUOTE_CHARS, False, weights)
+    return {
+        "snippet": screen.text(written.snippet.text),
+        "highlights": written.snippet.highlights,
+        "quoted_text": screen.text(quote.text) or None,
+        "quoted_name": hit["answered_name"] if passage.quote else None,
+        "before": screen.text(passage.before) or None,
+        "after": screen.text(passage.after) or None,
+    }
+
+
+def _located(
+    version: OpenedVersion,
+    rows: Sequence[dict[str, Any]],
+    written: Sequence[_Written],
+    settings: SearchSettings,
+) -> list[dict[str, Any]]:
+    """Rows with where their words are stored, on which page and in which section, and with what is around them."""
+    around = expansions(version, rows, settings)
+    passages_of_rows = [written[row["place"]].passage for row in rows]
+    sections = _sections_of(version.connection, rows, passages_of_rows)
+    located = []
+    for row, expansions_of_hit in zip(rows, around, strict=True):
+        passage, words, snippet = written[row["place"]]
+        ranges = snippets.stored_ranges(snippet, passage.stored, words)
+        row["page"] = page_of_words(row["page"], row["page_breaks"], ranges)
+        if (within := sections.get(row["chunk_no"])) and any(ranges):
+            section = within[page_of_words(0, [s["start"] for s in within[1:]], ranges) or 0]
+            row |= {"node_id": section["node_id"], "breadcrumb": version.screen.text(section["breadcrumb"])}
+        row |= {
+            "citation": citation(row),
+            "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
+            "expansions": expansions_of_hit,
+        }
+        located.append({name: row[name] for name in SEARCH_HITS.names})
+    return located
+
+
+def _snippet(
+    passage: _Passage, words: Mapping[str, str], weights: Mapping[str, int], subject: str
+) -> snippets.Snippet:
+    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches."""
+    if explanation := passages.explanation(passage.text, subject, words, weights):
+        return snippets.snippet(explanation, words, weights=weights)
+    return snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines, weights=weights)
+
+
+class _Passage(NamedTuple):
+    """What a hit shows: its text, the stored text that it is made of, what it answers, the turns around it."""
+
+    text: str
+    stored: list[snippets.StoredText]
+    keeps_lines: bool = False
+    quote: str = ""
+    before: str = ""
+    after: str = ""
+
+    def all_texts(self) -> list[str]:
+        """The texts whose words are compared with those of queries."""
+        stored = [part.text for part in self.stored]
+        return [*([] if "\n".join(stored) == self.text else [self.text]), self.quote, *stored]
+
+
+class _Written(NamedTuple):
+    """A passage as it is shown: with the words of it that match, and its snippet."""
+
+    passage: _Passage
+    words: Mapping[str, str]
+    snippet: snippets.Snippet
+
+
+def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
+    """The passage of a hit, whose bytes are those of `stored`; None if there is no such text."""
+    display = hit["text_display"]
+    if stored is None:
+        return _Passage(display, [])
+    if hit["source_kind"] != "message":
+        spans = sorted((s["byte_start"], s["byte_end"]) for s in hit["spans"])
+        parts = snippets.stored_texts(stored, spans)
+        if hit["source_kind"] == "document":
+            return _Passage(passages.without_headings(display), parts)
+        if hit["source_kind"] == "attachment":
+            return _Passage(display, parts, passages.has_lines(display, hit["content_class"]))
+        if hit["chunk_kind"] != "turn":
+            return _Passage(passages.turn_lines(display) or display, parts, True)
+        around = passages.neighbour_turns(stored, spans[0][0], spans[-1][1])
+        return _Passage(parts[0].text, parts, True, "", *around)
+    own = snippets.stored_texts(stored, passages.authored_ranges(hit["spans"], hit["inferred_quotes"] or ()))
+    quotes = snippets.stored_texts(stored, passages.quoted_ranges(hit["spans"]))
+    quote = passages.unmarked("\n".join(part.text for part in quotes)) or hit["answered_text"] or ""
+    text = "\n".join(part.text for part in own)
+    if not any(map(str.isalnum, text)):
+        return _Passage(quote or display, quotes)
+    return _Passage(text, own, passages.has_lines(text, hit["content_class"]), quote)
+
+
+def _sections_of(
+    connection: duckdb.DuckDBPyConnection, hits: Sequence[Mapping[str, Any]], shown: Sequence[_Passage]
+) -> dict[int, list[dict[str, Any]]]:
+    """By chunk, the sections of each that lie in it, where small ones share a chunk that is named after the largest."""
+    several = {
+        hit["chunk_no"]: [hit["chunk_no"], hit["doc_id"], hit["byte_start"], hit["byte_end"]]
+        for hit, passage in zip(hits, shown, strict=True)
+        if hit["node_id"] and not hit["stands_for"] and _HEADING.search(passage.text)
+    }
+    if not several:
+        return {}
+    columns = dict(
+        zip(("numbers", "docs", "starts", "ends"), zip(*several.values(), strict=True), strict=True)
+    )
+    return dict(connection.execute(_SECTIONS_WITHIN, columns).fetchall())
+
+
+def _with_facts(
+    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[Chosen]
+) -> list[dict[str, Any]]:
+    """The hits with what the chunk that is shown, its document, section and thread say, and what else matches there."""
+    found_by = ranked.get_column("chunk_no").to_list()
+    facts = rows.of({*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)})
+    hits = [
+        {**facts[choice.chunk_no], **hit, "chunk_no": choice.chunk_no, "ranked_no": hit["chunk_no"]}
+        | {"found_by": facts[hit["chunk_no"]]["chunk_id"], "more": [_also(facts[n]) for n in choice.more]}
+        for hit, choice in zip(ranked.iter_rows(named=True), chosen, strict=True)
+    ]
+    ids = sorted({hit["stands_for"] for hit in hits if hit["stands_for"]})
+    rows_of_sections = connection.execute(_SECTIONS, {"ids": ids}).fetchall() if ids else []
+    sections = {name: span for name, *span in rows_of_sections}
+    for hit in hits:
+        hit["node_id"] = _node(hit)
+        if hit["chunk_kind"] == "turn":
+            speaker, at = passages.turn_facts(hit["text_display"])
+            hit |= {"from_name": speaker or None, "effective_at": at or hit["effective_at"]}
+        if hit["stands_for"]:
+            hit["node_id"] = hit["stands_for"]
+            names = ("breadcrumb", "byte_start", "byte_end", "page", "page_breaks")
+            hit |= dict(zip(names, sections[hit["stands_for"]], strict=True))
+    return hits
+
+
+def _node(fact: Mapping[str, Any]) -> str | None:
+    """The section that a chunk stands in."""
+    return fact["parent_id"] if fact["breadcrumb"] is not None else None
+
+
+def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """A chunk that matches as well as the one of its mail or document that is shown."""
+    return {
+        "kind": "attachment" if fact["attachment_id"] else "section",
+        "chunk_id": fact["chunk_id"],
+        "title": fact["filename"] or (fact["breadcrumb"] or fact["title"] or "").removeprefix("> "),
+        "citation": citation({**fact, "node_id": _node(fact)}),
+    }
+
+
+def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], list[dict[str, str]]]:
+    """The constituents of hits by query and chunk, in order of their chunks."""
+    facts = rows.of(constituents.get_column("chunk_no"))
+    by_hit: dict[tuple[int, int], list[dict[str, str]]] = {}
+    for row in constituents.iter_rows(named=True):
+        fact = facts[row["chunk_no"]]
+        constituent = {"chunk_id": fact["chunk_id"], "doc_id": fact["doc_id"], "reason": row["reason"]}
+        by_hit.setdefault((row["query"], row["into"]), []).append(constituent)
+    return by_hit
+
+
+_QUOTE_CHARS = 160
+"""Characters shown of what a text answers."""
+_HEADING = re.compile(r"^(?:#{1,6}[ \t]|(?:=+|-+)[ \t]*$)", re.M)
+"""A line that may be a heading within the text of a hit."""
+_SECTIONS_WITHIN = """
+SELECT c.chunk_no, list({'start': heading_start, 'node_id': node_id, 'breadcrumb': breadcrumb} ORDER BY heading_start)
+FROM (SELECT unnest($numbers::BIGINT[]) chunk_no, unnest($docs::VARCHAR[]) doc_id, unnest($starts::BIGINT[]) s,
+  unnest($ends::BIGINT[]) e) c
+JOIN nodes USING (doc_id) WHERE heading_start < c.e AND body_end > c.s AND body_end > nodes.byte_start GROUP BY 1
+"""
+_SECTIONS = """
+SELECT node_id, breadcrumb, heading_start, byte_end,
+  CASE WHEN page_starts IS NOT NULL THEN len([s FOR s IN page_starts IF s <= heading_start]) END AS page,
+  [s FOR s IN page_starts IF s > heading_start AND s < nodes.byte_end] AS page_breaks
+FROM nodes JOIN documents USING (doc_id) WHERE node_id IN (SELECT unnest($ids::VARCHAR[]))
+"""

@@ -1,0 +1,255 @@
+"""The published index as the settings say that it is opened: all that a search needs, and nothing that builds."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+
+from dagster_project.config.settings import Settings, changed_search
+from dagster_project.index.publish.versions import CURRENT
+from dagster_project.index.search.conditions.copies import ShownCopies, as_published, narrowing
+from dagster_project.index.search.filters import Filters, excluded_leaves, where_conditions
+from dagster_project.index.search.ranking import ranking_of
+from dagster_project.index.search.search_index import SearchIndex, open_current
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.rerankers import make_reranker
+from dagster_project.outgoing.screen import Screen
+from transforms.errors import LensError, QueryError, SettingsError, WeftError, shortened
+from transforms.retrieval.query_language import TEXT_FIELDS, Condition, leaves_of
+from transforms.retrieval.saved_searches import Answers
+from transforms.settings.search import RankingOptions, SearchOptions
+
+LOOKED_EVERY = 1.0
+"""Seconds between two looks at which version is current; up to as many pass before a new one is opened, so that many
+programs do not open it at once."""
+_NICENESS = 10
+
+
+def open_index(settings: Settings, for_assistant: bool = False, lens: str | None = None) -> SearchIndex:
+    """The published index of these settings, or what a lens shows of it; texts are for people or for an assistant.
+
+    SettingsError if no lens has that name, LensError if it cannot be applied to this version.
+    """
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
+    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
+    index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
+    if lens is not None:
+        index = _under_lens(settings, index, lens)
+    else:
+        try:
+            index.ranked_by(ranking_of(index.path, settings.index))
+        except WeftError:
+            index.close()
+            raise
+    index.screen = Screen(settings.safety, for_assistant)
+    return index
+
+
+def require_lens(settings: Settings, lens: str | None) -> None:
+    """SettingsError if no lens has this name, or if its conditions could not be told from no condition at all."""
+    if lens is None:
+        return
+    if lens not in settings.lenses:
+        known = ", ".join(settings.lenses) or "none: add one to [lenses]"
+        raise SettingsError(f"no lens is called {shortened(lens)!r}; known are {known}")
+    try:
+        conditions = where_conditions(settings.lenses[lens].where)
+    except QueryError as fault:
+        raise SettingsError(f"the lens {lens!r}: {fault}") from fault
+    fields = {leaf.field for condition in conditions for leaf in leaves_of(condition)}
+    if not conditions or fields.intersection(TEXT_FIELDS):
+        raise SettingsError(
+            f"the lens {lens!r} is to hold conditions on sources, lists, kinds, tags, authors, paths and days, as "
+            "`source:docs OR l:public`; a text without conditions would show all"
+        )
+
+
+def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchIndex:
+    """The index narrowed to what a lens shows; `whole` is closed."""
+    from dagster_project.index.publish.lens.lens_file import Lens, LensBuild, lens_file
+
+    with closing(whole):
+        require_lens(settings, name)
+        lens = Lens(name, settings.lenses[name].where)
+        file = lens_file(settings.root, whole.path, lens)
+        if not file.exists():
+            whole.ranked_by(ranking_of(whole.path, settings.index))
+            conditions = where_conditions(lens.where)
+            try:
+                shown = _shown(settings, whole, conditions)
+            except QueryError:
+                # Its message may name what the lens does not show.
+                leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
+                included = leaves - excluded_leaves(conditions)
+                lacking = ", ".join(
+                    sorted(str(leaf) for leaf in included if whole.conditions.values.lacks(leaf))
+                )
+                why = f", which holds no {lacking}" if lacking else ""
+                raise LensError(
+                    f"the lens {name!r} cannot be applied to this version{why}: `weft search` with its conditions says why"
+                ) from None
+            embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
+            LensBuild(whole.path, shown.chunks, shown.copies, settings, whole.vectors).write(file, embed)
+    index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
+    index.published = whole.path
+    return index
+
+
+def _shown(settings: Settings, whole: SearchIndex, conditions: Sequence[Condition]) -> ShownCopies:
+    """What a lens of these conditions shows; what is said of a mail is judged on the copy and the threads that it shows."""
+    from dagster_project.index.publish.lens.lens_file import LensBuild
+
+    shown = whole.conditions.shown(conditions)
+    if not (places := narrowing(conditions)):
+        return shown
+    wide = whole.conditions.shown(places)
+    leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
+    with TemporaryDirectory(prefix=".lens-", dir=settings.root) as folder:
+        file = Path(folder) / "narrowed.duckdb"
+        LensBuild(whole.path, wide.chunks, wide.copies, settings, whole.vectors).write(file, None)
+        with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
+            shown = narrowed.conditions.shown(
+                conditions, lambda _: leaves
+            )  # it may lack a name that the whole has
+            return as_published(shown, narrowed.connection, whole.connection)
+
+
+def with_options(settings: Settings, options: RankingOptions) -> Settings:
+    """The settings with what one search changes in [search]; QueryError if no profile has the name it gives."""
+    try:
+        search = settings.profile(options.profile) if options.profile else settings.search
+    except ValueError as error:
+        raise QueryError(str(error)) from error
+    return settings.model_copy(update={"search": changed_search(search, options.changes())})
+
+
+class PublishedSearcher:
+    """Opens the current version for each batch of queries."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+
+    def search(
+        self, queries: Sequence[str], filters: Mapping[str, Any], limit: int, options: SearchOptions
+    ) -> Answers:
+        """The hits of each query; `filters` are those of `Filters` by name."""
+        with closing(open_index(with_options(self.settings, options))) as index:
+            result = index.search(queries, Filters(**filters), limit)
+            return Answers(result.hits, result.labels, index.manifest["version"])
+
+
+class FollowedIndex:
+    """The current version of a folder, held open once for each question at a time; `opened` opens it.
+
+    A thread of low priority looks every `looked_every` seconds which version is current, opens a new one as often as the
+    older is open, and tries each with a question; then they take its place, so that nobody waits for them. After an
+    answer from a new version nobody is answered from an older one, and nobody from a file that `weft forget` deleted.
+    """
+
+    def __init__(self, folder: Path, opened: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
+        self._link, self._opened, self._looked_every = folder / CURRENT, opened, looked_every
+        self._lock = threading.Lock()
+        self._answering: Path | None = None
+        self._refused: Path | None = None
+        self._free: list[SearchIndex] = []
+        self._open_count = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    @contextmanager
+    def index(self) -> Iterator[SearchIndex]:
+        """The version that answers now, for one question.
+
+        IndexUnavailableError or ModelMismatchError if the current one cannot be opened.
+        """
+        index = self._taken() or self._opened_now()
+        try:
+            yield index
+        finally:
+            self._give_back(index)
+
+    def close(self) -> None:
+        """Close all versions; one that still answers is closed after its answer."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._lock:
+            older, self._free, self._answering = self._free, [], None
+        _close(older)
+
+    def _taken(self) -> SearchIndex | None:
+        """The index that was used last, which has most of what it needs in memory; None if none may answer."""
+        with self._lock:
+            is_refused = self._refused is not None and self._refused == self._link.resolve()
+            if is_refused or self._answering is None or not self._answering.exists():
+                return None
+            return self._free.pop() if self._free else None
+
+    def _give_back(self, index: SearchIndex) -> None:
+        with self._lock:
+            if index.published == self._answering:
+                self._free.append(index)
+                return
+        index.close()
+
+    def _opened_now(self) -> SearchIndex:
+        """The current version, opened while a question waits."""
+        while True:
+            current = self._link.resolve()
+            try:
+                index = self._opened()
+            except (WeftError, OSError, duckdb.Error):
+                if current == self._link.resolve():
+                    raise
+                continue  # its file is gone, as another is current
+            if self._answer_from(index.published, ()):
+                return index
+            index.close()
+
+    def _answer_from(self, version: Path, opened: Sequence[SearchIndex]) -> bool:
+        """Let a version answer, with these that are free; False if another is current by now."""
+        with self._lock:
+            if version != self._link.resolve() or any(index.published != version for index in opened):
+                return False
+            older: list[SearchIndex] = []
+            if version != self._answering:
+                older, self._free, self._open_count = self._free, [], 0
+            self._answering, self._refused = version, None
+            self._free += opened
+            self._open_count += len(opened) or 1
+            if not self._thread.ident:
+                self._thread.start()
+        _close(older)
+        return True
+
+    def _follow(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        while not self._over.wait(self._looked_every):
+            current = self._link.resolve()
+            if current in (self._answering, self._refused):
+                continue
+            self._over.wait(random.uniform(0, self._looked_every))
+            opened: list[SearchIndex] = []
+            try:
+                for _ in range(self._open_count):
+                    opened.append(self._opened())
+                    opened[-1].search(["?"])
+            except (WeftError, OSError, duckdb.Error):
+                self._refused = current  # the next question raises the reason
+                _close(opened)
+            else:
+                if self._over.is_set() or not self._answer_from(current, opened):
+                    _close(opened)
+
+
+def _close(indexes: Iterable[SearchIndex]) -> None:
+    for index in indexes:
+        index.close()

@@ -1,0 +1,280 @@
+"""The published index as it is searched: queries in, ranked and cited hits out."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial, wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import polars as pl
+
+from assets.protocols.models import Embedder
+from dagster_project.index.publish.versions import current_version
+from dagster_project.index.search.conditions.copies import at_named_places
+from dagster_project.index.search.filters import Filters, Resolved
+from dagster_project.index.search.hit_facts import with_facts
+from dagster_project.index.search.hit_table import (
+    RankedHits,
+    SearchResult,
+    described,
+    without_hits,
+)
+from dagster_project.index.search.index_faults import faults_translated
+from dagster_project.index.search.opened_version import OpenedVersion
+from dagster_project.index.search.query_batch import QueryBatch
+from dagster_project.index.search.ranking import BY_FILE, Ranking, batches
+from dagster_project.index.search.repeats import said_once
+from dagster_project.index.search.second_look import SecondLook
+from dagster_project.models.rerankers import Reranker
+from transforms.errors import QueryError
+from transforms.retrieval import bm25, labels, pipeline
+from transforms.retrieval.hits import Report, nothing_dropped, places
+from transforms.retrieval.query_language import Query, parsed_query, plain_query
+from transforms.retrieval.small_tables import taken, with_values
+from transforms.schemas.search import SEARCH_HITS
+from transforms.settings.search import SearchSettings, TermSettings
+from transforms.text import synonyms
+
+_SPARE = 2
+"""Hits that are ranked for each one that is returned, as some say what a higher one says."""
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _translating_faults(method: Method) -> Method:
+    """The method of a SearchIndex, with the faults of its database as those of Weft."""
+
+    @wraps(method)
+    def run(self: SearchIndex, *args: Any, **kwargs: Any) -> Any:
+        with faults_translated(self.path):
+            return method(self, *args, **kwargs)
+
+    return cast(Method, run)
+
+
+class SearchIndex(OpenedVersion):
+    """One published version that is searched with some settings."""
+
+    def __init__(
+        self,
+        path: Path,
+        embedder: Embedder,
+        term_settings: TermSettings,
+        settings: SearchSettings,
+        reranker: Reranker | None = None,
+    ):
+        super().__init__(path, embedder, term_settings)
+        self.settings, self.reranker = settings, reranker
+        self.ranking: Ranking = BY_FILE
+
+    def ranked_by(self, ranking: Ranking) -> None:
+        """Let a ranking score the chunks of this version from now on."""
+        self.ranking, self.vectors_elsewhere = ranking, ranking.vectors
+
+    @_translating_faults
+    def search(
+        self,
+        queries: Sequence[str],
+        filters: Filters = Filters(),
+        limit: int | None = None,
+        plain: bool = False,
+        settings: SearchSettings | None = None,
+    ) -> SearchResult:
+        """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`.
+
+        Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is syntax. One that is
+        the id of a mail, document or chunk finds that alone; one with conditions and no text finds what
+        meets them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
+        has no hits, unless `weak` is set. QueryError if one is empty and there are no filters. `settings` replace those
+        of the index.
+        """
+        start, settings = time.perf_counter(), settings or self.settings
+        resolved = self.resolved(queries, filters, plain)
+        limit = limit or settings.limit
+        ranked = self.ranked(resolved, filters, limit, settings=settings, spare=_SPARE)
+        return self.shown(resolved, ranked, limit, settings, start)
+
+    @_translating_faults
+    def shown(
+        self,
+        resolved: Sequence[Resolved],
+        ranked: RankedHits,
+        limit: int,
+        settings: SearchSettings,
+        start: float,
+    ) -> SearchResult:
+        """What `search` returns of queries and what `ranked` finds for them: the first `limit` hits of each, described.
+
+        With `settings.weak` also hits of which none is near; `start` is when the search began.
+        """
+        ranked = replace(ranked, hits=ranked.hits.filter(pl.col("rank") <= limit * _SPARE))
+        complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
+        understood = {number: query.understood for number, query in enumerate(resolved)}
+        hidden = {n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not settings.weak}
+        if far := {n: understood[n] for n in hidden - complete}:
+            ranked, told = without_hits(
+                self,
+                ranked,
+                far,
+                lambda text: labels.NOTHING not in self.ranked([text], settings=settings).labels,
+            )
+            understood |= told
+        terms = self.query_terms([query.text for query in resolved], settings.stopwords)
+        masks = [query.mask for query in resolved]
+        rows = described(
+            self, ranked, terms, settings, masks, partial(said_once, limit=limit, complete=complete)
+        )
+        at_named_places(self.connection, rows, [query.places for query in resolved])
+        hits = SEARCH_HITS.from_rows(rows)
+        seconds = time.perf_counter() - start
+        return SearchResult(
+            hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds, self.completeness
+        )
+
+    @_translating_faults
+    def resolved(
+        self, queries: Sequence[str], filters: Filters = Filters(), plain: bool = False
+    ) -> list[Resolved]:
+        """The queries as `search` reads them, with what they and the filters allow."""
+        if any(not query.strip() for query in queries) and filters == Filters():
+            raise QueryError("the query is empty: name words to look for, or a field such as from:ann")
+        read = plain_query if plain else parsed_query
+        return [self.conditions.resolved(self._with_synonyms(read(query)), filters) for query in queries]
+
+    def _with_synonyms(self, query: Query) -> Query:
+        """The query with what means the same as its words, which counts half."""
+        words = synonyms.added(query.text, self.settings.synonyms)
+        factors = (*query.factors, *((word, synonyms.FACTOR) for word in words))
+        return replace(query, text=" ".join([query.text, *words]), factors=factors) if words else query
+
+    @_translating_faults
+    def ranked(
+        self,
+        queries: Sequence[str | Resolved],
+        filters: Filters = Filters(),
+        limit: int | None = None,
+        report: Report | None = None,
+        settings: SearchSettings | None = None,
+        spare: int = 1,
+    ) -> RankedHits:
+        """What `search` finds, not described; plain text is under these filters, resolved queries have theirs.
+
+        `report` gets the list of each stage. `settings` replace those of the index. Ranked are `spare` hits for each one
+        of the limit, to which labels keep.
+        """
+        settings = settings or self.settings
+        if limit:
+            settings = settings.model_copy(update={"limit": limit})
+        resolved = [
+            self.conditions.resolved(plain_query(query), filters) if isinstance(query, str) else query
+            for query in queries
+        ]
+        parts = [
+            self._ranked(batch, settings, report, spare)
+            for batch in batches(
+                self.ranking,
+                self,
+                [q.text for q in resolved],
+                [q.mask for q in resolved],
+                [q.factors for q in resolved],
+                [q.fields for q in resolved],
+            )
+        ]
+        hits = pl.concat([p.hits for p in parts] or [_nothing_ranked()])
+        constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
+        by_query = [label for p in parts for label in p.labels]
+        for number in hits.get_column("query").unique():
+            if resolved[number].demands_text:
+                by_query[number] = "PASS"
+        if any(query.listed is not None for query in resolved):
+            counts = Counter(hits.get_column("query").to_list())
+            listed = self.conditions.listed(resolved, settings.limit, settings.per_document, counts)
+            for number in listed.get_column("query").unique():
+                if number not in counts:
+                    by_query[number] = "PASS"
+            hits = pl.concat([hits, listed], how="diagonal").sort("query", "rank")
+        vector_path = parts[-1].vector_path if parts else "exact"
+        return RankedHits(hits, constituents, tuple(by_query), vector_path)
+
+    @_translating_faults
+    def rank_each(
+        self,
+        queries: Sequence[str],
+        profiles: Mapping[str, SearchSettings],
+        limit: int,
+        report: Callable[[str, str, pl.DataFrame, pl.DataFrame], None],
+        done: Callable[[str], None] = lambda profile: None,
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Rank the queries with every profile; `report` gets the profile and what a `hits.Report` gets.
+
+        What profiles have in common is computed once: profiles are taken in the order of what their
+        lexical scores depend on, those that need a model last.
+
+        Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds each
+        profile would take alone; `done` gets each profile that is through with a batch.
+        """
+        has_model = self.reranker is not None and self.reranker.scorer is not None
+        costs = {n: has_model and settings.rerank == "as_set" for n, settings in profiles.items()}
+        order = sorted(profiles, key=lambda n: (costs[n], bm25.lexical_key(profiles[n]), n))
+        seconds = dict.fromkeys(profiles, 0.0)
+        # What is read once per process would be counted for the first profile.
+        _ = self.arrays, self.embedder.embed_queries(["?"])
+        columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
+        parts = [pl.DataFrame(schema=columns)]
+        texts = [plain_query(query).text for query in queries]
+        for batch in batches(self.ranking, self, texts, [None] * len(texts)):
+            for name in order:
+                batch.lexical(profiles[name])
+                before, start = batch.seconds["vector"], time.perf_counter()
+                settings = profiles[name].model_copy(update={"limit": limit})
+                ranked = self._ranked(batch, settings, partial(report, name))
+                by_query = pl.Series(ranked.labels, dtype=pl.String)
+                label = by_query.gather(ranked.hits["query"] - batch.first)
+                parts.append(ranked.hits.with_columns(profile=pl.lit(name), label=label).select(*columns))
+                own = time.perf_counter() - start - (batch.seconds["vector"] - before)
+                seconds[name] += own + sum(batch.seconds.values())
+                done(name)
+        return pl.concat(parts), seconds
+
+    def _ranked(
+        self, batch: QueryBatch, settings: SearchSettings, report: Report | None, spare: int = 1
+    ) -> RankedHits:
+        """What the queries of a batch find."""
+        limit = settings.limit
+        settings = settings.model_copy(update={"limit": limit * spare})
+        look = SecondLook(self.reranker, batch, settings)
+        progress = pipeline.started(batch.candidates(settings), report)
+        progress = pipeline.through(progress, pipeline.pooling(settings), settings, report)
+        facts = pipeline.facts(settings)
+        progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
+        stages = pipeline.scaling(settings)
+        if look.reranker is not None:
+            stages.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits)))
+        stages += pipeline.finishing(settings)
+        hits, dropped = pipeline.through(progress, stages, settings, report)
+        made = with_values(hits, rank=places(hits), support=batch.support(hits, settings))
+        ranked = made[[*pipeline.RANKED]]
+        first = taken(ranked, np.flatnonzero(made.get_column("rank").to_numpy() <= limit))
+        by_query = labels.runtime_labels(first, batch.numbers, settings)
+        return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path)
+
+
+@cache
+def _nothing_ranked() -> pl.DataFrame:
+    """`pipeline.RANKED` without rows."""
+    return pl.DataFrame(schema=pipeline.RANKED)
+
+
+def open_current(
+    folder: Path,
+    embedder: Embedder,
+    term_settings: TermSettings,
+    settings: SearchSettings,
+    reranker: Reranker | None = None,
+) -> SearchIndex:
+    """The current version below `folder`; IndexUnavailableError if nothing is published there."""
+    return SearchIndex(current_version(folder), embedder, term_settings, settings, reranker)

@@ -1,0 +1,150 @@
+"""SQL of an assistant on a published file: one SELECT, in a process of its own that is bounded in memory and can be ended.
+
+DuckDB counts what tables and joins take, but not the strings that functions make, and nothing interrupts such a function.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dagster_project.index.search.index_faults import faults_translated
+from dagster_project.index.search.statements.closed_off import kind_of, opened
+from transforms.errors import MemoryLimitError, QueryError, QueryInterruptedError, WeftError
+from transforms.retrieval.query_language import storable
+
+_COUNTED = "1GB"
+"""What tables and joins of a statement may take."""
+_ALL = 1_600 << 20
+"""Bytes that its process may take."""
+_NAME = "weft"
+"""What the database is called: the name of the file says of which version it is, also under a lens."""
+_OF_MACHINE = {
+    "duckdb_databases", "pragma_database_list", "duckdb_settings", "pg_settings", "current_setting", "duckdb_extensions",
+    "duckdb_secrets", "duckdb_temporary_files", "duckdb_external_file_cache", "duckdb_logs", "duckdb_log_contexts",
+    "which_secret", "query", "query_table", "json_execute_serialized_sql",
+}  # fmt: skip
+"""What names paths and settings of the machine, and what runs a statement that another has put together."""
+_AS_THEY_ARE = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
+}  # fmt: skip
+_SHORT = "left({name}::VARCHAR, {most})"
+_FAULTS = {fault.__name__: fault for fault in (QueryError, MemoryLimitError)}
+
+
+class Apart:
+    """A process that answers one statement."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", __name__]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._is_ended = False
+
+    def interrupt(self) -> None:
+        """End the process, whatever it does."""
+        self._is_ended = True
+        self._process.kill()
+
+    def answer(self, request: dict[str, Any]) -> bytes:
+        """What it answers; QueryInterruptedError if it was ended, MemoryLimitError if it ended by itself."""
+        answer, _ = self._process.communicate(json.dumps(request).encode())
+        if self._is_ended:
+            raise QueryInterruptedError("the query was interrupted before it had an answer")
+        if self._process.returncode:
+            raise MemoryLimitError(
+                "the query takes more memory than a statement may take: ask for less at once"
+            )
+        return answer
+
+
+def bounded_rows(
+    file: Path,
+    statement: str,
+    most: int,
+    most_characters: int,
+    on_start: Callable[[Apart], None] = lambda apart: None,
+) -> pa.Table:
+    """`most` rows of one SELECT on a published file, which takes a bounded memory; QueryError for another statement.
+
+    All but numbers and truth values are text, of `most_characters` + 1 characters at most. QueryError, too, if it asks for
+    paths or settings of the machine. `on_start` gets the process before it is asked.
+    """
+    apart = Apart()
+    on_start(apart)
+    answer = apart.answer(
+        {"file": str(file), "statement": statement, "most": most, "most_characters": most_characters}
+    )
+    if answer.startswith(b"{"):
+        fault = json.loads(answer)
+        raise _FAULTS.get(fault["kind"], WeftError)(fault["error"])
+    return pa.ipc.open_stream(answer).read_all()
+
+
+def main() -> None:
+    """Answer the request on standard input with rows as an Arrow stream, or with a fault as JSON."""
+    resource.setrlimit(resource.RLIMIT_DATA, (_ALL, _ALL))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    request = json.load(sys.stdin)
+    try:
+        rows = _rows(Path(request["file"]), request["statement"], request["most"], request["most_characters"])
+    except WeftError as fault:
+        folder = str(Path(request["file"]).parent)
+        told = {"kind": type(fault).__name__, "error": str(fault).replace(folder, "…")}
+        sys.stdout.buffer.write(json.dumps(told).encode())
+        return
+    with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as stream:
+        stream.write_table(rows)
+
+
+def _rows(file: Path, statement: str, most: int, most_characters: int) -> pa.Table:
+    def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute(f"SET memory_limit = '{_COUNTED}'")
+
+    with opened(file, statement, _NAME, prepare) as connection, faults_translated(file, own=False):
+        if kind_of(connection, statement) != duckdb.StatementType.SELECT:
+            raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked here")
+        inner = storable(statement).rstrip().rstrip(";")
+        _require_of_index(connection, inner)
+        asked = connection.sql(inner)
+        names = [f"c{number}" for number in range(len(asked.columns))]
+        cells = [
+            name if str(kind) in _AS_THEY_ARE else _SHORT.format(name=name, most=most_characters + 1)
+            for name, kind in zip(names, asked.types, strict=True)
+        ]
+        cut = f"SELECT {', '.join(cells)} FROM ({inner}\n) AS asked({', '.join(names)}) LIMIT {most}"
+        return connection.execute(cut).to_arrow_table().rename_columns(asked.columns)
+
+
+def _require_of_index(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """QueryError if a statement asks for more than the index."""
+    (tree,) = connection.execute(
+        "SELECT json_serialize_sql($statement)", {"statement": statement}
+    ).fetchone() or ("",)
+    parsed = json.loads(tree)
+    if parsed["error"]:
+        raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked here")
+    if refused := sorted(set(_names_in(parsed)) & _OF_MACHINE):
+        raise QueryError(
+            f"{refused[0]} says more than the index, or runs what it is given: it cannot be asked here"
+        )
+
+
+def _names_in(tree: Any) -> Iterator[str]:
+    """The tables and functions that a parsed statement names, in lower case."""
+    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, part in parts:
+        if key in ("function_name", "table_name") and isinstance(part, str):
+            yield part.strip('"').lower()
+        yield from _names_in(part)
+
+
+if __name__ == "__main__":
+    main()

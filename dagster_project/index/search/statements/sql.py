@@ -1,0 +1,108 @@
+"""SQL on the current published version, and on the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from duckdb import list_type
+from duckdb.sqltypes import FLOAT, VARCHAR
+
+from assets.protocols.models import Embedder
+from dagster_project.index.publish.lake_file import lake_file, see
+from dagster_project.index.publish.lake_views import quoted
+from dagster_project.index.publish.versions import attach, current_version
+from dagster_project.index.search.index_faults import faults_translated
+from dagster_project.index.search.lookup import storable_values
+from dagster_project.index.search.statements.closed_off import close_off, kind_of, opened
+from dagster_project.lake.lake import ParquetLake
+from transforms.errors import ModelMismatchError, QueryError
+from transforms.retrieval.query_language import storable
+
+_SEMANTIC = """
+CREATE TEMP MACRO search_semantic(words, k := 10) AS TABLE
+WITH asked AS MATERIALIZED (SELECT embedded(words)::FLOAT[{dimensions}] AS vector),
+near AS (
+  SELECT e.chunk_no, array_cosine_similarity(e.vector, asked.vector) AS cosine FROM {file}.embeddings e, asked
+  ORDER BY cosine DESC, e.chunk_no LIMIT k
+)
+SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id, c.source_kind,
+  c.title, c.text_display
+FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank
+"""
+
+
+def query_current(
+    folder: Path,
+    statement: str,
+    values: Mapping[str, object] | None = None,
+    embedder: Callable[[], Embedder] | None = None,
+) -> pa.Table:
+    """The rows of one SQL statement on the current version, opened read-only with no access beside it.
+
+    `values` are those of the statement's named parameters. With an `embedder` the statement may call
+    `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
+    """
+    return query_file(current_version(folder), statement, values, embedder)
+
+
+def query_file(
+    file: Path,
+    statement: str,
+    values: Mapping[str, object] | None = None,
+    embedder: Callable[[], Embedder] | None = None,
+) -> pa.Table:
+    """As `query_current`, on one published file."""
+
+    def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+        if embedder and "search_semantic" in statement.lower():
+            _add_semantic(connection, embedder(), file.stem)
+
+    with (
+        opened(file, statement, file.stem, prepare) as connection,
+        faults_translated(file, own=False),
+    ):
+        kind_of(connection, statement)
+        return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
+
+
+def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
+    """The rows of one SQL statement on the tables of the lake as it is now, read through the file of views in `folder`.
+
+    QueryError if the statement is wrong, or if a build replaced a file while it was read.
+    """
+    file = lake_file(lake, folder)
+    with duckdb.connect() as connection:
+        see(connection, lake)
+        attach(connection, file, file.stem)
+        connection.execute(f"SET allowed_directories = ['{quoted(lake.base)}']")
+        close_off(connection)
+        try:
+            # COPY would write beside the files that it may read.
+            if kind_of(connection, statement) != duckdb.StatementType.SELECT:
+                raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked of the lake")
+            return connection.execute(storable(statement)).to_arrow_table()
+        except (duckdb.Error, OSError) as error:
+            raise QueryError(str(error)) from error
+
+
+def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:
+    """Add the macro `search_semantic` to a connection whose database `name` has vectors of this model.
+
+    ModelMismatchError if they are of another.
+    """
+    rows = connection.execute("SELECT value FROM manifest WHERE key = 'model'").fetchall()
+    if rows != [(embedder.model,)]:
+        raise ModelMismatchError(
+            f"{name} holds vectors of {rows[0][0] if rows else 'no model'}, the settings name {embedder.model}: run "
+            "`weft build` with these settings, or mend `embedding` in them"
+        )
+
+    def embedded(words: str) -> list[float]:
+        (vector,) = embedder.embed_queries([words])
+        return [float(value) for value in vector]
+
+    connection.create_function("embedded", embedded, [VARCHAR], list_type(FLOAT))
+    connection.execute(_SEMANTIC.format(dimensions=embedder.dimensions, file=f'"{name}"'))

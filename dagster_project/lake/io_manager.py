@@ -1,0 +1,138 @@
+"""Dagster's way into the lake: assets hand tables over, and get them as readers or as Ibis tables."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import ibis
+
+from assets.partitions import IN_PARTS, SLOW_PARTS, partitions_named
+from assets.protocols.lake import Partitions, Parts
+from dagster_project.lake.lake import ParquetLake, StagedFile, commit_all
+from dagster_project.lake.lake_backend import LakeBackend
+from dagster_project.lake.oversize import slow_partitions
+from dagster_project.system.duckdb_types import nulls
+from dagster_project.system.long_work import give_memory_back
+from transforms.schemas.registry import partitions_of, tables_of
+
+MEMORY_LIMIT = "1GB"
+"""What DuckDB may hold in memory; beyond it spills to disk."""
+
+
+class LakeIOManager(dg.IOManager):
+    """Dagster's way into the lake.
+
+    A partitioned asset hands over its staged partitions, and another one an Arrow or Ibis table. Inputs are Ibis tables,
+    over all partitions that exist where there are any.
+    """
+
+    def __init__(self, lake: ParquetLake):
+        self.lake = lake
+        self._backend: LakeBackend | None = None
+        self._opened: dict[tuple[str, ...], ibis.Table] = {}
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
+        """Commit every staged partition of the output and yield its materialization, or commit its one table."""
+        if not context.has_asset_partitions:
+            staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
+            staged.commit()
+            context.step_context.set_data_version(context.asset_key, dg.DataVersion(staged.content_hash))
+            return
+        made = [obj[partition] for partition in context.asset_partition_keys]
+        commit_all(part.staged for part in made)
+        yield from (part.event for part in made)
+        give_memory_back()
+
+    def load_input(self, context: dg.InputContext) -> ibis.Table:
+        """An Ibis table; what is read by partition is read in the steps themselves."""
+        return self.over_all(context.asset_key.path[-1], context.instance)
+
+    def reader(self, table: str) -> Partitions:
+        """The reader of the partitions of a table."""
+        return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
+
+    def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
+        """A table over all partitions that Dagster knows, or the whole table if it has none."""
+        kind = partitions_of(table)
+        keys = instance.get_dynamic_partitions(partitions_named(kind)) if kind else [None]
+        return self.table(table, keys)
+
+    def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
+        """An Ibis table over the stored files of `partitions` that are finished, with the slow part; empty if none is.
+
+        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
+        """
+        if self._backend is None:
+            self._backend = LakeBackend().connect()
+            self._backend.raw_sql("SET TimeZone='UTC'")
+            self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
+            self._backend.raw_sql("SET enable_progress_bar=false")
+            self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
+        places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
+        if part := SLOW_PARTS.get(name):
+            known = [p for p in partitions if p is not None]
+            places += [(part, p) for p in slow_partitions(self.lake, known)]
+        files = []
+        for place in places:
+            if file := self._stored_file(*place):
+                files.append(str(file))
+            elif self._must_be_there(*place):
+                raise self.lake.unusable(*place)
+        key = (name, *files)
+        if key not in self._opened:
+            view = f"{name}_{sum(opened[0] == name for opened in self._opened)}"
+            self._opened[key] = self._view(view, files) if files else self._empty(view, name)
+        return self._opened[key]
+
+    def close(self) -> None:
+        """Close the connection of the Ibis tables, which nothing may read any more."""
+        if self._backend is not None:
+            self._backend.disconnect()
+            self._backend, self._opened = None, {}
+
+    def _view(self, view: str, files: list[str]) -> ibis.Table:
+        """A view over files, which reads them at each query, so it stays right when they are written again."""
+        assert self._backend
+        found: ibis.Table = self._backend.read_parquet(files, table_name=view)
+        return found
+
+    def _empty(self, view: str, name: str) -> ibis.Table:
+        """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""
+        assert self._backend
+        self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls(self.lake.tables[name])} LIMIT 0")
+        empty: ibis.Table = self._backend.table(view)
+        return empty
+
+    def _stored_file(self, table: str, partition: str | None) -> Path | None:
+        """The file of a stored table on this machine; None if there is none."""
+        try:
+            file = self.lake.local(table, partition)
+        except FileNotFoundError:
+            return None
+        return file if file.exists() else None
+
+    def _must_be_there(self, table: str, partition: str | None) -> bool:
+        """True for a whole table, for a part, and for a partition whose last table is there."""
+        kind = None if table in IN_PARTS else partitions_of(table)
+        return kind is None or self.lake.is_stored(tables_of(kind)[-1], partition)
+
+    def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
+        data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj
+        table, version = context.asset_key.path[-1], context.asset_spec.code_version or ""
+        if isinstance(data, Parts):
+            staged = self.lake.stage_parts(table, data, code_version=version)
+        else:
+            staged = self.lake.stage(table, None, data, code_version=version, inputs={})
+        context.add_output_metadata(
+            {
+                "dagster/row_count": staged.row_count,
+                "content_hash": staged.content_hash,
+                "dagster/uri": str(staged.place),
+            }
+        )
+        return staged

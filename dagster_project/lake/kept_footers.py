@@ -1,0 +1,169 @@
+"""What the footers of a lake say, kept on this machine between runs, and read again of files that changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from zlib import crc32
+
+import pyarrow as pa
+
+from dagster_project.lake.parquet_files import MISSING, Entries, Footer, read_entries
+from transforms.hashing import text_hash
+from transforms.schemas.table import Table
+
+_UNREAD = pa.schema([])
+"""Stands for the columns of a footer that was kept, of which a digest is compared."""
+_COLUMNS = ["path", "etag", "columns", "written", "rows", "checksum"]
+_KEPT = f"CREATE TABLE IF NOT EXISTS footers ({_COLUMNS[0]} TEXT PRIMARY KEY, {', '.join(_COLUMNS[1:])})"
+_Row = tuple[str, str, str, int]
+"""What changes with the file (its ETag in a store), digest of the columns, what Weft wrote beside them as JSON, rows."""
+
+
+class KeptFooters:
+    """The footers of files by their paths, as `file` keeps them; without it, or with another's, all are read again."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self._is_foreign = False
+        self._kept = self._load()
+        self._new: dict[str, _Row] = {}
+        self._declared: dict[str, tuple[Table, str]] = {}
+
+    def entries(
+        self, path: str, state: str, table: Table, read: Callable[[], Entries | str]
+    ) -> Entries | str:
+        """What the footer of a file says, whatever its columns, or its fault; read if the state is another than before."""
+        row = self._row(path, state, table, read)
+        return row if isinstance(row, str) else Entries(_UNREAD, json.loads(row[2]), row[3])
+
+    def footer(
+        self, path: str, state: str, table: Table, read: Callable[[], Entries | str], *, is_list: bool
+    ) -> Footer | str:
+        """The footer of a file of a table, or its fault; a list of parts (`is_list`) must have no rows."""
+        row = self._row(path, state, table, read)
+        if isinstance(row, str):
+            return row
+        _, columns, written, rows = row
+        is_declared = columns == self._digest(table) and not (is_list and rows)
+        return Entries(_UNREAD, json.loads(written), rows).footer(is_declared=is_declared)
+
+    def _row(self, path: str, state: str, table: Table, read: Callable[[], Entries | str]) -> _Row | str:
+        row = self._kept.get(path)
+        if row is None or row[0] != state:
+            found = read()
+            if isinstance(found, str):
+                return found
+            # Types may be equal and spelled otherwise: a list of elements is one of items.
+            arrow, own = table.arrow, found.columns
+            is_declared = own.names == arrow.names and own.types == arrow.types
+            columns = self._digest(table) if is_declared else _digest(own)
+            row = (state, columns, json.dumps(dict(found.written)), found.rows)
+            self._kept[path] = self._new[path] = row
+        return row
+
+    def _digest(self, table: Table) -> str:
+        """The digest of the columns of a table, which takes as long as to read a footer."""
+        known = self._declared.get(table.name)
+        if known is None or known[0] is not table:
+            known = self._declared[table.name] = (table, _digest(table.arrow))
+        return known[1]
+
+    @property
+    def has_new(self) -> bool:
+        """True if something was read that is not written down yet."""
+        return bool(self._new)
+
+    def paths(self) -> set[str]:
+        """The files of which something is kept."""
+        return set(self._kept)
+
+    def _load(self) -> dict[str, _Row]:
+        try:
+            with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?mode=ro", uri=True)) as kept:
+                names = [name for _, name, *_ in kept.execute("PRAGMA table_info(footers)")]
+                self._is_foreign = bool(names) and names != _COLUMNS
+                rows = [] if self._is_foreign else kept.execute("SELECT * FROM footers").fetchall()
+        except sqlite3.DatabaseError:
+            return {}
+        return {path: tuple(row) for path, *row, checksum in rows if checksum == _checksum(path, row)}
+
+    def keep(self, gone: Iterable[str]) -> None:
+        """Write down what was read, and forget the files that are gone; nothing where that may not be written."""
+        gone = list(gone)
+        new, self._new = list(self._new.items()), {}  # other threads go on reading
+        if not (new or gone):
+            return
+        for path in gone:
+            self._kept.pop(path, None)
+        with suppress(OSError, sqlite3.OperationalError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            if self._is_foreign:  # of a version with other columns
+                self.file.unlink(missing_ok=True)
+                self._is_foreign = False
+            try:
+                self._write(new, gone)
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:  # another's file, or one cut off: what it is good for is read again
+                self.file.unlink(missing_ok=True)
+                self._write(list(self._kept.items()), [])
+
+    def _write(self, new: Iterable[tuple[str, _Row]], gone: Iterable[str]) -> None:
+        with closing(sqlite3.connect(self.file)) as kept, kept:
+            kept.execute(_KEPT)
+            kept.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in gone])
+            rows = [(path, *row, _checksum(path, row)) for path, row in new]
+            kept.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+
+class LocalFooters:
+    """The footers of a lake on this machine, of which a look asks the file system alone."""
+
+    def __init__(self, file: Path):
+        self.kept = KeptFooters(file)
+        self._asked: dict[tuple[str, bool], tuple[str, Table, Footer]] = {}
+
+    def footer(self, path: str, table: Table, *, is_list: bool) -> Footer | str:
+        """The footer of a stored file, or its fault; one that is as it was is not read again."""
+        try:
+            found = Path(path).stat()
+        except FileNotFoundError:
+            return MISSING
+        except OSError as error:
+            return str(error)
+        state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+        known = self._asked.get((path, is_list))
+        if known and known[0] == state and known[1] == table:
+            return known[2]
+        footer = self.kept.footer(path, state, table, lambda: read_entries(Path(path)), is_list=is_list)
+        if isinstance(footer, Footer):
+            self._asked[path, is_list] = (state, table, footer)
+        return footer
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Keep what is read meanwhile, if nothing fails."""
+        yield
+        if self.kept.has_new:
+            asked = {path for path, _ in list(self._asked)}
+            self.kept.keep(path for path in self.kept.paths() - asked if not Path(path).exists())
+
+
+@cache
+def local_footers(file: Path) -> LocalFooters:
+    """The one of this process that keeps footers in `file`."""
+    return LocalFooters(file)
+
+
+def _checksum(path: str, row: Sequence[object]) -> int:
+    """The checksum of a row: SQLite takes what stands in its pages as it is."""
+    return crc32(repr((path, *row)).encode("utf-8", "surrogatepass"))
+
+
+def _digest(columns: pa.Schema) -> str:
+    return text_hash(f"{columns.names} {columns.types}")

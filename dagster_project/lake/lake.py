@@ -1,0 +1,400 @@
+"""The lake: one Parquet file per table and partition, written atomically under a declared schema."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from upath import UPath
+
+from assets.partitions import IN_PARTS, SLOW_PARTS
+from assets.protocols.lake import Loaded, Parts, Staged
+from dagster_project.lake.copies import TEMPORARY, Copies
+from dagster_project.lake.kept_footers import local_footers
+from dagster_project.lake.parquet_files import (
+    CORRUPT,
+    MISSING,
+    Footer,
+    checked,
+    is_local,
+    opened,
+    read_code_version,
+    read_columns,
+    read_footer,
+    verified_hash,
+    write_file,
+)
+from dagster_project.lake.remote_footers import RemoteFooters
+from dagster_project.system.durable import sync
+from dagster_project.system.processes import is_left_over
+from dagster_project.system.store_locks import require_leases
+from transforms.errors import LakeDamageError, SettingsError
+from transforms.hashing import parts_hash
+from transforms.schemas.registry import partitions_of
+from transforms.schemas.table import Table
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A written file that is not yet visible; `commit` moves it to its place."""
+
+    temporary: Path
+    place: UPath
+    content_hash: str
+    row_count: int
+    bytes: int
+
+    def commit(self) -> None:
+        """Make the file visible under its name; readers see either the old or the new file, never a mixture."""
+        commit_all([self])
+
+
+def commit_all(staged: Iterable[Staged]) -> None:
+    """Make files visible one after the other; all are durable when the call returns."""
+    folders = set()
+    for file in staged:
+        if not isinstance(file, StagedFile):
+            file.commit()
+        elif is_local(file.place):
+            folders.add(file.temporary.replace(str(file.place)).parent)
+        else:
+            require_leases()
+            file.place.fs.put_file(str(file.temporary), file.place.path)
+            file.temporary.unlink()
+    sync(folders)
+
+
+class ParquetLake:
+    """Tables as Parquet files below a URI: `<table>/<source>/<partition>.parquet` or `<table>.parquet`.
+
+    Of a table stored in parts, `<table>.parquet` has no rows: it lists the parts with their hashes. Read without a
+    partition, such a table is the union of its parts.
+    """
+
+    def __init__(self, uri: str, tables: Mapping[str, Table], copies: Path | None = None):
+        """`copies` is a local folder for copies of the files of a remote lake; a temporary folder by default."""
+        try:
+            # A cached listing would hide what other processes write.
+            self.base = UPath(uri) if is_local(UPath(uri)) else UPath(uri, use_listings_cache=False)
+            _ = self.base.fs
+        except (ImportError, ValueError) as error:
+            raise SettingsError(f"storage.lake = {uri!r} cannot be opened: {error}") from error
+        self.tables = dict(tables)
+        self.copies = copies or Path(tempfile.gettempdir()) / "weft-lake"
+        self._look: RemoteFooters | None = None
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """While it lasts, footers and lists of a remote lake are those of its beginning, which a few requests bring.
+
+        A lake on this machine is looked at each time, as it is without this. What footers say is kept for the next run.
+        """
+        if self._look:
+            yield
+            return
+        if is_local(self.base):
+            with local_footers(self.copies / "footers.sqlite").one_look():
+                yield
+            return
+        self._look = RemoteFooters(self.base, self.tables, self.copies / "footers.sqlite")
+        try:
+            yield
+            self._look.keep()
+        finally:
+            self._look = None
+
+    def path(self, table: str, partition: str | None = None) -> UPath:
+        """The path of a stored table, or of one partition of it."""
+        if partition is None:
+            return self.base / f"{table}.parquet"
+        source, _, partition = partition.partition("/")
+        if not source or not partition or {".", ".."} & {source, partition} or "/" in partition:
+            raise ValueError(f"{partition!r} is no partition: <source>/<partition>")
+        return self.base.joinpath(table, source, f"{partition}.parquet")
+
+    def local(self, table: str, partition: str | None = None) -> Path:
+        """The path of the stored table on this machine; FileNotFoundError if it does not exist.
+
+        A remote file is copied once per content.
+        """
+        place = self.path(table, partition)
+        if is_local(place):
+            return Path(str(place))
+        return Copies(self.copies).of(place)
+
+    def stage(
+        self,
+        table: str,
+        partition: str | None,
+        data: pa.Table | Iterable[pa.Table],
+        *,
+        code_version: str,
+        inputs: Mapping[str, str],
+    ) -> StagedFile:
+        """Write `data`, conformed to the table's schema, beside its place; it is durable on return.
+
+        Equal tables have equal content hashes, whatever their inputs were.
+        """
+        place = self.path(table, partition)
+        temporary = self._temporary_for(place)
+        content_hash, rows = write_file(temporary, self.tables[table], data, code_version, inputs)
+        return StagedFile(temporary, place, content_hash, rows, temporary.stat().st_size)
+
+    def stage_parts(self, table: str, parts: Parts, *, code_version: str) -> StagedFile:
+        """Commit the new parts of a table, delete those that are neither new nor retained, and stage the list of parts."""
+        hashes: dict[str, str] = {}
+        rows = 0
+        new = list(parts.new)
+        commit_all([part for _, part in new])
+        for name, part in new:
+            hashes[name], rows = part.content_hash, rows + part.row_count
+        for name in parts.retained:
+            if footer := self.footer(table, name):
+                hashes[name], rows = footer.content_hash, rows + footer.row_count
+        for name in set(self.partitions(table)) - hashes.keys():
+            self._delete(table, name)
+        listed = self.stage(table, None, self.tables[table].empty(), code_version=code_version, inputs=hashes)
+        return replace(listed, content_hash=_hash_of_parts(sorted(hashes.items())), row_count=rows)
+
+    def footer(self, table: str, partition: str | None = None) -> Footer | None:
+        """The footer of the stored table; None if it does not exist or cannot be read."""
+        footer = self._table_footer(table, partition)
+        return footer if isinstance(footer, Footer) else None
+
+    def code_version(self, table: str, partition: str | None = None) -> str | None:
+        """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
+        if self._look:
+            return self._look.code_version(table, partition)
+        return read_code_version(self.path(table, partition))
+
+    def is_stored(self, table: str, partition: str | None = None) -> bool:
+        """True if there is a file of the table, whatever stands in it."""
+        return self._look.has(table, partition) if self._look else bool(self.path(table, partition).exists())
+
+    def code_versions(self, table: str) -> list[str]:
+        """The versions of the code that made the partitions of a table and of its slow part, sorted.
+
+        None of a table over the whole lake.
+        """
+        if partitions_of(table) is None:
+            return []
+        files = [(name, p) for name in {table, SLOW_PARTS.get(table, table)} for p in self.partitions(name)]
+        return sorted({footer.code_version for file in files if (footer := self.footer(*file))})
+
+    def damage(self, table: str, partition: str | None = None) -> str | None:
+        """The fault of a stored file, None if it is valid. Of a table in parts, the fault of the list of parts."""
+        footer = self._file_footer(table, partition)
+        return footer if isinstance(footer, str) else None
+
+    def _table_footer(self, table: str, partition: str | None) -> Footer | str:
+        """The footer of the stored table, of a table in parts the sum of its parts' footers; or its fault."""
+        footer = self._file_footer(table, partition)
+        if isinstance(footer, str) or partition is not None or table not in IN_PARTS:
+            return footer
+        parts = [self._file_footer(table, part) for part in footer.inputs]
+        hashes = [part.content_hash for part in parts if isinstance(part, Footer)]
+        if hashes != list(footer.inputs.values()):
+            return "not the list of its parts"
+        rows = sum(part.row_count for part in parts if isinstance(part, Footer))
+        return Footer(_hash_of_parts(footer.inputs.items()), footer.code_version, {}, rows)
+
+    def parts(self, table: str) -> list[str]:
+        """The names of the parts of a table that is stored in parts, sorted; LakeDamageError without their list."""
+        footer = self._file_footer(table, None)
+        if isinstance(footer, str):
+            raise self.unusable(table, None, footer)
+        return sorted(footer.inputs)
+
+    def unusable(self, table: str, partition: str | None, fault: str = MISSING) -> LakeDamageError:
+        """What to raise for a stored file with a fault."""
+        return LakeDamageError(f"{self.path(table, partition)} is {fault}; `weft build` makes it again")
+
+    def require_parts(self, table: str) -> None:
+        """LakeDamageError unless all parts of a table are those of their list."""
+        if isinstance(fault := self._table_footer(table, None), str):
+            raise self.unusable(table, None, fault)
+
+    def _file_footer(self, table: str, partition: str | None) -> Footer | str:
+        """The footer of the stored file, or its fault."""
+        is_list = partition is None and table in IN_PARTS
+        if self._look:
+            return self._look.footer(table, partition, is_list=is_list)
+        path = self.path(table, partition)
+        if is_local(path):
+            footers = local_footers(self.copies / "footers.sqlite")
+            return footers.footer(str(path), self.tables[table], is_list=is_list)
+        return read_footer(path, self.tables[table], is_list=is_list)
+
+    def has_tables(self, tables: Sequence[str], partition: str) -> bool:
+        """True if a partition of all these tables is stored and can be read."""
+        return all(self.footer(table, partition) for table in tables)
+
+    def read(self, table: str, partition: str | None = None, columns: Sequence[str] | None = None) -> Loaded:
+        """The stored table, or some columns of it.
+
+        FileNotFoundError if there is none, LakeDamageError if its content is not what was written, or a part of it is
+        missing.
+        """
+        if partition is None and table in IN_PARTS:
+            if isinstance(footer := self._table_footer(table, None), str):
+                raise self.unusable(table, None, footer)
+            read = [self.read(table, part, columns).table for part in self.parts(table)]
+            empty = self.tables[table].empty()
+            none = empty.select(list(columns)) if columns else empty
+            return Loaded(pa.concat_tables(read or [none]), footer.content_hash)
+        path = self.local(table, partition)
+        with opened(path) as file:
+            content_hash = verified_hash(file, path)
+            data = pq.ParquetFile(file).read(columns and list(columns))
+        declared = self.tables[table]
+        return Loaded(data if columns else declared.conform(data), content_hash)
+
+    def verified(self, table: str, partition: str | None) -> Path:
+        """`local`, after verifying the content of the file by its hash; LakeDamageError if it is corrupt."""
+        path = self.local(table, partition)
+        with opened(path) as file:
+            verified_hash(file, path)
+        return path
+
+    def corrupt_files(self) -> list[tuple[str, str | None]]:
+        """Table and partition of the stored files with a valid footer but corrupt content; reads the whole lake."""
+        return [place for place in self.places() if self.footer(*place) and self._is_corrupt(*place)]
+
+    def discard_corrupt(self) -> dict[str, str]:
+        """Delete the `corrupt_files`, so that the next build makes them again; returns each path with its fault."""
+        corrupt = {str(self.path(*place)): place for place in self.corrupt_files()}
+        for place in corrupt.values():
+            self._delete(*place)
+        return dict.fromkeys(corrupt, CORRUPT)
+
+    def _is_corrupt(self, table: str, partition: str | None) -> bool:
+        try:
+            self.verified(table, partition)
+        except LakeDamageError:
+            return True
+        except FileNotFoundError:
+            pass  # another process has deleted it meanwhile
+        return False
+
+    def ids(self, table: str, partition: str) -> set[str]:
+        """The first column of a stored table; empty if there is none or it cannot be read."""
+        try:
+            path = self.path(table, partition)
+            with opened(path) as file:
+                parquet = checked(file)
+                first = parquet.schema_arrow.names[0]
+                read = parquet.read(columns=[first], use_threads=is_local(path))
+                return set(read.column(first).to_pylist())
+        except (FileNotFoundError, pa.ArrowInvalid, OSError):
+            return set()
+
+    @staticmethod
+    def evaluated(expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:
+        """The rows of a function of Ibis tables, applied to Arrow tables in memory."""
+        # It loads Ibis, which a search does without.
+        from dagster_project.lake.lake_backend import evaluated
+
+        return evaluated(expression, *tables)
+
+    def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+        """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
+        if self.footer(table, partition) is None:
+            return None
+        parts = self.parts(table) if partition is None and table in IN_PARTS else [partition]
+        try:
+            read = [read_columns(self.path(table, part), columns) for part in parts]
+        except (pa.ArrowException, OSError):
+            return None
+        return pa.concat_tables(read or [self.tables[table].empty().select(list(columns))])
+
+    def intact(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+        """As `stored`, but LakeDamageError if there is a file that cannot be read."""
+        rows = self.stored(table, columns, partition)
+        if rows is None and self.is_stored(table, partition):
+            raise self.unusable(table, partition, self.damage(table, partition) or CORRUPT)
+        return rows
+
+    def written_at(self, table: str, partition: str | None = None) -> datetime | None:
+        """When the stored file was written; None if it does not exist, or the file system keeps no times."""
+        try:
+            modified = self.path(table, partition).stat().st_mtime
+        except OSError:
+            return None
+        return datetime.fromtimestamp(modified, UTC) if modified else None
+
+    def partitions(self, table: str) -> list[str]:
+        """The partitions that are stored for a table, sorted."""
+        if self._look:
+            names = self._look.below(table)
+            return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+        folder = self.base / table
+        if not folder.exists():
+            return []
+        return sorted(
+            f"{p.parent.name}/{p.name.removesuffix('.parquet')}"
+            for p in folder.glob("*/*.parquet")
+            if not p.name.startswith(TEMPORARY)
+        )
+
+    def places(self) -> list[tuple[str, str | None]]:
+        """Table and partition of every stored file; the partition of a whole table is None."""
+        unpartitioned: list[tuple[str, str | None]] = [
+            (table, None) for table in self.tables if self.path(table).exists()
+        ]
+        return unpartitioned + [(table, p) for table in self.tables for p in self.partitions(table)]
+
+    def discard(self, table: str) -> None:
+        """Delete a table without partitions, so that the next build makes it again."""
+        self._delete(table, None)
+
+    def remove(self, partition: str) -> None:
+        """Delete a partition of every table; the first declared, by which partitions are listed, last."""
+        self.remove_tables(list(reversed(self.tables)), partition)
+
+    def remove_tables(self, tables: Sequence[str], partition: str) -> None:
+        """Delete a partition of some tables."""
+        for table in tables:
+            self._delete(table, partition)
+
+    def _delete(self, table: str, partition: str | None) -> None:
+        place = self.path(table, partition)
+        if not is_local(place):
+            require_leases()
+        place.unlink(missing_ok=True)
+        if not is_local(place):
+            Copies(self.copies).drop(place)
+
+    def sweep(self) -> int:
+        """Delete the temporary files of killed runs; returns their number. Tables that have partitions now lose the file
+        in which earlier versions of Weft stored them as a whole.
+
+        To be called while this process stages nothing: temporary files with its own process id belong to
+        a killed process that had the same id, as happens in containers.
+        """
+        count = 0
+        if not is_local(self.base):
+            Copies(self.copies).sweep()
+        for table in {file.name.removesuffix(".parquet") for file in self.base.glob("*.parquet")}:
+            if partitions_of(table):
+                self.discard(table)
+        for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{TEMPORARY}*"):
+            pid = path.name.removeprefix(TEMPORARY).split("-")[0]
+            if is_left_over(path, pid):
+                path.unlink(missing_ok=True)
+                count += 1
+        return count
+
+    def _temporary_for(self, place: UPath) -> Path:
+        return Copies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
+
+
+def _hash_of_parts(hashes: Iterable[tuple[str, str]]) -> str:
+    """The content hash of a table in parts, from the names and content hashes of its parts."""
+    return parts_hash(text for item in hashes for text in item)

@@ -1,0 +1,131 @@
+"""Vectors by a sentence-transformers model that runs on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from assets.protocols.models import Embedded
+from dagster_project.models.onnx_graph import run_by_onnx
+from transforms.embedding.vectors import unit_length
+from transforms.errors import EmbeddingError, SettingsError, not_installed
+from transforms.settings.models import EmbeddingSettings, SafetySettings
+
+_BATCH_TEXTS = 256
+"""A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32."""
+_ENCODING = {"convert_to_numpy": True, "show_progress_bar": False}
+
+
+class TransformerEmbedder:
+    """Vectors as the model's own files say: pooling, prefixes and maximum length, scaled to unit length.
+
+    `settings.name` is a folder or a name on the Hugging Face hub; a model of the hub is fetched when
+    it is first needed, unless HF_HUB_OFFLINE is set.
+    """
+
+    is_paid = remembers = False
+    price = 0.0
+    budget: int | None = None
+    safety: SafetySettings | None = None
+    batch_tokens: int | None = None
+    device = "cpu"
+    """Where the model runs, as PyTorch calls it."""
+
+    def __init__(self, settings: EmbeddingSettings):
+        self.settings = settings
+        self.model, self.dimensions = settings.model_id, settings.dimensions
+        self.batch_texts = _BATCH_TEXTS
+        self._loaded: Any = None
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of a text that the model reads."""
+        return int(self._load().max_seq_length)
+
+    def token_counts(self, texts: Sequence[str]) -> np.ndarray:
+        """Tokens of each text with the prefix and the model's own marks, int64."""
+        tokenizer = self._load().tokenizer
+        prefix = self._prefix()
+        found = tokenizer([prefix + t for t in texts], truncation=False, verbose=False)["input_ids"]
+        return np.array([len(ids) for ids in found], dtype=np.int64)
+
+    def for_texts(self, count: int) -> TransformerEmbedder:
+        """This one, whatever the number of texts."""
+        return self
+
+    def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
+        """The batches in their order."""
+        for number, texts in enumerate(batches):
+            counts = self.token_counts(texts)
+            limit = self.max_tokens or int(counts.max())
+            vectors = self.embed_documents(texts)
+            yield Embedded(number, vectors, int(counts.clip(max=limit).sum()), int((counts > limit).sum()))
+
+    def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit-length vectors of texts that are searched, float32 of shape (texts, dimensions)."""
+        found = self._load().encode_document(list(texts), prompt=self._prefix(), **_ENCODING)
+        return self._checked(found, len(texts))
+
+    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit-length vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
+        found = self._load().encode_query(list(texts), prompt=self._query_prefix(), **_ENCODING)
+        return self._checked(found, len(texts))
+
+    def _checked(self, found: np.ndarray, count: int) -> np.ndarray:
+        return unit_length(np.asarray(found, dtype=np.float32).reshape(count, self.dimensions))
+
+    def _prefix(self) -> str:
+        """What is put before a text: as the settings say, else as the model's files do, else as its name does."""
+        return self._said(self.settings.document_prefix, ("document", "passage", "corpus")) or (
+            self.settings.prefixes.document
+        )
+
+    def _query_prefix(self) -> str:
+        """The same for queries."""
+        return self._said(self.settings.query_prefix, ("query",)) or self.settings.prefixes.query
+
+    def _said(self, given: str | None, names: Sequence[str]) -> str:
+        """The prefix that the settings give, or the model's files under one of some names; empty if neither does."""
+        prompts: dict[str, str] = self._load().prompts
+        return given if given is not None else next((prompts[n] for n in names if prompts.get(n)), "")
+
+    def _load(self) -> Any:
+        if self._loaded is None:
+            self._loaded = self._open()
+            if self.settings.max_tokens is not None:
+                self._loaded.max_seq_length = min(self.settings.max_tokens, self._loaded.max_seq_length)
+        return self._loaded
+
+    def _open(self) -> Any:
+        """The model in memory; SettingsError if the library or the model is not there, or is of another width."""
+        settings = self.settings
+        try:
+            from sentence_transformers import SentenceTransformer
+            from transformers.utils import logging
+        except ImportError as error:
+            raise not_installed(error, "transformer") from error
+        logging.disable_progress_bar()
+        try:
+            model = SentenceTransformer(
+                settings.name,
+                device=self.device,
+                revision=None if settings.names_folder else settings.revision,
+                local_files_only=settings.names_folder,
+            )
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"embedding.name = {settings.name!r} cannot be opened as a sentence-transformers model "
+                f"({str(error).splitlines()[0]})"
+            ) from error
+        width = model.get_embedding_dimension()
+        if width != settings.dimensions:
+            raise SettingsError(
+                f"{settings.name} makes vectors of {width} numbers: write embedding.dimensions = {width}"
+            )
+        if model.max_seq_length is None:
+            raise EmbeddingError(f"{settings.name} says no maximum length: set embedding.max_tokens")
+        if settings.onnx_file:
+            run_by_onnx(model, settings)
+        return model

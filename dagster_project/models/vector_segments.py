@@ -1,0 +1,153 @@
+"""One segment of the embedding cache: a Parquet file with the columns text_hash and vector, whose pages have checksums."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from upath import UPath
+
+from dagster_project.system.durable import put
+from transforms.embedding.vectors import require_usable, stacked
+from transforms.errors import EmbeddingError
+
+TEMPORARY = ".tmp-"
+_ROW_GROUP = 16384
+"""Vectors that are read at once: some 16 MB."""
+
+
+def schema_of(dimensions: int) -> pa.Schema:
+    return pa.schema([("text_hash", pa.string()), ("vector", pa.list_(pa.float32(), dimensions))])
+
+
+def table_of(hashes: pa.Array, vectors: np.ndarray) -> pa.Table:
+    """`hashes` with the rows of a float32 matrix, which is copied only if it is not contiguous."""
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    vector = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    return pa.table({"text_hash": hashes, "vector": vector})
+
+
+def size_of(segment: Path) -> int:
+    try:
+        return segment.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def rows_of(segment: Path) -> int:
+    """How many vectors a segment has; 0 if it is damaged or gone."""
+    try:
+        with pa.OSFile(str(segment)) as file:
+            return int(pq.ParquetFile(file).metadata.num_rows)
+    except (pa.ArrowException, OSError):
+        return 0
+
+
+def read_segment(segment: Path, columns: list[str] | None = None) -> pa.Table | None:
+    """The columns of a segment; None if it is damaged, FileNotFoundError if it vanished in a merge."""
+    try:
+        # Arrow's threads would release a Python file object late, perhaps too late (see `parquet_files.py`).
+        with pa.OSFile(str(segment)) as file:
+            return pq.ParquetFile(file, page_checksum_verification=True).read(columns)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError):
+        return None
+
+
+def matches_in(
+    segment: Path, index_of: Mapping[str, int], dimensions: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each row group: the indexes of those texts that it has, and their vectors.
+
+    ArrowException or OSError if it is damaged, FileNotFoundError if it vanished in a merge.
+    """
+    with pa.OSFile(str(segment)) as file:
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        if not parquet.schema_arrow.equals(schema_of(dimensions)):
+            raise pa.ArrowInvalid(f"{segment} holds other columns than a cache of vectors")
+        for number in range(parquet.num_row_groups):
+            names = parquet.read_row_group(number, ["text_hash"]).column(0).to_pylist()
+            indexes = np.array([index_of.get(name, -1) for name in names], dtype=np.int64)
+            rows = np.flatnonzero(indexes >= 0)
+            if len(rows):
+                yield indexes[rows], stacked(parquet.read_row_group(number, ["vector"]), dimensions)[rows]
+
+
+def damage_of(segment: Path, dimensions: int) -> str | None:
+    """Why a segment cannot be trusted; None if it can, or is gone."""
+    try:
+        table = read_segment(segment)
+    except FileNotFoundError:
+        return None
+    if table is None:
+        return "truncated or corrupt"
+    if not table.schema.equals(schema_of(dimensions)):
+        return f"holds other columns than text_hash and a vector of width {dimensions}"
+    flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    try:
+        require_usable(flat.reshape(-1, dimensions), table.num_rows, dimensions)
+    except EmbeddingError as error:
+        return str(error)
+    return None
+
+
+def write_segment(folder: Path, table: pa.Table) -> Path:
+    """Write a segment durably; it becomes visible when it is complete. Its place."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{os.getpid()}-{secrets.token_hex(8)}"
+    temporary = folder / f"{TEMPORARY}{name}"
+    with temporary.open("wb") as stream:
+        pq.write_table(
+            table,
+            stream,
+            row_group_size=_ROW_GROUP,
+            compression="none",
+            use_dictionary=False,
+            write_page_checksum=True,
+        )
+        stream.flush()
+        os.fsync(stream.fileno())
+    return put(temporary, folder / f"{name}.parquet")
+
+
+class SharedSegments:
+    """The segments of a cache on an object store, for machines that share no disk: each copies what others made."""
+
+    def __init__(self, root: Path, place: UPath):
+        self.root, self.place = root, place
+
+    def bring(self, folder: Path) -> None:
+        """Copy the segments below a folder of the cache that are there and not here."""
+        there = self._place(folder)
+        try:
+            paths = there.fs.find(there.path)
+        except FileNotFoundError:
+            return
+        for path in paths:
+            segment = folder / path.removeprefix(f"{there.path}/")
+            if not segment.exists():
+                segment.parent.mkdir(parents=True, exist_ok=True)
+                temporary = segment.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}")
+                there.fs.get_file(path, str(temporary))
+                temporary.replace(segment)
+
+    def put(self, segment: Path) -> None:
+        """Copy a segment there; durable when the call returns."""
+        there = self._place(segment)
+        there.fs.put_file(str(segment), there.path)
+
+    def drop(self, segment: Path) -> None:
+        """Delete a segment there."""
+        there = self._place(segment)
+        with suppress(FileNotFoundError):
+            there.fs.rm_file(there.path)
+
+    def _place(self, place: Path) -> UPath:
+        return self.place.joinpath(*place.relative_to(self.root).parts)

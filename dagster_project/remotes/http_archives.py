@@ -1,0 +1,374 @@
+"""Monthly mbox archives over HTTP: which months are asked for, and how an answer becomes a file or a fault.
+
+A month is asked for with the validators of the answer before, so that an unchanged one costs a few
+bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2). What is no mbox, such as
+a login page, never becomes a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bz2
+import calendar
+import lzma
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from dagster_project.config.source_settings import HttpRemote
+from dagster_project.remotes.landing import Landing, parsed_time
+from dagster_project.remotes.redirects import answered
+from dagster_project.system.credentials import Credentials
+from dagster_project.system.masking import shown_address
+from dagster_project.system.rate_limit import Quota
+from transforms.errors import FetchError, FetchInterruptedError
+from transforms.hashing import text_hash
+
+_MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}
+_CLOSED_AFTER_DAYS = 3
+"""Days after its end at which a month is fetched for the last time: mail of its last hours comes late."""
+_FIRST_BYTES = 1 << 12
+_MOST_LZMA_BYTES = 256 << 20
+"""Memory for the first bytes of an .xz file, whose header says how much it wants."""
+_MOST_VALIDATOR_CHARS = 1000
+_FAULTS_IN_A_ROW = 3
+"""Months that fail one after the other from which the rest would fail, too."""
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-[0-9]+/(?:[0-9]+|\*)")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One list's mail of one month: the name of its file without endings, its address, when the month ends."""
+
+    stem: str
+    url: str
+    ends_at: datetime
+
+
+def archives(remote: HttpRemote, list_id: str, now: datetime) -> list[Archive]:
+    """The archives that a remote has by now, the newest month first."""
+    year, month = map(int, (remote.until or now.strftime("%Y-%m")).split("-"))
+    found = []
+    while f"{year}-{month:02}" >= remote.since:
+        ends_at = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+        for name in remote.lists or (list_id,):
+            url = remote.url.format(list=name, year=year, month=month, month_name=calendar.month_name[month])
+            found.append(Archive(f"{name}.{year}-{month:02}", url, ends_at))
+        year, month = (year, month - 1) if month > 1 else (year - 1, 12)
+    return found
+
+
+def is_due(archive: Archive, known: Mapping[str, Any], remote: HttpRemote, now: datetime) -> bool:
+    """True if an archive is to be asked for: its month may still grow, or it was not asked for in a long time."""
+    checked_at = parsed_time(known.get("checked_at"))
+    if checked_at is None or known.get("address") != text_hash(archive.url):
+        return True
+    if checked_at < archive.ends_at + timedelta(days=_CLOSED_AFTER_DAYS):
+        return True
+    return remote.recheck_days > 0 and now - checked_at >= timedelta(days=remote.recheck_days)
+
+
+def mbox_ending(first: bytes) -> str | None:
+    """The ending of an mbox file that begins with these bytes, `.mbox` or `.mbox.gz` and so on; None for other files."""
+    compression = next((ending for magic, ending in _MAGIC.items() if first.startswith(magic)), "")
+    try:
+        text = _decompressed(first, compression)
+    except (zlib.error, lzma.LZMAError, OSError):
+        return None
+    is_mbox = text.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").startswith(b"From ")
+    # A compressed file may be empty inside.
+    return f".mbox{compression}" if is_mbox or (compression and not text) else None
+
+
+def _decompressed(first: bytes, compression: str) -> bytes:
+    if compression == ".gz":
+        return zlib.decompressobj(31).decompress(first, _FIRST_BYTES)
+    if compression == ".xz":
+        return lzma.LZMADecompressor(memlimit=_MOST_LZMA_BYTES).decompress(first, _FIRST_BYTES)
+    return bz2.BZ2Decompressor().decompress(first, _FIRST_BYTES) if compression else first
+
+
+class MonthlyArchives:
+    """One fetch of a remote's monthly archives."""
+
+    def __init__(
+        self, remote: HttpRemote, landing: Landing, credentials: Credentials, list_id: str, now: datetime
+    ):
+        self.remote, self.landing, self.credentials, self.now = remote, landing, credentials, now
+        self.wanted = archives(remote, list_id, now)
+        self.quota = Quota(remote.requests_per_minute, 1)
+
+    def fetch(self) -> None:
+        """Bring every archive that is due; raises as the protocol `Remotes` says, after all were tried."""
+        faults: list[FetchError] = []
+        try:
+            asyncio.run(self._fetch(faults))
+        except TimeoutError:
+            faults.append(
+                FetchError(
+                    f"{shown_address(self.wanted[0].url)}: the time limit of {self.remote.time_limit_seconds:g} s is over "
+                    "(time_limit_seconds); the next fetch goes on"
+                )
+            )
+        finally:
+            self.landing.save()
+        if not faults and not any(item.get("file") for item in self.landing.items.values()):
+            faults.append(
+                FetchError(
+                    f"{shown_address(self.wanted[0].url)}: no month has an archive; mend `url` or `since`"
+                )
+            )
+        if faults:
+            passing = [f for f in faults if isinstance(f, FetchInterruptedError)]
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            if passing:
+                raise FetchInterruptedError(f"{passing[0]}{more}", max(f.pause or 0 for f in passing) or None)
+            raise FetchError(f"{faults[0]}{more}")
+
+    async def _fetch(self, faults: list[FetchError]) -> None:
+        self._forget_others()
+        limits = httpx2.Timeout(self.remote.timeout_seconds)
+        async with (
+            asyncio.timeout(self.remote.time_limit_seconds),
+            httpx2.AsyncClient(timeout=limits) as client,
+        ):
+            in_a_row = 0
+            for archive in self.wanted:
+                if not is_due(archive, self._known(archive), self.remote, self.now):
+                    self.landing.unchanged += 1
+                    continue
+                try:
+                    await self._bring(client, archive)
+                    in_a_row = 0
+                except FetchError as fault:
+                    faults.append(fault)
+                    in_a_row += 1
+                    if in_a_row >= _FAULTS_IN_A_ROW:
+                        return
+                self.landing.save()
+
+    def _forget_others(self) -> None:
+        """Remove the files of months and lists that the settings no longer name."""
+        named = {archive.stem for archive in self.wanted}
+        for stem in sorted(set(self.landing.items) - named):
+            if file := self.landing.items.pop(stem).get("file"):
+                self.landing.drop(file)
+
+    async def _bring(self, client: httpx2.AsyncClient, archive: Archive) -> None:
+        """Ask for one archive and give its file its place."""
+        fault: FetchError
+        try:
+            await self._ask(client, archive)
+            return
+        except httpx2.TimeoutException as error:
+            fault = FetchInterruptedError(
+                f"{shown_address(archive.url)}: nothing came within {self.remote.timeout_seconds:g} s "
+                f"({type(error).__name__})"
+            )
+        except httpx2.HTTPError as error:
+            said = self.credentials.hidden(str(error)) or "no reason given"
+            fault = FetchInterruptedError(f"{shown_address(archive.url)}: {type(error).__name__}: {said}")
+        except (httpx2.InvalidURL, httpx2.CookieConflict) as error:
+            fault = FetchError(f"{shown_address(archive.url)}: {self.credentials.hidden(str(error))}")
+        # Outside of the handler: the fault below holds the request, and that the credentials.
+        raise fault
+
+    def _known(self, archive: Archive) -> dict[str, Any]:
+        """What is remembered of an archive: nothing if its file is lost, its file alone if it has another address."""
+        known = self.landing.items.get(archive.stem, {})
+        if known.get("file") and not (self.landing.folder / known["file"]).is_file():
+            return {}
+        return (
+            known
+            if known.get("address") == text_hash(archive.url)
+            else {k: known[k] for k in known if k == "file"}
+        )
+
+    async def _ask(self, client: httpx2.AsyncClient, archive: Archive) -> None:
+        known = self._known(archive)
+        await self.quota.take(1, 0)
+        self.landing.requests += 1
+        async with answered(client, archive.url, self._headers(archive, known)) as response:
+            status = response.status_code
+            checked = {"address": text_hash(archive.url), "checked_at": self.now.isoformat()}
+            if status in (200, 206):
+                await self._receive(response, archive, known, checked)
+            elif status == 304:
+                self.landing.unchanged += 1
+                self.landing.items[archive.stem] = known | checked
+            elif status == 404:
+                self._keep(archive, known | checked, "the server does not have it any more (404)")
+            elif status == 410:
+                if known.get("file"):
+                    self.landing.drop(known["file"])
+                self.landing.items[archive.stem] = checked
+            else:
+                raise self._refused(response, archive)
+
+    def _headers(self, archive: Archive, known: Mapping[str, Any]) -> dict[str, str]:
+        """What is asked with: the rest of an unfinished file, else only what changed since."""
+        headers = {"Accept-Encoding": "identity", "User-Agent": "weft"}
+        if self.credentials.authorization:
+            headers["Authorization"] = self.credentials.authorization
+        partial = self.landing.partial(archive.stem)
+        if known.get("resume") and partial.is_file() and partial.stat().st_size:
+            return headers | {"Range": f"bytes={partial.stat().st_size}-", "If-Range": known["resume"]}
+        if known.get("etag"):
+            headers["If-None-Match"] = known["etag"]
+        if known.get("last_modified"):
+            headers["If-Modified-Since"] = known["last_modified"]
+        return headers
+
+    async def _receive(
+        self, response: httpx2.Response, archive: Archive, known: dict[str, Any], checked: dict[str, Any]
+    ) -> None:
+        """Write the body beside, look whether it is an mbox, and give it its place."""
+        partial = self.landing.partial(archive.stem)
+        start = 0
+        if response.status_code == 206:
+            start = partial.stat().st_size if partial.is_file() else 0
+            given = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
+            if not start or given is None or int(given[1]) != start:
+                partial.unlink(missing_ok=True)
+                raise FetchInterruptedError(
+                    f"{shown_address(archive.url)}: another range came than was asked for"
+                )
+        self._refuse_too_large(response, start, archive)
+        if not start:
+            # Gone before its validator is replaced: parts of two answers must never be put together.
+            partial.unlink(missing_ok=True)
+            known = known | {"address": checked["address"], "resume": self._resumable_by(response)}
+            self.landing.items[archive.stem] = known
+            self.landing.save()
+        ending = await self._write(response, partial, start, archive)
+        if ending is None:
+            partial.unlink()
+            self.landing.items[archive.stem] = known | checked
+            self._keep(archive, known | checked, "it came empty")
+            return
+        name = f"{archive.stem}{ending}"
+        is_new = self.landing.put(partial, name)
+        # A fetch that was killed may have left one of which nothing is remembered.
+        for other in {f"{archive.stem}.mbox{compression}" for compression in ("", *_MAGIC.values())} - {name}:
+            self.landing.drop(other)
+        modified = self._validator(response, "last-modified")
+        changed_at = self.now.isoformat() if is_new else known.get("changed_at") or self.now.isoformat()
+        self.landing.items[archive.stem] = checked | {
+            "file": name, "etag": self._validator(response, "etag"), "last_modified": modified, "changed_at": changed_at
+        }  # fmt: skip
+        at = _http_time(modified) or parsed_time(changed_at) or self.now
+        self.landing.saw(min(at, self.now, archive.ends_at))
+
+    async def _write(
+        self, response: httpx2.Response, partial: Path, start: int, archive: Archive
+    ) -> str | None:
+        """Append the body behind `start`; the ending of the file, or None where nothing came."""
+        size, ending = start, None
+        with partial.open("r+b" if start else "wb") as stream:
+            first = stream.read(_FIRST_BYTES) if start else b""
+            stream.seek(start)
+            # As it was sent: a compressed archive is a file, too, and one that swells is not written.
+            async for block in response.aiter_raw():
+                size += len(block)
+                self.landing.bytes += len(block)
+                if size > self.remote.max_bytes:
+                    raise self._too_large(archive)
+                stream.write(block)
+                first += block[: _FIRST_BYTES - len(first)]
+                if ending is None and len(first) == _FIRST_BYTES:
+                    ending = mbox_ending(first)
+                    if ending is None:
+                        break
+        if not size:
+            return None
+        if ending is None and (ending := mbox_ending(first)) is None:
+            partial.unlink()
+            raise self._no_mbox(response, first, archive)
+        return ending
+
+    def _refuse_too_large(self, response: httpx2.Response, start: int, archive: Archive) -> None:
+        given = response.headers.get("content-length", "")
+        if _NUMBER.fullmatch(given) and int(given) + start > self.remote.max_bytes:
+            raise self._too_large(archive)
+
+    def _too_large(self, archive: Archive) -> FetchError:
+        self.landing.partial(archive.stem).unlink(missing_ok=True)
+        return FetchError(
+            f"{shown_address(archive.url)} has more than {self.remote.max_bytes:,} bytes (max_bytes); raise it if the "
+            "archive is sound"
+        )
+
+    def _no_mbox(self, response: httpx2.Response, first: bytes, archive: Archive) -> FetchError:
+        kind = self.credentials.hidden(response.headers.get("content-type", "no type"))
+        if "content-encoding" in response.headers:
+            kind += f" in the encoding {self.credentials.hidden(response.headers['content-encoding'])}"
+        start = first.lstrip()[:100].lower()
+        is_page = "html" in kind or start.startswith((b"<!doctype html", b"<html"))
+        what = (
+            f"a web page ({kind}), as a login page is; name user_variable and password_variable or token_variable, or "
+            "mend the address"
+            if is_page
+            else f"no mbox ({kind}); mend the address"
+        )
+        return FetchError(f"{shown_address(archive.url)} gives {what}")
+
+    def _resumable_by(self, response: httpx2.Response) -> str | None:
+        """The validator that an unfinished download can be continued with: a strong ETag, else the time of change."""
+        etag = self._validator(response, "etag")
+        return etag if etag and not etag.startswith("W/") else self._validator(response, "last-modified")
+
+    def _validator(self, response: httpx2.Response, header: str) -> str | None:
+        """A validator that can be sent back; None for one that cannot, or that echoes what is secret."""
+        value = response.headers.get(header, "")
+        is_sound = value.isascii() and value.isprintable() and len(value) <= _MOST_VALIDATOR_CHARS
+        return value if value and is_sound and self.credentials.hidden(value, len(value)) == value else None
+
+    def _keep(self, archive: Archive, item: dict[str, Any], why: str) -> None:
+        """Remember that an archive was asked for; one that was there stays, because a fault looks the same."""
+        self.landing.items[archive.stem] = item
+        if item.get("file"):
+            self.landing.unchanged += 1
+            self.landing.note(f"{archive.stem}: {why}; the file of before is kept")
+
+    def _refused(self, response: httpx2.Response, archive: Archive) -> FetchError:
+        """The fault behind a status: one that may pass, or one that must be mended."""
+        status = response.status_code
+        reason = self.credentials.hidden(response.reason_phrase)
+        said = f"{shown_address(archive.url)} answers {status} {reason}".rstrip()
+        if status in (401, 403, 407):
+            return FetchError(f"{said}; check the variables with the credentials")
+        if status == 416:
+            self.landing.partial(archive.stem).unlink(missing_ok=True)
+            return FetchInterruptedError(f"{said}: the unfinished file is given up")
+        if status in (408, 425, 429) or status >= 500:
+            pause = _asked_pause(response.headers.get("retry-after", ""), self.now)
+            if pause is not None:
+                if pause > self.remote.time_limit_seconds:
+                    return FetchError(f"{said} and asks to wait {pause:g} s, longer than time_limit_seconds")
+                self.quota.hold(pause)
+            return FetchInterruptedError(said, pause)
+        return FetchError(f"{said}; mend the address")
+
+
+def _http_time(text: str | None) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _asked_pause(header: str, now: datetime) -> float | None:
+    """Seconds of a Retry-After header: a number, or a time."""
+    if _NUMBER.fullmatch(header.strip()):
+        return float(header)
+    at = _http_time(header)
+    return max(0.0, (at - now).total_seconds()) if at else None

@@ -1,0 +1,109 @@
+"""Where a redirect may lead: to the host that the settings name, or from a public host to a public address.
+
+The address that was looked at is the one that is connected to, so that a name cannot stand for another one by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+
+import httpx2
+
+from dagster_project.system.masking import shown_address
+from transforms.errors import FetchError, FetchInterruptedError
+
+_MOST_REDIRECTS = 5
+_HIGHEST_PORT = 65535
+_TRANSLATED = ip_network("64:ff9b::/96")
+"""IPv6 addresses that a gateway translates into those of IPv4 (RFC 6052)."""
+
+
+@dataclass(frozen=True)
+class Hop:
+    """An address that is asked, and the IP address that its name stood for when it was checked."""
+
+    url: httpx2.URL
+    ip: str | None = None
+
+    def asked(self, headers: Mapping[str, str]) -> dict[str, Any]:
+        """The arguments of the request: to the checked IP address, for the host of the address."""
+        if self.ip is None:
+            return {"url": self.url, "headers": headers}
+        return {
+            "url": self.url.copy_with(host=self.ip),
+            "headers": {**headers, "Host": self.url.netloc.decode("ascii")},
+            "extensions": {"sni_hostname": self.url.host},
+        }
+
+    def is_of(self, other: httpx2.URL) -> bool:
+        """True if both are the same server, which may see the same credentials."""
+        return (self.url.scheme, self.url.host, self.url.port) == (other.scheme, other.host, other.port)
+
+
+@asynccontextmanager
+async def answered(
+    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str]
+) -> AsyncIterator[httpx2.Response]:
+    """The answer at the end of the redirects, its body unread; bodies on the way are not read at all.
+
+    FetchError for a redirect that may not be followed. `Authorization` is sent to the server of `url` alone.
+    """
+    first = httpx2.URL(url)
+    hop = Hop(first)
+    without = {name: value for name, value in headers.items() if name != "Authorization"}
+    for _ in range(_MOST_REDIRECTS + 1):
+        asked = hop.asked(headers if hop.is_of(first) else without)
+        async with client.stream("GET", **asked) as response:
+            if not response.has_redirect_location:
+                yield response
+                return
+            location = response.headers["location"]
+        hop = await next_hop(first, hop.url, location)
+    raise FetchError(f"{shown_address(url)} redirects in circles; mend the address")
+
+
+async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop:
+    """Where a redirect leads from `current`, `first` being the configured address; FetchError if it may not."""
+    try:
+        url = current.join(location).copy_with(userinfo=b"", fragment=None)
+    except (httpx2.InvalidURL, ValueError):
+        raise FetchError(f"{shown_address(str(current))} redirects to what is no address") from None
+    told = f"{shown_address(str(first))}: a redirect leads to {shown_address(str(url))}"
+    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > _HIGHEST_PORT:
+        raise FetchError(f"{told}, which is no address of the web; mend the address")
+    if url.scheme != "https" and "https" in (first.scheme, current.scheme):
+        raise FetchError(f"{told}, away from https; mend the address")
+    if url.host == first.host:
+        return Hop(url)
+    if not all(map(is_public, await _ips(first))):
+        raise FetchError(f"{told}, another host than the private one that is configured; mend the address")
+    ips = await _ips(url)
+    if not all(map(is_public, ips)):
+        raise FetchError(f"{told}, a host in a private network; name it in the settings if it is meant")
+    return Hop(url, ips[0])
+
+
+def is_public(ip: str) -> bool:
+    """True for an IP address of the internet; one within another, as of gateways and tunnels, counts as itself."""
+    found: IPv4Address | IPv6Address | None = ip_address(ip)
+    if isinstance(found, IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
+        if found in _TRANSLATED:
+            inner = IPv4Address(int(found) & 0xFFFFFFFF)
+        found = inner or found
+    return found is not None and found.is_global and not found.is_multicast
+
+
+async def _ips(url: httpx2.URL) -> list[str]:
+    """The IP addresses of a host, the preferred one first."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise FetchInterruptedError(f"the host of {shown_address(str(url))} is not known") from None
+    return [str(address[0]) for *_, address in found]

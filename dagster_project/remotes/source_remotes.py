@@ -1,0 +1,109 @@
+"""The remotes of the sources that have one: each source is fetched by its kind, by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Protocol
+
+from assets.protocols.sources import Fetched
+from dagster_project.config.settings import Settings, SourceSettings
+from dagster_project.config.source_settings import GitRemote, HttpRemote
+from dagster_project.extras.registry import load, remotes
+from dagster_project.remotes.git_remotes import GitRepositories
+from dagster_project.remotes.landing import Landing
+from dagster_project.system.credentials import Credentials
+from dagster_project.system.masking import quiet_wire_logs
+from transforms.errors import FetchError, FetchInterruptedError
+
+
+class Fetcher(Protocol):
+    """One fetch of one remote."""
+
+    def fetch(self) -> None:
+        """Make what is here what is there; raises as the protocol `Remotes` says."""
+
+
+class SourceRemotes:
+    """Fetches what the settings name below `[sources.fetch]` into the folder of fetched files."""
+
+    def __init__(self, settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)):
+        self.settings, self.now = settings, now
+
+    def fetch(self, source: str) -> Fetched:
+        """Bring what is new in a source's remote; raises as the protocol says, with nothing secret in any text."""
+        quiet_wire_logs()
+        remote = self.settings.source(source).remote
+        assert remote, f"source {source} has no fetch"
+        credentials = Credentials.of(remote, source)
+        landing = Landing(self.settings.fetched, source)
+        landing.prepare()
+        try:
+            with _alone(landing):
+                self._fetcher(source, landing, credentials).fetch()
+                landing.is_complete = True
+                landing.save()
+        except FetchError as error:
+            fault = credentials.masked_fault(error)
+        except OSError as error:
+            # The fetchers raise faults of the network as FetchError.
+            fault = FetchError(
+                f"source {source}: {error.filename or self.settings.fetched} cannot be read or written "
+                f"({error.strerror or type(error).__name__}); mend the disk or storage.root"
+            )
+        else:
+            return self._fetched(landing, credentials)
+        # Outside of the handlers: what was raised holds requests, and those the credentials.
+        raise fault
+
+    def _fetched(self, landing: Landing, credentials: Credentials) -> Fetched:
+        return Fetched(
+            landing.added,
+            landing.changed,
+            landing.unchanged,
+            landing.removed,
+            landing.bytes,
+            landing.requests,
+            landing.newest_at,
+            self._lag(landing),
+            tuple(map(credentials.hidden, landing.notes)),
+        )
+
+    def lag_seconds(self, source: str) -> float | None:
+        """How old the newest mail or file is that was fetched; None where nothing was."""
+        return self._lag(Landing(self.settings.fetched, source))
+
+    def _lag(self, landing: Landing) -> float | None:
+        return (self.now() - landing.newest_at).total_seconds() if landing.newest_at else None
+
+    def _fetcher(self, name: str, landing: Landing, credentials: Credentials) -> Fetcher:
+        source = self.settings.source(name)
+        remote = source.remote
+        # httpx2 takes a fifth of a second to import, which only a fetch of such a remote needs.
+        if isinstance(remote, HttpRemote):
+            from dagster_project.remotes.http_archives import MonthlyArchives
+
+            list_id = source.list_id if isinstance(source, SourceSettings) else None
+            return MonthlyArchives(remote, landing, credentials, list_id or name, self.now())
+        if isinstance(remote, GitRemote):
+            return GitRepositories(remote, landing, credentials)
+        assert remote, f"source {name} has no fetch"
+        added: Fetcher = load(remotes()[remote.kind].fetcher)(
+            remote, landing, credentials, self.settings.base
+        )
+        return added
+
+
+@contextlib.contextmanager
+def _alone(landing: Landing) -> Iterator[None]:
+    """Hold the lock of a source; it goes with the process. FetchInterruptedError where another holds it."""
+    with landing.work.with_suffix(".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FetchInterruptedError(
+                f"source {landing.source} is being fetched by another process"
+            ) from error
+        yield

@@ -1,1 +1,0 @@
-"""What touches the world: files, databases, models."""

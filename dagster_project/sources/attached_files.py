@@ -1,0 +1,113 @@
+"""Files that messages of chats name: where they lie beside their export or in its zip, and their texts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+
+from dagster_project.sources.chat_exports import Export
+from dagster_project.sources.reading_files import TooLargeError, bounded, why_unreadable
+from dagster_project.sources.zip_exports import ZippedExport
+from transforms.conversations.attachments import FileText
+from transforms.conversations.exports import NamedFile
+from transforms.errors import ChatFormatError
+from transforms.formats.converted import Converted, FormatError
+from transforms.formats.kinds import document_kind
+from transforms.hashing import parts_hash
+from transforms.settings.documents import (
+    CONVERTED_FORMATS,
+    DOCUMENT_FORMATS,
+    PICTURE_FORMATS,
+    DocumentSettings,
+)
+from transforms.text.charsets import decode_text
+
+_TEXTS = ("markdown", "text")
+_MISSING = "missing: the export does not hold the file"
+
+
+class AttachedFiles:
+    """The files that lie with an export; of one that names a place outside of the export's folder there is none."""
+
+    def __init__(self, export: Export, settings: DocumentSettings, digest: Callable[[Path], str]):
+        """`digest` hashes a file on disk."""
+        self.export, self.settings, self._digest = export, settings, digest
+        file = export.files[-1]
+        self._folder = file.parent.parent if export.format == "slack" else file.parent
+        self._inside: dict[str, tuple[str, str]] | None = None
+
+    def found(self, file: NamedFile) -> NamedFile:
+        """`file` with where it lies; of one that is read with a hash of its bytes, too."""
+        place = next((p for p in file.places if self._is_there(p)), "")
+        return file._replace(place=place, digest=self._hash(place) if place and self.is_read(file) else "")
+
+    def is_read(self, file: NamedFile) -> bool:
+        """True if a file of that name has text that is read."""
+        ending = file.name.rpartition(".")[2].lower()
+        kind = DOCUMENT_FORMATS.get(ending)
+        if self.settings.ocr is not None and ending in PICTURE_FORMATS:
+            return True
+        return kind in CONVERTED_FORMATS or kind in _TEXTS
+
+    def state(self, places: Iterable[str]) -> str:
+        """A hash that changes when one of the files at these places comes, changes or goes."""
+        return parts_hash(part for p in places for part in (p, self._hash(p) if self._is_there(p) else ""))
+
+    def text(self, file: NamedFile, convert: Callable[[bytes, str], Converted]) -> FileText:
+        """The text of a file that was looked for, or the reason for none."""
+        if not file.place:
+            return FileText(None, _MISSING)
+        if not self.is_read(file):
+            return FileText(None, f"binary: {file.name.rpartition('.')[2].lower()}")
+        try:
+            data = self._bytes(file.place)
+        except (TooLargeError, ChatFormatError, OSError) as error:
+            return FileText(None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error))
+        kind = document_kind(data, file.name, file.declared_type)
+        if kind is None:
+            if DOCUMENT_FORMATS.get(file.name.rpartition(".")[2].lower()) not in _TEXTS:
+                return FileText(None, "binary: not what its name says", None, len(data))
+            text = decode_text(data, None).text.replace("\r\n", "\n").replace("\r", "\n")
+            return FileText(text, None, None, len(data))
+        try:
+            converted = convert(data, kind)
+        except FormatError as fault:
+            return FileText(None, str(fault), None, len(data))
+        return FileText(converted.text, None, converted.page_starts, len(data))
+
+    def _is_there(self, place: str) -> bool:
+        parts = PurePosixPath(place).parts
+        if not parts or ".." in parts or parts[0] == "/" or "\0" in place:
+            return False
+        if self.export.format == "zip":
+            return place in self._members()
+        with contextlib.suppress(OSError):
+            path = (self._folder / place).resolve()
+            return path.is_file() and path.is_relative_to(self._folder.resolve())
+        return False
+
+    def _members(self) -> dict[str, tuple[str, str]]:
+        """What the zip calls its files, and their checksums, by their place below the folder of its export."""
+        if self._inside is None:
+            self._inside = {}
+            with contextlib.suppress(ChatFormatError, OSError), self._archive() as archive:
+                tops = {name.partition("/")[0] for name in archive.names}
+                top = f"{next(iter(tops))}/" if len(tops) == 1 else ""
+                self._inside = {n.removeprefix(top): (n, archive.checksum(n)) for n in archive.names}
+        return self._inside
+
+    def _archive(self) -> ZippedExport:
+        return ZippedExport(self.export.files[0], self.settings.max_file_bytes)
+
+    def _hash(self, place: str) -> str:
+        """What changes with the bytes of a file."""
+        return (
+            self._members()[place][1] if self.export.format == "zip" else self._digest(self._folder / place)
+        )
+
+    def _bytes(self, place: str) -> bytes:
+        if self.export.format != "zip":
+            return bounded(self._folder / place, self.settings.max_file_bytes, "the cap")
+        with self._archive() as archive:
+            return archive.read(self._members()[place][0])

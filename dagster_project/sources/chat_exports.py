@@ -1,0 +1,363 @@
+"""Exports of chat programs on disk: which there are at a place, and the chats in each of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from dagster_project.config.settings import ConversationSourceSettings
+from dagster_project.sources.reading_files import TooLargeError, bounded
+from dagster_project.sources.zip_exports import ZippedExport
+from dagster_project.system.globs import is_file, is_folder
+from transforms.conversations.discord import read_discord
+from transforms.conversations.exports import Chat, Entry, Fault, read_table
+from transforms.conversations.slack import read_slack
+from transforms.conversations.telegram import looks_like_telegram, read_telegram
+from transforms.conversations.whatsapp import read_whatsapp
+from transforms.errors import ChatFormatError
+from transforms.mail import messages
+from transforms.mail.threads import threads
+from transforms.settings.conversations import ConversationSettings
+from transforms.settings.mail import MailSettings, ThreadSettings
+
+_TABLES = (".parquet", ".jsonl", ".ndjson", ".csv")
+_FORMATS = {".txt": "whatsapp", ".json": "discord", ".mbox": "mbox"} | dict.fromkeys(_TABLES, "table")
+_SUFFIXES = (*_FORMATS, ".zip")
+_PREFIXES = ("WhatsApp Chat with ", "WhatsApp Chat - ", "WhatsApp-Chat mit ")
+_SLACK_FILES = ("users.json", "channels.json")
+_CLOSED = "closed"
+BROKEN = (ChatFormatError, OSError, pa.ArrowException, ValueError, KeyError, RecursionError, MemoryError)
+"""What readers of chats and the libraries below them raise for files that are broken."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """One export: its name in the source, its format, its files, and a hash of all that decides what is read.
+
+    `chat` names its chat, or begins the names of its chats; no other export of the source has it. `format` is
+    one of those that a source can name, or `zip`, of which the content says what it is.
+    """
+
+    source: ConversationSourceSettings
+    name: str
+    chat: str
+    format: str
+    files: tuple[Path, ...]
+    digest: str
+
+
+def is_named_as_export(path: Path) -> bool:
+    """True for a folder and for a file whose suffix is one of exports alone; `.txt` is one of texts, too."""
+    suffix = path.suffix.lower()
+    return path.is_dir() or (suffix in _SUFFIXES and suffix != ".txt")
+
+
+def is_slack(folder: Path) -> bool:
+    """True for the folder of a Slack export."""
+    return any(is_file(folder / n) for n in _SLACK_FILES)
+
+
+def exports_at(
+    root: Path, source: ConversationSourceSettings
+) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+    """Place, format and files of each export at or below `root`; what only accompanies exports is none.
+
+    A folder that cannot be listed is an export of the format `closed`.
+    """
+    places = [root]
+    while places:
+        place = places.pop()
+        if not is_folder(place):
+            suffix = place.suffix.lower()
+            format_ = _FORMATS.get(suffix, "whatsapp") if source.format == "auto" else source.format
+            yield place, "zip" if suffix == ".zip" else format_, (place,)
+            continue
+        try:
+            inside = sorted(p for p in place.iterdir() if not p.name.startswith("."))
+        except OSError:
+            yield place, _CLOSED, (place,)
+            continue
+        if is_slack(place) if source.format == "auto" else source.format == "slack":
+            channels = list(_slack_channels(place, inside))
+            yield from channels
+            if channels or source.format == "slack":
+                continue
+        for path in reversed(inside):
+            known = is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
+            if known and not (path.is_symlink() and is_folder(path)):
+                places.append(path)
+
+
+def _slack_channels(root: Path, inside: Sequence[Path]) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+    """The channels of a Slack export that lie in its folder, and the zips there."""
+    users = tuple(p for p in inside if p.name == "users.json")
+    for place in inside:
+        try:
+            days = (
+                tuple(sorted(p for p in place.iterdir() if p.name.endswith(".json")))
+                if is_folder(place)
+                else ()
+            )
+        except OSError:
+            yield place, _CLOSED, (place,)
+            continue
+        if days:
+            yield place, "slack", (*users, *days)
+        elif place.suffix.lower() == ".zip":
+            yield place, "zip", (place,)
+
+
+def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
+    """For the name and format of each export of a source a name for its chats that no other one has.
+
+    It is the name without the ending, and without what WhatsApp puts before it. Exports that differ in the
+    ending alone keep it, and so does a zip beside the folder that was unpacked from it.
+    """
+    plain = [_plain_name(name) for name, _ in exports]
+    count, folders = Counter(plain), {str(p) for name in plain for p in PurePosixPath(name).parents}
+    return [
+        name if count[short] > 1 or (format_ == "zip" and short in folders) else short
+        for (name, format_), short in zip(exports, plain, strict=True)
+    ]
+
+
+class ExportReader:
+    """Reads exports under the caps of its settings."""
+
+    def __init__(
+        self, settings: ConversationSettings, mail_settings: MailSettings, thread_settings: ThreadSettings
+    ):
+        self.settings, self.mail, self.threads = settings, mail_settings, thread_settings
+
+    def chats(self, export: Export) -> Iterator[Chat]:
+        """The chats of an export; one of BROKEN if it cannot be read at all."""
+        if export.format == "zip":
+            yield from self._zipped(export)
+        elif export.format == "slack":
+            yield self._slack(export.chat, [(file.name, partial(self._bytes, file)) for file in export.files])
+        elif export.format == _CLOSED:
+            list(export.files[0].iterdir())
+            raise ChatFormatError("unreadable: the folder could not be listed when it was looked for chats")
+        else:
+            (file,) = export.files
+            yield from self._file(export, export.format, export.chat, self._bytes(file), file.suffix)
+
+    def _file(self, export: Export, format_: str, name: str, data: bytes, suffix: str) -> Iterator[Chat]:
+        """The chats of one file, whose names are or begin with `name`."""
+        source = export.source
+        if format_ == "whatsapp":
+            yield read_whatsapp(decoded(data), name, source.timezone, source.date_order)
+        elif format_ == "telegram" or (
+            source.format == "auto" and format_ == "discord" and looks_like_telegram(data)
+        ):
+            yield from read_telegram(data, name, source.timezone)
+        elif format_ == "discord":
+            yield read_discord(data, name)
+        elif format_ == "mbox":
+            yield from _threads(data, name, self.mail, self.threads)
+        elif format_ == "table":
+            table, faults = _table(data, suffix.lower(), name + suffix)
+            chat = read_table(table, name, source.timezone)
+            entries = sorted(chat.entries, key=lambda e: e.at)
+            yield replace(chat, entries=entries, faults=[*faults, *chat.faults])
+        else:
+            raise ChatFormatError(
+                f"no_slack: a Slack export is a folder or a zip with {' or '.join(_SLACK_FILES)}, not one file"
+            )
+
+    def _zipped(self, export: Export) -> Iterator[Chat]:
+        """The chats of a zip: the text of a WhatsApp export, the channels of a Slack one, or the files one by one."""
+        with ZippedExport(export.files[0], self.settings.max_chat_bytes) as archive:
+            if archive.repeated:
+                why = "duplicate: the archive has several files of that name; the first is read"
+                yield Chat(
+                    export.chat, [], faults=[Fault(f"{export.chat}/{n}", why, b"") for n in archive.repeated]
+                )
+            format_, names = _contents(archive.names, export.source.format)
+            if format_ == "slack":
+                yield from self._zipped_slack(export, archive, names)
+            elif format_ == "whatsapp":
+                yield from self._file(export, format_, export.chat, archive.read(names[0]), ".txt")
+            else:
+                for name in names:
+                    place = PurePosixPath(export.chat, name)
+                    chat, suffix = str(place.with_suffix("")), place.suffix
+                    try:
+                        data = archive.read(name)
+                        yield from self._file(export, _FORMATS[suffix.lower()], chat, data, suffix)
+                    except BROKEN as error:
+                        yield unread(str(place), error)
+
+    def _zipped_slack(self, export: Export, archive: ZippedExport, names: Sequence[str]) -> Iterator[Chat]:
+        users = [n for n in names if PurePosixPath(n).name == "users.json"]
+        days = [n for n in names if PurePosixPath(n).name not in _SLACK_FILES]
+        for channel, listed in groupby(days, key=lambda n: PurePosixPath(n).parent.name):
+            members = [(PurePosixPath(n).name, partial(archive.read, n)) for n in (*users, *listed)]
+            yield self._slack(f"{export.chat}/{channel}", members)
+
+    def _slack(self, name: str, files: Sequence[tuple[str, Callable[[], bytes]]]) -> Chat:
+        """A channel of a Slack export: `users.json`, where there is one, and its days; what of them cannot be read."""
+        users: Sequence[Mapping[str, Any]] = []
+        days: list[tuple[str, bytes]] = []
+        faults: list[Fault] = []
+        for file, read in files:
+            try:
+                if file == "users.json":
+                    users = _slack_users(read())
+                else:
+                    days.append((file, read()))
+            except BROKEN as error:
+                faults += unread(f"{name}/{file}", error).faults
+        chat = read_slack(days, users, name)
+        return replace(chat, faults=[*faults, *chat.faults])
+
+    def _bytes(self, file: Path) -> bytes:
+        try:
+            return bounded(file, self.settings.max_chat_bytes, "the cap")
+        except TooLargeError as error:
+            raise ChatFormatError(str(error)) from error
+
+
+def zipped_format(file: Path) -> str:
+    """What a zip holds, as formats of a source are named; ChatFormatError if that is no chat, or it is no zip."""
+    with ZippedExport(file, 0) as archive:
+        format_, names = _contents(archive.names, "auto")
+    return format_ if format_ != "files" else _FORMATS[PurePosixPath(names[0]).suffix.lower()]
+
+
+def unread(name: str, error: Exception) -> Chat:
+    """What stands for a chat that cannot be read: no entries, and the fault."""
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = (
+        message
+        if isinstance(error, ChatFormatError)
+        else f"unreadable: {(message.splitlines() or [type(error).__name__])[0]}"
+    )
+    return Chat(name, [], faults=[Fault(name, reason, b"")])
+
+
+def _plain_name(name: str) -> str:
+    place = PurePosixPath(name)
+    if place.suffix.lower() in _SUFFIXES:
+        place = place.with_suffix("")
+    prefix = next((p for p in _PREFIXES if place.name.startswith(p) and place.name != p), "")
+    return str(place.parent / place.name.removeprefix(prefix))
+
+
+def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
+    """What a zip with these files is, and those of them that are read; ChatFormatError if it holds no chat.
+
+    Of a WhatsApp export this is one text, of a Slack export `users.json` and the days, of others (`files`) all.
+    """
+    folders = [PurePosixPath(n).parent for n in names if PurePosixPath(n).name in _SLACK_FILES]
+    if folders and format_ in ("auto", "slack"):
+        top = min(folders, key=lambda f: (len(f.parts), str(f)))
+        places = {n: PurePosixPath(n) for n in names if n.lower().endswith(".json")}
+        days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
+        if days:
+            return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
+    read = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
+    texts = [n for n in names if read[n] == "whatsapp"]
+    texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
+    if texts and (format_ == "whatsapp" or "_chat.txt" in texts[0] or "WhatsApp" in texts[0]):
+        return "whatsapp", texts[:1]
+    files = [n for n in names if read[n] and (format_ in ("auto", read[n])) and read[n] != "whatsapp"]
+    if files:
+        return "files", files
+    if texts and format_ == "auto":
+        return "whatsapp", texts[:1]
+    format_note = "" if format_ == "auto" else f" of the format {format_}"
+    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
+
+
+def _slack_users(data: bytes) -> Sequence[Mapping[str, Any]]:
+    try:
+        users = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ChatFormatError("no_json: users.json is no JSON") from error
+    return users if isinstance(users, list) else []
+
+
+def decoded(data: bytes) -> str:
+    """The text of an export; ChatFormatError (`no_text`) if it is none."""
+    try:
+        return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ChatFormatError(
+            f"no_text: byte {error.start} is not UTF-8, as texts and exports are"
+        ) from error
+
+
+def _threads(
+    data: bytes, name: str, settings: MailSettings, thread_settings: ThreadSettings
+) -> Iterator[Chat]:
+    """Each discussion of two and more mails in an mbox file as a chat."""
+    mails, refused = messages.split_mbox(data, name=name)
+    tables = messages.read_mail(
+        [*mails, *refused], source="mbox", partition=name, list_id=name, settings=settings
+    )
+    frame = pl.DataFrame(tables.messages).unique("message_id", keep="first", maintain_order=True)
+    lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
+    built = threads.build_threads(frame.to_arrow(), lists, thread_settings)
+    place = pl.DataFrame(built.tree.select(["message_id", "thread_id"]))
+    joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
+    people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
+    for (thread,), rows in joined.sort("effective_at", "message_id").group_by(
+        "thread_id", maintain_order=True
+    ):
+        if len(rows) > 1:
+            entries = [
+                Entry(r["effective_at"], r["from_name"] or r["from_addr"] or "unknown", r["body"], "message")
+                for r in rows.iter_rows(named=True)
+            ]
+            yield Chat(f"{name}: {rows['subject'][0]} {str(thread)[:8]}", entries, people)
+    bad = [Fault(r["place"], r["reason"], b"") for r in tables.quarantine.to_pylist()]
+    if bad:
+        yield Chat(name, [], faults=bad)
+
+
+def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
+    if suffix == ".parquet":
+        return pq.read_table(io.BytesIO(data), use_threads=False), []
+    if suffix == ".csv":
+        parse = pa_csv.ParseOptions(newlines_in_values=True)
+        names = pa_csv.open_csv(io.BytesIO(data), parse_options=parse).schema.names
+        convert = pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        )
+        return pa_csv.read_csv(io.BytesIO(data), parse_options=parse, convert_options=convert), []
+    return _json_lines(data, name)
+
+
+def _json_lines(data: bytes, name: str) -> tuple[pa.Table, list[Fault]]:
+    rows: list[dict[str, Any]] = []
+    faults = []
+    for number, line in enumerate(data.split(b"\n")):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            faults.append(Fault(f"{name}:{number}", "no_json: the line is no JSON object", line))
+    columns: Sequence[str] = sorted({k for r in rows for k in r})
+    return pa.table({c: [_plain(r.get(c)) for r in rows] for c in columns}), faults
+
+
+def _plain(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

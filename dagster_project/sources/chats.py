@@ -1,0 +1,252 @@
+"""Chats on disk: which exports a source has, what they hold, and the windows they make."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from assets.protocols.sources import SourcePartition
+from dagster_project.config.settings import ConversationSourceSettings, Settings
+from dagster_project.sources.attached_files import AttachedFiles
+from dagster_project.sources.chat_exports import (
+    BROKEN,
+    Export,
+    ExportReader,
+    chat_names,
+    exports_at,
+    is_slack,
+    unread,
+)
+from dagster_project.sources.pseudonym_key import pseudonym_key
+from dagster_project.system.globs import (
+    fixed_folder,
+    is_folder,
+    is_there,
+    matching_paths,
+    partition_name,
+    recall,
+    remember,
+    sweep,
+    valid_text,
+)
+from transforms.conversations import windows as conversations
+from transforms.conversations.attachments import conversation_attachments
+from transforms.conversations.exports import Chat
+from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
+from transforms.errors import SourceError
+from transforms.formats.converted import Converted
+from transforms.hashing import parts_hash
+from transforms.schemas.conversations import CONVERSATION_MESSAGES
+from transforms.schemas.mail import ATTACHMENTS
+
+UNREAD = "unread"
+"""Partition of a source that lists what of its exports could not be read."""
+
+
+class ChatFiles:
+    """The chats of the configured sources, cut into windows.
+
+    What windows an unchanged export has is remembered in `memory`, a file that may be deleted at
+    any time; the chats read last are kept in memory.
+    """
+
+    def __init__(self, settings: Settings, memory: Path):
+        self.settings, self._memory_file = settings, memory
+        self._digest: Callable[[Path], str] = lambda file: ""
+        self._exports: dict[str, list[Export]] = {}
+        self._read: dict[str, list[Chat]] = {}
+        self._known: dict[str, Any] | None = None
+        self._pseudonym: tuple[Pseudonym, str] | None = None
+
+    def partitions(
+        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
+    ) -> list[SourcePartition]:
+        """A partition per window of the source's chats, and one of what could not be read, if there is any."""
+        self._digest = digest
+        exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
+        if self._known is None:
+            self._known = recall(self._memory_file)
+        by_partition: dict[str, str] = {}
+        faults: list[str] = []
+        used: dict[str, Any] = {}
+        for export in exports:
+            listed = self._known.get(export.digest)
+            if listed is None or self._files(export).state(listed["files"]) != listed["state"]:
+                self._read.pop(export.digest, None)
+                listed = self._listed(export)
+            used[export.digest] = listed
+            for partition, fingerprint in listed["windows"]:
+                by_partition[partition] = (
+                    parts_hash([by_partition[partition], fingerprint])
+                    if partition in by_partition
+                    else fingerprint
+                )
+            faults += [export.digest] if listed["faults"] else []
+        if faults:
+            by_partition[UNREAD] = parts_hash(faults)
+        if {k: v for k, v in self._known.items() if k in used} != used:
+            self._known |= used
+            self._remember()
+        return [
+            SourcePartition(source.name, partition, None, print_, source.source_type)
+            for partition, print_ in sorted(by_partition.items())
+        ]
+
+    def window(
+        self, partition: SourcePartition, convert: Callable[..., Converted]
+    ) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of a partition."""
+        rows, attached, faults = [], [], []
+        for export in self._exports[partition.source]:
+            listed = (self._known or {}).get(export.digest, {"windows": [], "faults": 1})
+            if partition.name == UNREAD:
+                if listed["faults"]:
+                    faults += [f for chat in self._chats(export) for f in chat.faults]
+            elif partition.name in {name for name, _ in listed["windows"]}:
+                # Under pseudonyms the names in a file are to be written nowhere.
+                reader = partial(convert, keep=not export.source.pseudonyms)
+                text = partial(self._files(export).text, convert=reader)
+                for chat in self._chats(export):
+                    for name, window in self._windows(chat, export.source):
+                        if name == partition.name:
+                            own = (chat, window, partition.source, partition.key)
+                            rows.append(conversations.conversation_messages(*own))
+                            attached.append(conversation_attachments(*own, text))
+        return (
+            pa.concat_tables(rows) if rows else CONVERSATION_MESSAGES.empty(),
+            pa.concat_tables(attached) if attached else ATTACHMENTS.empty(),
+            conversations.quarantine_rows(faults, partition.source, partition.key),
+        )
+
+    def _exports_of_source(
+        self, source: ConversationSourceSettings, digest: Callable[[Path], str]
+    ) -> Iterator[Export]:
+        """The exports of a source in order of name; SourceError if there is none."""
+        pattern = self.settings.place(source)
+        roots = [pattern] if is_there(pattern) else matching_paths(pattern, self.settings.base)
+        base = pattern if is_folder(pattern) and not is_slack(pattern) else fixed_folder(pattern)
+        exports = sorted(
+            (
+                (valid_text(p.relative_to(base)), format_, files)
+                for r in roots
+                for p, format_, files in exports_at(r, source)
+            ),
+            key=lambda item: item[0],
+        )
+        exports = [f for f in exports if not any(self.settings.is_generated(p) for p in f[2])]
+        if not exports:
+            raise SourceError(
+                f"source {source.name}: no chat at {pattern}; mend `path` in the settings, or remove the source "
+                "from them to remove its conversations from the index"
+            )
+        how = source.model_dump_json(exclude={"path", "fetch"})
+        version = (
+            f"{conversations.VERSION}-{self.settings.conversations.reading_digest()}-{self._key_id(source)}"
+        )
+        chats = chat_names([(name, format_) for name, format_, _ in exports])
+        for chat, (name, format_, files) in zip(chats, exports, strict=True):
+            parts = (part for f in files for part in (valid_text(f.relative_to(base)), digest(f)))
+            yield Export(
+                source, name, chat, format_, files, parts_hash([version, how, name, chat, format_, *parts])
+            )
+
+    def _listed(self, export: Export) -> dict[str, Any]:
+        chats = self._chats(export)
+        windows = [
+            [name, window.fingerprint]
+            for chat in chats
+            for name, window in self._windows(chat, export.source)
+        ]
+        files = self._files(export)
+        named = (f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f))
+        places = sorted({place for file in named for place in file.places})
+        faults = sum(len(chat.faults) for chat in chats)
+        return {"windows": windows, "faults": faults, "files": places, "state": files.state(places)}
+
+    def _files(self, export: Export) -> AttachedFiles:
+        return AttachedFiles(export, self.settings.documents, self._digest)
+
+    def _windows(
+        self, chat: Chat, source: ConversationSourceSettings
+    ) -> Iterator[tuple[str, conversations.Window]]:
+        stem = partition_name(chat.name)
+        for window in conversations.windows(chat, source.windows, source.timezone):
+            yield f"{stem}.{window.key}", window
+
+    def _chats(self, export: Export) -> list[Chat]:
+        """The chats of an export as they may be stored; what cannot be read is a chat of faults."""
+        if export.digest not in self._read:
+            if len(self._read) > 8:
+                self._read.pop(next(iter(self._read)))
+            pseudonym = self._named(export.source) if export.source.pseudonyms else None
+            settings = self.settings
+            reader = ExportReader(settings.conversations, settings.mail, settings.threads)
+            try:
+                chats = list(reader.chats(export))
+            except BROKEN as error:
+                chats = [unread(export.name, error)]
+            files = self._files(export)
+            self._read[export.digest] = [
+                conversations.masked_chat(_with_files(chat, files), pseudonym) for chat in chats
+            ]
+        return self._read[export.digest]
+
+    def _named(self, source: ConversationSourceSettings) -> Pseudonym:
+        if self._pseudonym is None:
+            key = pseudonym_key(self.settings.pseudonym_key_file, self.settings.root)
+            self._pseudonym = keyed_pseudonym(key), parts_hash([b"key", key])[:16]
+        return self._pseudonym[0]
+
+    def _key_id(self, source: ConversationSourceSettings) -> str:
+        if not source.pseudonyms:
+            return "names"
+        self._named(source)
+        assert self._pseudonym
+        return self._pseudonym[1]
+
+    def _remember(self) -> None:
+        current = {e.digest for exports in self._exports.values() for e in exports}
+        configured = {s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)}
+        assert self._known is not None
+        if configured <= set(self._exports):
+            self._known = {k: v for k, v in self._known.items() if k in current}
+        remember(self._memory_file, json.dumps(self._known, sort_keys=True))
+
+    def exports_of(self, path: Path) -> list[Export]:
+        """The exports of configured sources that lie at or below `path`, or that a file there is a part of."""
+        exports = []
+        for source in self.settings.sources:
+            if isinstance(source, ConversationSourceSettings):
+                with contextlib.suppress(SourceError):
+                    exports += [
+                        export
+                        for export in self._exports_of_source(source, lambda file: "")
+                        if any(f.resolve().is_relative_to(path.resolve()) for f in export.files)
+                    ]
+        return exports
+
+    def window_ids(self, exports: Iterable[Export]) -> list[str]:
+        """The windows of these exports, as `conversations` names them."""
+        return [
+            conversations.window_id(f"{export.source.name}:{chat.name}", window.key)
+            for export in exports
+            for chat in self._chats(export)
+            for window in conversations.windows(chat, export.source.windows, export.source.timezone)
+        ]
+
+    def sweep(self) -> int:
+        """Delete what killed builds left of the memory, the number of files; no other build may be running."""
+        return sweep(self._memory_file)
+
+
+def _with_files(chat: Chat, files: AttachedFiles) -> Chat:
+    """`chat` with the places where the files that it names were found."""
+    entries = [e._replace(files=tuple(map(files.found, e.files))) if e.files else e for e in chat.entries]
+    return replace(chat, entries=entries)

@@ -1,0 +1,249 @@
+"""What a file or folder is, as a kind of source: looked for by names and first bytes, never read whole."""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import json
+import lzma
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from dagster_project.config.settings import USUALLY_EXCLUDED
+from dagster_project.sources.chat_exports import is_slack, zipped_format
+from dagster_project.sources.mail_places import begins_as_mail, month_of
+from dagster_project.sources.public_inbox import is_inbox, repositories
+from dagster_project.sources.reading_files import opened
+from dagster_project.system.globs import is_file, is_folder
+from transforms.conversations.exports import chat_columns
+from transforms.conversations.telegram import looks_like_telegram
+from transforms.conversations.whatsapp import looks_like_whatsapp
+from transforms.documents.issues import looks_like_issues
+from transforms.errors import ChatFormatError, SourceError
+from transforms.settings.documents import DOCUMENT_FORMATS, ISSUE_FORMATS
+
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_MOST_FILES = 5_000
+"""Files of a folder that are looked at; the first of a large archive say what it is."""
+_MOST_PARTS = 24
+"""Folders below one that may each become a source."""
+_ALMOST_ALL = 0.9
+_HEAD = 4096
+_HEAD_OF_JSON = 1 << 16
+"""As _HEAD, of what may have the text of a whole issue before it says that it is one."""
+_UNPACKED: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ChatFormatError)
+_CHATS = ("whatsapp", "slack", "discord", "telegram", "table")
+_TYPES = ("mail", "chat", "issues", "document")
+"""Types of files; of two with as many files the first counts."""
+_WITHOUT_ZONE = ("whatsapp", "table")
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A place as a source: its kind, the path or glob to configure, what was seen there, and how many files that is.
+
+    `has_zone` is False if the times in it name no zone; `name` is what its files have in common, if that says something.
+    """
+
+    kind: str
+    path: str
+    form: str
+    files: int = 1
+    has_zone: bool = True
+    name: str = ""
+
+
+def sources_at(place: Path) -> list[Detected]:
+    """The sources at a file or folder: one, or those of its folders where they are of several kinds.
+
+    SourceError if nothing is there, or nothing that Weft reads.
+    """
+    if not place.exists():
+        raise SourceError(f"{place}: no file or folder is there; give the place where the archive is")
+    found = _of_folder(place) if is_folder(place) else _of_file(place)
+    if not found:
+        raise SourceError(
+            f"{place}: neither mail nor notes, documents or exported chats were found there; "
+            "`weft help sources` lists what is read. If it is some of it, name its kind with --kind"
+        )
+    return found
+
+
+def _of_file(file: Path) -> list[Detected]:
+    if file.suffix.lower() == ".zip":
+        return [_zipped(file)]
+    kind = _kind_of(file)
+    if kind is None or kind == "document":
+        return []
+    return [_source(kind, file, 1)]
+
+
+def _zipped(file: Path) -> Detected:
+    """The chat export that a zip is; SourceError if it holds none."""
+    try:
+        form = zipped_format(file)
+    except ChatFormatError as error:
+        raise SourceError(
+            f"{file}: {error}; unpack it, and give the folder, if it holds something else"
+        ) from error
+    if form == "mbox":
+        raise SourceError(f"{file}: it holds mail; unpack it, and give the folder")
+    return _source(form, file, 1)
+
+
+def _of_folder(folder: Path) -> list[Detected]:
+    """The sources of a folder: what its layout says, else the kind of nearly all of its files, else its folders' own."""
+    if is_inbox(folder):
+        return [Detected("public_inbox", str(folder), "public-inbox", len(repositories(folder)))]
+    if is_slack(folder):
+        return [Detected("conversation", str(folder), "slack")]
+    files = list(islice(_files(folder), _MOST_FILES))
+    if (folder / ".obsidian").is_dir():
+        return [Detected("vault", str(folder), "Obsidian", len(files))]
+    kinds = {file: kind for file in files if (kind := _kind_of(file))}
+    counts = Counter(map(_source_type, kinds.values()))
+    if not counts:
+        return []
+    most, parts = max(_TYPES, key=lambda type_: counts[type_]), _folders(folder)
+    # Monthly archives name their list in the part before the month, which only a glob over them shows.
+    is_by_list = any(k == "mbox" and f.parent != folder and month_of(f.name) for f, k in kinds.items())
+    if (is_by_list or counts[most] < _ALMOST_ALL * counts.total()) and len(parts) <= _MOST_PARTS:
+        below = [found for part in parts for found in _of_folder(part)]
+        if below and (is_by_list or len(below) > 1):
+            return below
+    return [_of_files(folder, [f for f, kind in kinds.items() if _source_type(kind) == most], kinds)]
+
+
+def _of_files(folder: Path, files: Sequence[Path], kinds: dict[Path, str]) -> Detected:
+    """The source that the files of one type in a folder are."""
+    kind = Counter(kinds[file] for file in files).most_common(1)[0][0]
+    if kind == "document":
+        return Detected("vault" if _links_by_name(files) else "tree", str(folder), "documents", len(files))
+    if kind == "mbox" and all(file.parent == folder and month_of(file.name) for file in files):
+        pattern = Path(glob.escape(str(folder))) / _pattern(folder, files)
+        return replace(_source(kind, pattern, len(files)), name=_list_of(files))
+    return _source(kind, folder, len(files))
+
+
+def _source(kind: str, path: Path, files: int) -> Detected:
+    if kind not in _CHATS:
+        return Detected(kind, str(path), kind, files)
+    return Detected("conversation", str(path), kind, files, has_zone=kind not in _WITHOUT_ZONE)
+
+
+def _source_type(kind: str) -> str:
+    return kind if kind in ("document", "issues") else "chat" if kind in _CHATS else "mail"
+
+
+def _kind_of(file: Path) -> str | None:
+    """What a file is by its name and first bytes; None if Weft does not read it."""
+    suffix = file.suffix.lower()
+    try:
+        if {file.parent.name, file.parent.parent.name} & {"cur", "new"}:
+            return "maildir"
+        if suffix in (".eml", ".emlx"):
+            return "eml"
+        if suffix == ".zip":
+            return zipped_format(file)
+        with opened(file) as stream:
+            head = (_UNPACKED[suffix](stream) if suffix in _UNPACKED else stream).read(
+                _HEAD_OF_JSON if suffix.removeprefix(".") in ISSUE_FORMATS else _HEAD
+            )
+    except _BROKEN:
+        return None
+    if head.startswith(b"From ") or suffix == ".mbox":
+        return "mbox"
+    if looks_like_issues(head, suffix):
+        return "issues"
+    if suffix == ".json":
+        is_discord = b'"guild"' in head and b'"channel"' in head
+        return "telegram" if looks_like_telegram(head) else "discord" if is_discord else None
+    if suffix in (".csv", ".jsonl", ".ndjson"):
+        return "table" if _is_chat_table(head.decode(errors="replace").partition("\n")[0], suffix) else None
+    if suffix == ".txt" and looks_like_whatsapp(head.decode(errors="replace")):
+        return "whatsapp"
+    if file.name.isdigit() and begins_as_mail(file):  # a folder of MH
+        return "maildir"
+    return "document" if suffix.removeprefix(".") in DOCUMENT_FORMATS else None
+
+
+def _is_chat_table(line: str, suffix: str) -> bool:
+    """True if the first line of a table names a time, an author and a text."""
+    try:
+        chat_columns(
+            [name.strip('" \r') for name in line.split(",")] if suffix == ".csv" else list(json.loads(line))
+        )
+    except (ChatFormatError, ValueError, TypeError):
+        return False
+    return True
+
+
+def _pattern(folder: Path, files: Sequence[Path]) -> str:
+    """The narrowest glob of one beginning or ending that all `files`, and no other in their folder, match."""
+    names = [file.name for file in files]
+    # Up to the year only: the archives of the years to come must match as well.
+    start = _before_year(files)
+    end = os.path.commonprefix([name[::-1] for name in names])[::-1]
+    end = end.lstrip("0123456789")
+    others = [
+        p.name for p in folder.iterdir() if is_file(p) and p not in files and not p.name.startswith(".")
+    ]
+    pairs = (("", ""), (start, ""), ("", end), (start, end))
+    apart = (p for p in pairs if not any(n.startswith(p[0]) and n.endswith(p[1]) for n in others))
+    start, end = next(apart, pairs[-1])
+    return f"{glob.escape(start)}*{glob.escape(end)}"
+
+
+def _before_year(files: Sequence[Path]) -> str:
+    """What the names of monthly archives have in common before the year."""
+    return os.path.commonprefix([_YEAR.split(file.name)[0] for file in files])
+
+
+def _list_of(files: Sequence[Path]) -> str:
+    """The list whose monthly archives the files are; empty if they are of several."""
+    names = {_YEAR.split(file.name)[0] for file in files}
+    return names.pop().strip("._-") if len(names) == 1 else ""
+
+
+def _links_by_name(files: Sequence[Path]) -> bool:
+    """True if notes link as `[[name]]`, as those of a vault do."""
+    for file in islice((f for f in files if f.suffix.lower() == ".md"), 200):
+        try:
+            with opened(file) as stream:
+                if b"[[" in stream.read(1 << 16):
+                    return True
+        except OSError:
+            continue
+    return False
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(p for p in folder.iterdir() if is_folder(p) and not p.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder that are neither hidden nor in what is usually left out; links are not followed."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            n
+            for n in folders
+            if (not n.startswith(".") or _is_mail_folder(place, n)) and f"{n}/" not in USUALLY_EXCLUDED
+        )
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _is_mail_folder(place: str, name: str) -> bool:
+    """True for a folder as Maildir++ names them, with a dot."""
+    return any(is_folder(Path(place, name, part)) for part in ("cur", "new"))

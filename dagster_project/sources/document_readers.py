@@ -1,0 +1,240 @@
+"""Reading files of foreign formats in processes of their own, under limits of time, memory and output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+from dagster_project.sources.converted_files import ConvertedFiles
+from transforms.errors import SourceError
+from transforms.formats.converted import Converted, FormatError
+from transforms.settings.documents import DocumentSettings
+
+_ROOT = Path(__file__).parents[2]
+_FILES_OF_ONE = 500
+"""Files after which a process is ended: what its libraries lose in memory stays small."""
+_OF_THE_PROCESS = ("ended: ", "out_of_memory: ")
+_OCR_PAGES = 2000
+"""Pages of a file that are given to OCR: a file cannot take longer than these times `read_seconds`."""
+_BLOCK = 1 << 16
+_JSON_RATIO = 6
+"""Bytes of JSON : bytes of its text, at most: \\u0000 for each ASCII letter."""
+_INHERITED = ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+
+
+class DocumentReaders:
+    """Processes that read files, started when they are needed and kept for the next file; may be used by several threads."""
+
+    def __init__(self, settings: DocumentSettings, folder: Path):
+        """What became of files is kept below `folder`."""
+        self.settings = settings
+        self.kept = ConvertedFiles(folder)
+        self._idle: list[_Reader] = []
+        self._lock = threading.Lock()
+        self._end = weakref.finalize(self, _end_all, self._idle)
+
+    def read(self, data: bytes, kind: str, *, is_seen: bool = False, keep: bool = True) -> Converted:
+        """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
+
+        A picture that `is_seen` is kept with its text if `pictures` of the settings says so. Unless it is to `keep`,
+        what a file says is written nowhere.
+        """
+        is_seen = is_seen and kind == "picture" and self.settings.pictures
+        if not keep:
+            return self._read(data, kind, is_seen)
+        place = self.kept.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
+        if (known := self.kept.get(place)) is not None:
+            return known
+        try:
+            converted = self._read(data, kind, is_seen)
+        except FormatError as fault:
+            self.kept.put(place, fault)
+            raise
+        self.kept.put(place, converted)
+        return converted
+
+    def _read(self, data: bytes, kind: str, is_seen: bool, deadline: float | None = None) -> Converted:
+        """What a process makes of a file; a new one tries again where an older one ends, as it may over files before.
+
+        Both have until `deadline`, `read_seconds` from the first try on.
+        """
+        with self._lock:
+            reader = self._idle.pop() if self._idle else None
+        reader = reader or _Reader(self.settings)
+        deadline = deadline or time.monotonic() + self.settings.read_seconds
+        try:
+            converted = reader.read(data, kind, is_seen, deadline)
+        except FormatError as fault:
+            self._keep(reader)
+            if reader.files > 1 and str(fault).startswith(_OF_THE_PROCESS):
+                return self._read(data, kind, is_seen, deadline)
+            raise
+        except BaseException:
+            reader.end()
+            raise
+        self._keep(reader)
+        return converted
+
+    def close(self) -> None:
+        """End the processes; the next file starts new ones."""
+        with self._lock:
+            _end_all(self._idle)
+
+    def _keep(self, reader: _Reader) -> None:
+        if reader.files >= _FILES_OF_ONE or not reader.lives:
+            reader.end()
+            return
+        with self._lock:
+            self._idle.append(reader)
+
+
+def refuse_missing_ocr(settings: DocumentSettings) -> None:
+    """Raise SourceError if OCR is wanted and Tesseract or one of the languages is not there."""
+    if settings.ocr is None:
+        return
+    program = shutil.which("tesseract")
+    languages = settings.ocr.split("+")
+    known: list[str] = []
+    if program:
+        listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, check=False)
+        known = listed.stdout.split()
+    if missing := [language for language in languages if language not in known]:
+        packages = " ".join(
+            ["tesseract-ocr", *(f"tesseract-ocr-{name.replace('_', '-').lower()}" for name in missing)]
+        )
+        raise SourceError(
+            f"documents.ocr is {settings.ocr!r}, and Tesseract has no {' or '.join(missing)} here; install it (Debian: "
+            f"apt install {packages}), or remove documents.ocr from the settings"
+        )
+
+
+class _Reader:
+    """One process, which reads one file after the other."""
+
+    def __init__(self, settings: DocumentSettings):
+        self.settings = settings
+        self.files = 0
+        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "dagster_project.sources.reader_process",
+                str(settings.read_memory_bytes),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**inherited, "PYTHONPATH": str(_ROOT), "LC_ALL": "C.UTF-8", "OMP_THREAD_LIMIT": "1"},
+            start_new_session=True,
+            bufsize=0,
+        )
+
+    @property
+    def lives(self) -> bool:
+        """False once the process has ended."""
+        return self._process.poll() is None
+
+    def read(self, data: bytes, kind: str, is_seen: bool, deadline: float) -> Converted:
+        """A file as Markdown; FormatError with the reason if it is not read by `deadline`; the process may be gone then."""
+        self.files += 1
+        settings = self.settings
+        asked = {
+            "kind": kind,
+            "bytes": len(data),
+            "ocr": settings.ocr,
+            "is_seen": is_seen,
+            "seconds": min(max(deadline - time.monotonic(), 0), settings.read_seconds),
+        }
+        assert self._process.stdin
+        # Beside: a process that reads nothing any more would hold up who writes to it.
+        writer = threading.Thread(
+            target=_write, args=(self._process.stdin.fileno(), json.dumps(asked).encode() + b"\n" + data)
+        )
+        writer.start()
+        try:
+            answer = self._answer(deadline)
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            writer.join()
+        if "ends" in answer:
+            self._kill()
+        if "fault" in answer:
+            raise FormatError(str(answer["fault"]).encode("utf-8", "replace").decode())
+        return Converted(**answer)
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        """The answer to a file; FormatError if there is none within the limits."""
+        limit = self.settings.max_document_bytes * _JSON_RATIO + _BLOCK
+        received, pages = bytearray(), 0
+        while True:
+            received += self._block(deadline)
+            while b"\n" in received[-_BLOCK:]:
+                line, _, received = received.partition(b"\n")
+                answer: dict[str, Any] = json.loads(line)
+                if "page" not in answer:
+                    return self._checked(answer)
+                deadline, pages = time.monotonic() + self.settings.read_seconds, pages + 1
+                if pages > _OCR_PAGES:
+                    raise FormatError(f"too_large: more than {_OCR_PAGES} scanned pages")
+            if len(received) > limit:
+                raise FormatError(self._too_much())
+
+    def _block(self, deadline: float) -> bytes:
+        """Some of what the process answers; FormatError if there is nothing by the deadline, or if the process ended."""
+        assert self._process.stdout
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            has_answer = selector.select(max(deadline - time.monotonic(), 0))
+        if has_answer and (block := os.read(self._process.stdout.fileno(), _BLOCK)):
+            return block
+        if has_answer and (code := self._process.wait()) != -signal.SIGXCPU:
+            raise FormatError(f"ended: the process that reads it ended ({code})")
+        raise FormatError(f"too_slow: reading it takes more than {self.settings.read_seconds:g} seconds")
+
+    def _checked(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if len(str(answer.get("text", "")).encode("utf-8", "replace")) > self.settings.max_document_bytes:
+            raise FormatError(self._too_much())
+        return answer
+
+    def _too_much(self) -> str:
+        return f"too_large: its text has more bytes than documents.max_document_bytes ({self.settings.max_document_bytes:,})"
+
+    def _kill(self) -> None:
+        """Kill the process and what it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def end(self) -> None:
+        """Kill the process and close the pipes to it."""
+        self._kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                stream.close()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all of it, unless nobody reads any more."""
+    with contextlib.suppress(OSError):
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def _end_all(readers: list[_Reader]) -> None:
+    while readers:
+        readers.pop().end()

@@ -1,0 +1,400 @@
+"""The configured sources: which files they have, how the files make partitions, and what is in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import pyarrow as pa
+
+from assets.protocols.sources import SourcePartition
+from dagster_project.config.settings import (
+    ConversationSourceSettings,
+    DocumentSourceSettings,
+    Settings,
+    SourceSettings,
+)
+from dagster_project.remotes.landing import Landing
+from dagster_project.sources.chats import ChatFiles
+from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
+from dagster_project.sources.mail_places import (
+    mail_partition,
+    mail_paths,
+    month_of,
+    period_of,
+    youngest_year,
+)
+from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
+from dagster_project.sources.reading_files import (
+    TooLargeError,
+    bounded,
+    content,
+    opened,
+    why_unreadable,
+)
+from dagster_project.sources.trees import parts_of, tree_files
+from dagster_project.system.globs import (
+    fixed_folder,
+    is_folder,
+    matching_paths,
+    partition_name,
+    recall,
+    remember,
+    sweep,
+    valid_text,
+)
+from dagster_project.system.long_work import ordered_map
+from transforms.documents.files import RawFile, document_format
+from transforms.documents.issues import issue_files
+from transforms.errors import SourceError
+from transforms.formats.converted import Converted, FormatError
+from transforms.hashing import parts_hash
+from transforms.mail.dates import sent_date
+from transforms.mail.header_block import MIME_FAULTS, read_headers
+from transforms.mail.messages import RawMail, split_mbox
+from transforms.settings.documents import CONVERTED_FORMATS
+from transforms.settings.mail import MailSettings
+
+_FILES_AT_ONCE = 4
+_SMALL_PICTURE = 20_000
+"""Bytes of an attached picture below which it is taken for a logo or a sign."""
+_HEAD_BYTES = 1 << 16
+_TYPICAL_MAIL_BYTES = 11_000
+_COUNT = re.compile(rb"[ \t]*(\d{1,12})[ \t]*\r?\n")
+# Thunderbird's mark of a mail that is deleted and waits for the folder to be compacted (bit 0x8).
+_EXPUNGED = re.compile(rb"^X-Mozilla-Status: [0-9A-Fa-f]{3}[89A-Fa-f]\r?$", re.M)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is not read, its folder."""
+
+    path: Path
+    name: str
+    digest: str
+    fault: str | None = None
+    folder: str = ""
+
+
+class FileSources:
+    """Looks at the configured sources; remembers hashes of files that did not change.
+
+    A file whose size, modification and change times and inode are as remembered is not read
+    again. What is remembered lies in `memory`, a file that may be deleted at any time.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        memory: Path,
+        chats: ChatFiles,
+        parsed: Callable[[str, str], list[SourcePartition]],
+    ):
+        """`parsed` gives the partitions of a source and source type that earlier builds read."""
+        self.settings, self.chats, self._parsed_partitions = settings, chats, parsed
+        self._memory_file = memory
+        self._memory: dict[str, list[object]] = {}
+        self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
+        self._inboxes: dict[str, list[InboxMail]] = {}
+        self._seen: dict[str, list[object]] = {}
+        self._readers = DocumentReaders(settings.documents, memory.parent / "documents")
+        self.broken: dict[str, str] = {}
+        """Sources that cannot be read at all, and why; their partitions are those that earlier builds read."""
+
+    def discover(self) -> list[SourcePartition]:
+        """All partitions of all sources, in order of partition.
+
+        A source that waits for its first fetch has no partitions. One that has no file at all, or that cannot be read, is
+        `broken` and keeps its partitions: a disk that is not mounted must not empty the index. SourceError if all are.
+        """
+        known = recall(self._memory_file)
+        self._memory = {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6}
+        self._partitions, self._inboxes, self._seen, self.broken = {}, {}, {}, {}
+        for source in self.settings.sources:
+            try:
+                partitions = self._source_partitions(source)
+            except SourceError as fault:
+                prefix = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
+                self.broken[source.name] = f"{prefix}{fault}"
+                if len(self.broken) == len(self.settings.sources):
+                    raise SourceError("\n".join(self.broken.values())) from fault
+                partitions = [
+                    (partition, []) for partition in self._parsed_partitions(source.name, source.source_type)
+                ]
+            self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
+        if self._seen != self._memory:
+            remember(self._memory_file, json.dumps(self._seen, sort_keys=True))
+        return [self._partitions[p][0] for p in sorted(self._partitions)]
+
+    def _source_partitions(
+        self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings
+    ) -> list[tuple[SourcePartition, list[_File]]]:
+        """The partitions of a source with their files; those of chats and public inboxes have none."""
+        if source.remote and not (landing := Landing(self.settings.fetched, source.name)).has_files():
+            if not landing.is_complete and self._parsed_partitions(source.name, source.source_type):
+                raise SourceError(
+                    f"source {source.name}: what was fetched of it is no longer there; fetch it again (`weft fetch "
+                    f"{source.name}`), or remove the source from the settings to remove it from the index"
+                )
+            return []
+        if isinstance(source, ConversationSourceSettings):
+            return [
+                (partition, [])
+                for partition in self.chats.partitions(source, lambda path: self._identify(path)[0])
+            ]
+        if isinstance(source, DocumentSourceSettings):
+            return list(self._folders_of(source))
+        if source.kind == "public_inbox":
+            inboxes = list(self._inbox_partitions(source))
+            self._inboxes |= {partition.key: mails for partition, mails in inboxes}
+            return [(partition, []) for partition, _ in inboxes]
+        return list(self._partitions_of(source))
+
+    def partition(self, partition: str) -> SourcePartition:
+        """The partition behind a partition key; SourceError if no file makes it up.
+
+        Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
+        later look will give it: the next build reads it again.
+        """
+        if self._partitions is None:
+            self.discover()
+        assert self._partitions is not None
+        if partition not in self._partitions:
+            raise SourceError(
+                f"partition {partition}: no file of the configured sources belongs to it any more"
+            )
+        partition_files = self._partitions[partition][0]
+        if partition_files.source in self.broken:
+            raise SourceError(self.broken[partition_files.source])
+        return partition_files
+
+    def bytes_of(self, partition: SourcePartition) -> int:
+        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 if none are known."""
+        assert self._partitions is not None
+        if partition.key in self._inboxes:
+            return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
+        return sum(
+            file.path.stat().st_size for file in self._partitions[partition.key][1] if file.path.exists()
+        )
+
+    def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
+        """The mails of the partition's files in order of name, each file read under the caps of the settings.
+
+        Those of a public inbox come in the order of their commits.
+        """
+        source = self.settings.source(partition.source)
+        assert isinstance(source, SourceSettings)
+        for file in self.stored_files(partition):
+            yield from _read(file, source, self.settings.mail)
+            self._note_change(partition, file)
+        inbox = self._inboxes.get(partition.key, [])
+        for known, mail in zip(inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True):
+            yield mail
+            if is_corrupt(mail) and not known.fault:
+                self._note_difference(partition, mail.place)
+
+    def _inbox_partitions(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
+        """The partitions of a public inbox: mails by the month they were sent in, or by epoch.
+
+        The month is that of the commit's author time, so a new commit changes the partition of its month alone.
+        """
+        pattern = self.settings.place(source)
+        roots = (
+            [pattern]
+            if is_folder(pattern)
+            else [r for r in matching_paths(pattern, self.settings.base) if is_folder(r)]
+        )
+        if not roots:
+            raise SourceError(
+                f"source {source.name}: no folder at {pattern}; mend `path` in the settings, or remove the "
+                "source from them to remove its mail from the index"
+            )
+        grouped: dict[str, list[InboxMail]] = {}
+        partitions = [
+            mail
+            for root in roots
+            for mail in inbox_mails(root, valid_text(root.relative_to(fixed_folder(pattern))))
+        ]
+        youngest = youngest_year(mail.month for mail in partitions)
+        for mail in partitions:
+            partition = (
+                mail.epoch if source.grain == "archive" else period_of(mail.month, source.grain, youngest)
+            )
+            grouped.setdefault(partition, []).append(mail)
+        list_id = source.list_id or source.name
+        for name, mails in sorted(grouped.items()):
+            fault_text = (
+                part for mail in mails for part in (mail.place, mail.blob, mail.fault) if part is not None
+            )
+            yield (
+                SourcePartition(source.name, name, list_id, parts_hash([source.kind, list_id, *fault_text])),
+                mails,
+            )
+
+    def stored_files(self, partition: SourcePartition) -> list[_File]:
+        """The files that make up a partition; none of a public inbox or a chat."""
+        assert self._partitions is not None
+        return self._partitions[partition.key][1]
+
+    def files(self, partition: SourcePartition) -> Iterable[RawFile]:
+        """The files of a partition of documents, those that are not read with the reason; of exports each issue is one."""
+        files = self._files(partition)
+        return issue_files(files) if self.settings.source(partition.source).kind == "issues" else files
+
+    def _files(self, partition: SourcePartition) -> Iterator[RawFile]:
+        files = self.stored_files(partition)
+        for file, raw in zip(files, ordered_map(self._read_file, files, _FILES_AT_ONCE), strict=True):
+            yield raw
+            self._note_change(partition, file)
+
+    def _read_file(self, file: _File) -> RawFile:
+        """One file of a tree with what is in it, or with the reason why it is not read."""
+        if file.fault:
+            return RawFile(file.name, b"", file.fault)
+        settings, kind = self.settings.documents, document_format(file.name)
+        is_large = kind is None or kind in CONVERTED_FORMATS
+        cap = settings.max_file_bytes if is_large else settings.max_document_bytes
+        try:
+            data = bounded(file.path, cap, "the cap" if is_large else "documents.max_document_bytes")
+        except (TooLargeError, OSError) as error:
+            return RawFile(file.name, b"", why_unreadable(error))
+        if kind is None or kind not in CONVERTED_FORMATS:
+            return RawFile(file.name, data)
+        try:
+            return RawFile(file.name, b"", converted=self._readers.read(data, kind, is_seen=True))
+        except FormatError as error:
+            return RawFile(file.name, data, str(error))
+
+    def converted(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
+        settings = self.settings.documents
+        if kind == "picture" and (settings.ocr is None or len(data) < _SMALL_PICTURE):
+            raise FormatError("binary: image")
+        return self._readers.read(data, kind, keep=keep)
+
+    def _note_change(self, partition: SourcePartition, file: _File) -> None:
+        """Give a partition another fingerprint if one of its files is no longer as it was found."""
+        if (known := self._seen.get(str(file.path))) and known[:4] != _state(file.path):
+            self._note_difference(partition, file.name)
+
+    def _note_difference(self, partition: SourcePartition, what: str) -> None:
+        """Give a partition another fingerprint: something in it was not as it was found."""
+        assert self._partitions is not None
+        now, files = self._partitions[partition.key]
+        changed = parts_hash([now.fingerprint, "changed while it was read", what])
+        self._partitions[partition.key] = replace(now, fingerprint=changed), files
+
+    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of one window."""
+        return self.chats.window(partition, self.converted)
+
+    def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
+        root, reads_pictures = self.settings.place(source), self.settings.documents.reads_pictures
+        refuse_missing_ocr(self.settings.documents)
+        found = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
+        for partition, part in sorted(
+            parts_of(found, "whole" if source.kind == "issues" else source.grain).items()
+        ):
+            files = [_File(f.path, f.name, f.fault or self._identify(f.path)[0], f.fault) for f in part]
+            fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
+            yield SourcePartition(source.name, partition, None, fingerprint, source.source_type), files
+
+    def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
+        grouped: dict[tuple[str, str | None], list[_File]] = {}
+        assigned: list[tuple[_File, str | None]] = []
+        for path, name, fault, folder in mail_paths(source, self.settings):
+            digest, month = (fault, None) if fault else self._identify(path, dated=source.kind != "mbox")
+            assigned.append(
+                (_File(path, name, digest, fault, folder), month_of(name) if source.kind == "mbox" else month)
+            )
+        youngest = youngest_year(month for _, month in assigned if month)
+        for file, month in assigned:
+            period = month and period_of(month, source.grain, youngest)
+            grouped.setdefault(mail_partition(source, file.name, file.folder, period), []).append(file)
+        keys: set[str] = set()
+        for (period, list_id), files in sorted(
+            grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
+        ):
+            partition = period if period not in keys else partition_name(f"{period}@{list_id or ''}")
+            keys.add(partition)
+            files.sort(key=lambda f: f.name)
+            fingerprint = parts_hash(
+                [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
+            )
+            yield SourcePartition(source.name, partition, list_id, fingerprint), files
+
+    def _identify(self, path: Path, *, dated: bool = False) -> tuple[str, str | None]:
+        """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date header."""
+        state = _state(path)
+        if isinstance(state, str):
+            return state, None
+        known = self._memory.get(str(path))
+        if known and known[:4] == state:
+            self._seen[str(path)] = known
+            return str(known[4]), known[5] if isinstance(known[5], str) else None
+        try:
+            with opened(path) as stream:
+                head = stream.read(_HEAD_BYTES)
+                digest = blake2b(head, digest_size=16)
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            return f"unreadable: {error.strerror}", None
+        month = _month(stored_mail(path, head)) if dated else None
+        self._seen[str(path)] = [*state, digest.hexdigest(), month]
+        return digest.hexdigest(), month
+
+    def sweep(self) -> int:
+        """Delete what killed builds left of the memory, the number of files; no other build may be running."""
+        return sweep(self._memory_file) + self.chats.sweep() + self._readers.kept.sweep()
+
+
+def _state(path: Path) -> list[object] | str:
+    """Size, times and inode of a file, by which a change is noticed; the reason if it cannot be looked at."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def stored_mail(path: Path, data: bytes) -> bytes:
+    """The mail in a file of these bytes; `.emlx` has the count of its bytes above, and a property list below."""
+    count = _COUNT.match(data) if path.suffix == ".emlx" else None
+    return data[count.end() : count.end() + int(count[1])] if count else data
+
+
+def _month(head: bytes) -> str | None:
+    """Month of the Date header of a mail, as `YYYY-MM`; None if there is no readable one."""
+    try:
+        dates = read_headers(head).fields.get("date", [])
+    except MIME_FAULTS:
+        return None
+    at = sent_date(dates[0]).at if dates else None
+    return at.strftime("%Y-%m") if at else None
+
+
+def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterator[RawMail]:
+    """The mails of one file; what cannot be read as mail comes with its fault."""
+    if file.fault or is_folder(file.path):
+        yield RawMail(file.name, b"", fault=file.fault or "not_a_file: the path is a folder")
+        return
+    try:
+        data, fault = content(file.path, settings)
+    except (TooLargeError, OSError) as error:
+        yield RawMail(file.name, b"", fault=why_unreadable(error))
+        return
+    if not data and not fault:
+        yield RawMail(file.name, b"", fault="empty_file: the file has no bytes")
+    elif source.kind == "mbox":
+        mails, refused = split_mbox(data, name=file.name, dialect=source.dialect)
+        yield from (mail for mail in mails if not _EXPUNGED.search(mail.data, 0, _HEAD_BYTES))
+        yield from refused
+    elif data:
+        yield RawMail(file.name, stored_mail(file.path, data))
+    if fault:
+        yield RawMail(f"{file.name}:{len(data)}", b"", fault=fault)

@@ -1,0 +1,222 @@
+"""The changes that the commits of a repository of public-inbox made, however much of it is missing or corrupt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dagster_project.sources.git_objects import (
+    DAMAGED,
+    MISSING,
+    GitFailedError,
+    Objects,
+    git,
+    missing_objects,
+)
+from dagster_project.system.globs import is_folder, is_there
+from transforms.errors import SourceError
+
+_CHANGE = re.compile(rb":\d{6} (\d{6}) [0-9a-f]+ ([0-9a-f]+) ([AMDT])\t([md])")
+_COMMIT = re.compile(
+    rb"tree ([0-9a-f]+)\n(?:parent ([0-9a-f]+)\n)?(?:parent [0-9a-f]+\n)*(?:author [^\n]* (\d{1,12}) )?"
+)
+_AGAIN = "fetch or clone it again"
+
+
+class Change(NamedTuple):
+    """A commit: when its author made it, the blob that came and the one that was removed, or empty.
+
+    `fault` says what of the commit, or of the history before it, cannot be read.
+    """
+
+    commit: str
+    at: int | None
+    came: str = ""
+    removed: str = ""
+    fault: str | None = None
+
+
+def history(repository: Path) -> list[Change]:
+    """The changes of the only branch, or of HEAD's, oldest first; SourceError if there is nothing that can be read."""
+    head = _head(repository)
+    if head is None:
+        return []
+    try:
+        changes = list(_changes_by_git(repository, head))
+    except GitFailedError:
+        changes = list(_walked(repository, head))
+        if not any(change.came or change.removed for change in changes):
+            raise _broken(repository, changes[0].fault or "no commit changes a mail") from None
+    if begins := [change for change in changes if change.commit in _shallow(repository)]:
+        why = (
+            f"{repository.name} is a shallow clone that begins at commit {begins[0].commit}; fetch all of it"
+        )
+        changes.insert(0, Change(f"before {begins[0].commit}", begins[0].at, fault=f"missing_history: {why}"))
+    return changes
+
+
+def _changes_by_git(repository: Path, head: str) -> Iterator[Change]:
+    """The changes as git tells them; GitFailedError if it misses an object."""
+    commits = git(repository, "rev-list", "--first-parent", "--reverse", head)
+    output = git(
+        repository, "diff-tree", "--stdin", "--root", "-r", "-m", "--first-parent", "--raw", "--no-abbrev",
+        "--no-renames", "--no-ext-diff", "--no-textconv", "--format=%H %at", stdin=commits,
+    )  # fmt: skip
+    commit, at, mail = "", 0, ""
+    changed: dict[str, tuple[str, str]] = {}
+    for line in (*output.split(b"\n"), b"end 0"):
+        if (change := _CHANGE.fullmatch(line)) is not None:
+            mode, blob, kind, path = (group.decode() for group in change.groups())
+            changed[path] = (kind if mode.startswith("100") or kind == "D" else "T", blob)
+        elif line and not line.startswith(b":"):
+            if changed:
+                came, removed, mail = _meaning(changed, mail)
+                yield Change(commit, at, came, removed)
+                changed = {}
+            commit, _, seconds = line.decode("ascii", "replace").partition(" ")
+            at = int(seconds) if seconds.lstrip("-").isdecimal() else 0
+
+
+def _walked(repository: Path, head: str) -> Iterator[Change]:
+    """The changes read object by object, as far as there are objects, and what is missing or corrupt."""
+    with Objects(repository) as objects:
+        commits, lost = _commits(objects, head, _shallow(repository))
+        before: dict[str, str] | None = {}
+        if lost:
+            at = commits[-1][1] if commits else None
+            yield Change(
+                lost[0],
+                at,
+                fault=f"{lost[1]}_history: commit {lost[0]} of repository {repository.name} is "
+                f"{lost[1]}, what came before it cannot be read; {_AGAIN}",
+            )
+            before = None
+        mail = ""
+        absent = missing_objects(repository, [tree for _, _, tree in commits])
+        for commit, at, tree in reversed(commits):
+            now, fault = (None, MISSING) if tree in absent else _entries(objects, tree)
+            if now is None:
+                yield Change(
+                    commit,
+                    at,
+                    fault=f"{fault}_object: tree {tree} of commit {commit} of repository "
+                    f"{repository.name} is {fault}; {_AGAIN}",
+                )
+            else:
+                came, removed, mail = _meaning(_changed(before or {}, now), mail)
+                if came or removed:
+                    yield Change(commit, at, came, removed)
+            before = now
+
+
+def _commits(
+    objects: Objects, head: str, boundary: set[str]
+) -> tuple[list[tuple[str, int, str]], tuple[str, str] | None]:
+    """Name, author time and tree of the commits, newest first; the one at which they break off, and its fault."""
+    commits: list[tuple[str, int, str]] = []
+    name = head
+    while name:
+        commit = objects.read(name, "commit")
+        parts = _COMMIT.match(commit.data)
+        if parts is None:
+            return commits, (name, commit.fault or DAMAGED)
+        tree, parent, at = ((part or b"").decode() for part in parts.groups())
+        commits.append((name, int(at or 0), tree))
+        name = "" if name in boundary else parent
+    return commits, None
+
+
+def _entries(objects: Objects, tree: str) -> tuple[dict[str, str] | None, str | None]:
+    """By name the blobs `m` and `d` of a tree; what is no file is empty. None and the fault if it cannot be read."""
+    tree_object = objects.read(tree, "tree")
+    if tree_object.fault:
+        return None, tree_object.fault
+    width, entries, at = len(tree) // 2, {}, 0
+    while at < len(tree_object.data):
+        mode, _, rest = tree_object.data[at:].partition(b" ")
+        name, nul, rest = rest.partition(b"\0")
+        if not nul or len(rest) < width:
+            return None, DAMAGED
+        if name in (b"m", b"d"):
+            entries[name.decode()] = rest[:width].hex() if mode.startswith(b"100") else ""
+        at += len(mode) + len(name) + 2 + width
+    return entries, None
+
+
+def _changed(before: dict[str, str], now: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """By path how it differs (A, T, or D) and the blob there now."""
+    return {
+        path: ("D", "") if path not in now else ("A" if now[path] else "T", now[path])
+        for path in ("m", "d")
+        if before.get(path) != now.get(path)
+    }
+
+
+def _meaning(changed: dict[str, tuple[str, str]], mail: str) -> tuple[str, str, str]:
+    """Blob that came, blob that was removed, and the blob that stands at `m` now."""
+    kind, blob = changed.get("m", ("", ""))
+    came = blob if kind in ("A", "M") else ""
+    mail = came or ("" if kind == "D" else mail)
+    kind, blob = changed.get("d", ("", ""))
+    removed = blob if kind in ("A", "M") else ""
+    if kind == "D" and not came:
+        came = mail  # the mail at `m` is there again without having changed
+    return came, removed, mail
+
+
+def _head(repository: Path) -> str | None:
+    """The newest commit: HEAD, else the only branch; None for a repository in which there is nothing at all."""
+    if not is_folder(repository / "objects"):
+        raise SourceError(
+            f"{repository} is no git repository of public-inbox; name the inbox's folder (it holds git/0.git) "
+            "or a bare repository as `path`"
+        )
+    heads = git(repository, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads").split(b"\n")
+    branches = {ref: name for name, _, ref in (line.partition(b" ") for line in heads if line)}
+    if not branches:
+        if any(any((repository / "objects").glob(kind)) for kind in ("pack/*.pack", "[0-9a-f][0-9a-f]/*")):
+            raise _broken(repository, "it holds objects, but no branch that git can read")
+        return None
+    current = _current(repository)
+    chosen = branches.get(current)
+    # A corrupt branch exists, and another one is not what was meant.
+    if (
+        chosen is None
+        and len(branches) == 1
+        and not (current and is_there(repository / os.fsdecode(current)))
+    ):
+        chosen = next(iter(branches.values()))
+    if chosen is None:
+        raise SourceError(
+            f"{repository}: HEAD names {current.decode(errors='replace') or 'no branch'}, which is none of its "
+            f"{len(branches)} branches; set it with `git symbolic-ref HEAD refs/heads/NAME`"
+        )
+    return chosen.decode()
+
+
+def _current(repository: Path) -> bytes:
+    """The branch that HEAD names, if it names one."""
+    try:
+        return git(repository, "symbolic-ref", "HEAD").strip()
+    except GitFailedError:  # there is no such branch, or a corrupt one, or HEAD names a commit
+        with contextlib.suppress(OSError):
+            return (repository / "HEAD").read_bytes()[:1024].removeprefix(b"ref: ").strip()
+        return b""
+
+
+def _shallow(repository: Path) -> set[str]:
+    """The commits at which a shallow clone begins."""
+    try:
+        return set((repository / "shallow").read_text("ascii", "replace").split())
+    except OSError:
+        return set()
+
+
+def _broken(repository: Path, what: str) -> SourceError:
+    return SourceError(
+        f"repository {repository} cannot be read: {what}; look at it with `git fsck`, or fetch it again"
+    )

@@ -1,0 +1,247 @@
+"""Mail on disk: which files a source has, and which partition each belongs to by its name or its month."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from dagster_project.config.settings import Settings, SourceSettings
+from dagster_project.sources.reading_files import COMPRESSED, opened, why_unreadable
+from dagster_project.system.globs import (
+    entries_below,
+    fixed_folder,
+    is_folder,
+    is_there,
+    matching_paths,
+    partition_name,
+    valid_text,
+)
+from transforms.errors import SourceError
+
+_DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
+
+
+_HEADER = re.compile(rb"(?:From |[!-9;-~]+:)")
+_UTF7 = re.compile("&([A-Za-z0-9+,]*)-")
+_MAILDIR_PARTS = ("cur", "new", "tmp")
+
+
+class MailPath(NamedTuple):
+    """A file of a source, its name inside it, why it is not read, if it is not, and the mail folder it lies in."""
+
+    path: Path
+    name: str
+    fault: str | None = None
+    folder: str = ""
+
+
+def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
+    """The files of a source, sorted by name; nothing that Weft made.
+
+    SourceError if there are none: a disk that is not mounted must not empty the index.
+    """
+    pattern = settings.place(source)
+    roots = [pattern] if is_there(pattern) else matching_paths(pattern, settings.base)
+    paths = [
+        file
+        for file in _matching_files(source, pattern, [r for r in roots if r != settings.root])
+        if not settings.is_generated(file.path)
+    ]
+    if all(file.fault or is_folder(file.path) for file in paths):
+        raise SourceError(
+            f"source {source.name}: no {source.kind} file at {pattern}; mend `path` in the settings, or "
+            "remove the source from them to remove its mail from the index"
+        )
+    return paths
+
+
+def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[MailPath]:
+    """The files below the matches of a source's path."""
+    fixed = fixed_folder(pattern)
+    paths: list[MailPath] = []
+    for root in roots:
+        is_tree = is_folder(root) and (source.kind != "mbox" or root == pattern)
+        base = root if len(roots) == 1 and is_tree else fixed
+        if source.kind == "mbox":
+            inside = _archives(root) if is_tree else iter([(root, None, "")])
+        elif source.kind == "maildir":
+            inside = _maildir(root)
+        else:
+            inside = _single_mails(root)
+        found = [
+            MailPath(path, valid_text(path.relative_to(base)), fault, folder)
+            for path, fault, folder in inside
+        ]
+        if source.kind == "maildir" and not found and not _has_mail_folder(root):
+            raise SourceError(
+                f"source {source.name}: {root} is no Maildir: neither it nor a folder in it has cur/ or new/"
+            )
+        paths += found
+    return sorted(paths, key=lambda file: file.name)
+
+
+_Found = Iterator[tuple[Path, str | None, str]]
+"""A file, why it is not read, and its mail folder."""
+
+
+def _maildir(root: Path) -> _Found:
+    """The mails of a Maildir and its subfolders, those that lie loose in them, and what cannot be one.
+
+    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. What is still being delivered is left alone.
+    """
+    places = [root]
+    while places:
+        place = places.pop()
+        folder = _folder_name(place.relative_to(root))
+        try:
+            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+        except OSError as error:
+            yield place, why_unreadable(error), folder
+            continue
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.name in _MAILDIR_PARTS:
+                yield from _delivered(path, folder)
+            elif entry.is_dir(follow_symlinks=False):
+                places.append(path)
+            elif not entry.name.startswith(".") and begins_as_mail(path):
+                yield path, None, folder
+
+
+def _delivered(place: Path, folder: str) -> _Found:
+    """The mails in `cur` or `new`, and what cannot be one; none of `tmp`."""
+    if place.name == "tmp":
+        return
+    try:
+        names = sorted(entry.name for entry in os.scandir(place))
+    except OSError as error:
+        yield place, why_unreadable(error), folder
+        return
+    yield from ((place / n, _fault(place / n), folder) for n in names if not n.startswith("."))
+
+
+def _has_mail_folder(root: Path) -> bool:
+    """True if a folder or one below it is made as Maildirs are, though it may be empty."""
+    return any(path.name in ("cur", "new") for path, _ in entries_below(root))
+
+
+def _archives(root: Path) -> _Found:
+    """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes."""
+    for path, error in entries_below(root):
+        folder = _folder_name(path.relative_to(root).with_name(_stem(path.name)))
+        if error:
+            yield path, why_unreadable(error), folder
+        elif not is_folder(path) and not path.name.startswith(".") and is_archive(path):
+            yield path, None, folder
+
+
+def is_archive(path: Path) -> bool:
+    """True if a file is an mbox by its ending or its first bytes."""
+    return path.suffix in (".mbox", *COMPRESSED) or begins_as_mail(path, only=b"From ")
+
+
+def begins_as_mail(path: Path, only: bytes = b"") -> bool:
+    """True if a file begins with a header, or with the `only` bytes; one that cannot be read is a mail, and faulty."""
+    try:
+        with opened(path) as stream:
+            head = stream.read(200)
+    except OSError:
+        return not only
+    return head.startswith(only) if only else bool(_HEADER.match(head))
+
+
+def _folder_name(place: Path) -> str:
+    """The mail folder that a place is: parts divided by `/`, in letters; empty for the top.
+
+    Maildir++ divides by dots, Thunderbird writes `.sbd` and Apple Mail `.mbox` behind a part, and IMAP writes
+    letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3).
+    """
+    parts = [part for part in PurePosixPath(valid_text(place)).parts if part != "."]
+    names = [
+        name
+        for part in parts
+        for name in (part[1:].split(".") if part.startswith(".") else [re.sub(r"\.(?:sbd|mbox)$", "", part)])
+    ]
+    return "/".join(_UTF7.sub(_utf7_letters, name) for name in names if name)
+
+
+def _utf7_letters(match: re.Match[str]) -> str:
+    encoded = match[1].replace(",", "/")
+    if not encoded:
+        return "&"
+    try:
+        return base64.b64decode(encoded + "=" * (-len(encoded) % 4)).decode("utf-16-be")
+    except ValueError:
+        return match[0]
+
+
+def _single_mails(root: Path) -> _Found:
+    """The files `*.eml` and `*.emlx` at any depth below a folder, what cannot be one, and folders that cannot be listed.
+
+    The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`.
+    """
+    if not is_folder(root):
+        yield root, None, ""
+        return
+    for path, error in entries_below(root):
+        boxes = [part for part in path.relative_to(root).parts[:-1] if part.endswith(".mbox")]
+        folder = _folder_name(Path(*boxes))
+        if error:
+            yield path, why_unreadable(error), folder
+        elif path.name.endswith((".eml", ".emlx")) and not path.name.startswith("."):
+            yield path, _fault(path), folder
+
+
+def _fault(path: Path) -> str | None:
+    """Why something is not a mail, though it lies where mails do."""
+    return "not_a_file: the path is a folder" if is_folder(path) else None
+
+
+def mail_partition(
+    source: SourceSettings, name: str, folder: str, period: str | None
+) -> tuple[str, str | None]:
+    """Name of the partition a file of a period belongs to, and the list it holds; a mail folder is a list."""
+    if folder:
+        whole = source.kind == "mbox" or source.grain == "archive"
+        ending = "" if whole else f".{period or 'undated'}"
+        return partition_name(f"{folder}{ending}"), f"{source.list_id or source.name}/{folder}"
+    if source.kind != "mbox":
+        partition = "all" if source.grain == "archive" else period or "undated"
+        return partition, source.list_id or source.name
+    stem = _stem(name)
+    dated = _DATED.fullmatch(stem)
+    before = dated["before"].strip("._-") if dated else ""
+    list_id = source.list_id or before or source.name
+    prefix = "" if source.list_id or not before else f"{before}."
+    if period is None or source.grain == "archive":
+        return partition_name(stem), list_id
+    return partition_name(f"{prefix}{period}"), list_id
+
+
+def month_of(name: str) -> str | None:
+    """The month (`YYYY-MM`) that the name of an archive carries, if it does."""
+    dated = _DATED.fullmatch(_stem(name))
+    return f"{dated['year']}-{dated['month']}" if dated else None
+
+
+def _stem(name: str) -> str:
+    """The last part of a file's name without the endings of archives."""
+    stem = Path(name).name
+    while Path(stem).suffix in (*COMPRESSED, ".mbox", ".eml", ".mbx"):
+        stem = stem.removesuffix(Path(stem).suffix)
+    return stem
+
+
+def period_of(month: str, grain: str, youngest: str) -> str:
+    """The year or the month (`YYYY-MM`) of a partition that holds mail of a month; `youngest` is the youngest year."""
+    year = month.partition("-")[0]
+    return year if grain == "year" or (grain == "auto" and year < youngest) else month
+
+
+def youngest_year(months: Iterable[str]) -> str:
+    """The year of the last month; mail without a date has none."""
+    return max((month for month in months if month[0].isdigit()), default="")[:4]

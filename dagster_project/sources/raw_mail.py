@@ -1,0 +1,83 @@
+"""The bytes of one mail as its source holds them now, by the place at which a build read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+from dagster_project.config.settings import Settings, SourceSettings
+from dagster_project.sources.file_sources import stored_mail
+from dagster_project.sources.public_inbox import mail_at
+from dagster_project.sources.reading_files import part
+from dagster_project.system.globs import (
+    fixed_folder,
+    is_folder,
+    is_there,
+    matching_paths,
+    valid_text,
+)
+from transforms.errors import SourceError
+from transforms.mail.messages import RawMail, id_and_author, split_mbox
+
+_AROUND = 1 << 16
+"""Bytes read beside those of a mail: its From_ line, what mbox escapes, and the next From_ line, which ends it."""
+
+
+def source_mail(settings: Settings, source: str, place: str, message_id: str, raw_bytes: int) -> bytes:
+    """The mail of that row of `messages`, with its headers and its encodings.
+
+    SourceError if the source is not here, cannot be read, or holds something else at that place by now.
+    """
+    found = next((s for s in settings.sources if s.name == source), None)
+    if not isinstance(found, SourceSettings):
+        raise SourceError(f"source {source} is not in the settings any more")
+    try:
+        for data in _at(settings, found, place, raw_bytes):
+            named = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None
+            if named and message_id in (named[0], f"{named[0]}+{message_id[-8:]}"):
+                return data
+    except OSError as error:
+        raise SourceError(f"source {source}: {place} cannot be read: {error}") from error
+    raise SourceError(
+        f"source {source}: the mail is not at {place} any more; build again, or look for it there"
+    )
+
+
+def _at(settings: Settings, source: SourceSettings, place: str, size: int) -> Iterator[bytes]:
+    """What is at a place of a source, of each file or repository that the name of the place may mean."""
+    pattern = settings.place(source)
+    fixed = fixed_folder(pattern)
+    roots = [pattern] if is_there(pattern) else matching_paths(pattern, settings.base)
+    if source.kind == "public_inbox":
+        for root in filter(is_folder, roots):
+            yield mail_at(root, valid_text(root.relative_to(fixed)), place, size)
+        return
+    name, _, offset = place.rpartition(":") if source.kind == "mbox" else (place, "", "0")
+    if ".." in PurePosixPath(name).parts or not offset.isdecimal():
+        return
+    for path in dict.fromkeys(base / name for base in (*roots, fixed)):
+        for file in _now(path) if source.kind == "maildir" else [path]:
+            if not is_there(file):
+                continue
+            data = part(file, int(offset), 2 * size + _AROUND)
+            if source.kind == "mbox":
+                mails, _ = split_mbox(data, name=name, dialect=source.dialect)
+                yield from (mail.data for mail in islice(mails, 1))
+            else:
+                yield stored_mail(file, data)
+
+
+def _now(path: Path) -> list[Path]:
+    """Where a mail of a Maildir is now: mail programs move it from `new` to `cur`, and write its flags into its name."""
+    if is_there(path):
+        return [path]
+    unique = path.name.partition(":")[0]
+    folders = (path.parent.with_name(name) for name in ("cur", "new"))
+    return [
+        f
+        for folder in folders
+        if is_folder(folder)
+        for f in folder.iterdir()
+        if f.name.partition(":")[0] == unique
+    ]

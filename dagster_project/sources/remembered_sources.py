@@ -1,0 +1,104 @@
+"""The configured sources without what was forgotten."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assets.protocols.sources import SourcePartition
+from dagster_project.config.settings import SourceSettings
+from dagster_project.lake.forgotten import FORGOTTEN, Forgotten
+from dagster_project.sources.file_sources import FileSources, stored_mail
+from dagster_project.sources.reading_files import TooLargeError, content
+from dagster_project.system.durable import put, sync
+from transforms.documents.files import RawFile
+from transforms.mail.messages import RawMail, id_and_author, split_mbox
+
+_FAULT = f"{FORGOTTEN}: `weft forget` was asked to; the source still holds it"
+_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+
+
+class RememberedSources(FileSources):
+    """`FileSources` that go to quarantine with what was forgotten, and leave out its sources and partitions."""
+
+    def __init__(self, forgotten: Forgotten, *args: Any):
+        super().__init__(*args)
+        self.forgotten = forgotten
+        self.left_out: set[str] = set()
+        """Sources of which `discover` left partitions out."""
+
+    def _source_partitions(self, source: Any) -> list[Any]:
+        """The partitions of a source that were not forgotten, with their files."""
+        if self.forgotten.has("source", source.name):
+            self.left_out.add(source.name)
+            return []
+        found = super()._source_partitions(source)
+        kept = [item for item in found if not self.forgotten.has("partition", item[0].key)]
+        if len(kept) < len(found):
+            self.left_out.add(source.name)
+        return kept
+
+    def cut_fetched(self, partitions: Collection[str]) -> None:
+        """Take what was forgotten out of the fetched files of partitions, but for chats and the history of a public inbox.
+
+        A later fetch brings it again if its remote has it.
+        """
+        for partition in self.discover() if partitions else ():
+            source = self.settings.source(partition.source)
+            if partition.key not in partitions or source.remote is None:
+                continue
+            for file in self.stored_files(partition):
+                if isinstance(source, SourceSettings) and source.kind == "mbox":
+                    self._cut(file.path, source)
+                elif isinstance(source, SourceSettings):
+                    if self._mail(RawMail(file.name, stored_mail(file.path, file.path.read_bytes()))).fault:
+                        file.path.unlink()
+                elif self.forgotten.has("document", f"{source.name}:{file.name}"):
+                    file.path.unlink()
+
+    def _cut(self, file: Path, source: SourceSettings) -> None:
+        """Write an mbox file anew without the mails that were forgotten; one that is broken stays."""
+        try:
+            data, fault = content(file, self.settings.mail)
+        except (TooLargeError, OSError):
+            return
+        mails = [] if fault else list(split_mbox(data, name="", dialect=source.dialect)[0])
+        starts = [int(mail.place[1:]) for mail in mails] + [len(data)]
+        is_kept = [self._mail(mail).fault is None for mail in mails]
+        if all(is_kept):
+            return
+        kept = [
+            data[start:end] for start, end, keep in zip(starts, starts[1:], is_kept, strict=False) if keep
+        ]
+        beside = file.with_name(f".{file.name}.{os.getpid()}")
+        beside.write_bytes(_COMPRESS.get(file.suffix, bytes)(data[: starts[0]] + b"".join(kept)))
+        sync([beside])
+        put(beside, file)
+
+    def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
+        """The mails of the partition; those that were forgotten have no bytes, but the fault."""
+        mails = super().mails(partition)
+        return map(self._mail, mails) if self.forgotten.hashes else mails
+
+    def _mail(self, mail: RawMail) -> RawMail:
+        if mail.fault is not None or (found := id_and_author(mail)) is None:
+            return mail
+        ident, author = found
+        is_forgotten = self.forgotten.has("mail", ident) or self.forgotten.has("address", author)
+        return replace(mail, data=b"", fault=_FAULT) if is_forgotten else mail
+
+    def files(self, partition: SourcePartition) -> Iterator[RawFile]:
+        """The files of the partition; those that were forgotten have no bytes, but the fault."""
+        for file in super().files(partition):
+            is_forgotten = self.forgotten.has("document", f"{partition.source}:{file.path}")
+            yield RawFile(file.path, b"", _FAULT) if is_forgotten else file

@@ -1,0 +1,63 @@
+"""Which partitions the lake has, and since when each has had files that are not in it yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assets.partitions import SOURCE_TYPES
+from assets.protocols.sources import SourcePartition
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.system.globs import seen_times, write_atomically
+
+_FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}
+
+
+class SeenPartitions:
+    """By partition, the fingerprint that the lake held when a change was first found, and the time of that.
+
+    While the lake holds that fingerprint the time stays, however often the files change again: it is that of the text
+    that has waited longest. The file may be deleted; what waits then counts as seen when it is parsed.
+    """
+
+    def __init__(self, memory: Path):
+        self.memory = memory
+
+    def note(self, partitions: Iterable[SourcePartition], lake: ParquetLake) -> None:
+        """Remember the time of now for every partition whose files changed since the lake's were made."""
+        before = {p: (checksum, at.isoformat()) for p, (checksum, at) in seen_times(self.memory).items()}
+        now = datetime.now(UTC).isoformat()
+        noted: dict[str, tuple[str, str]] = {}
+        for partition in partitions:
+            checksum = fingerprint_in_lake(partition, lake)
+            known = before.get(partition.key)
+            if checksum != partition.fingerprint and (known is None or known[0] != checksum):
+                noted[partition.key] = (checksum, now)
+            elif known:
+                noted[partition.key] = known
+        if noted != before:
+            write_atomically(self.memory, json.dumps(noted, sort_keys=True))
+
+    def times(self) -> dict[str, datetime]:
+        """By partition, when its last change was found."""
+        return {partition: at for partition, (_, at) in seen_times(self.memory).items()}
+
+
+def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list[SourcePartition]:
+    """The partitions of a source that the lake has, with the fingerprints of the files that they were made from."""
+    keys = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
+    partitions = [
+        SourcePartition(name, partition, None, "", source_type)
+        for name, _, partition in keys
+        if name == source
+    ]
+    return [replace(partition, fingerprint=fingerprint_in_lake(partition, lake)) for partition in partitions]
+
+
+def fingerprint_in_lake(partition: SourcePartition, lake: ParquetLake) -> str:
+    """The fingerprint of the files that the lake's first table of a partition was made from; empty if there is none."""
+    footer = lake.footer(_FIRST_TABLE[partition.source_type], partition.key)
+    return footer.inputs.get("partition", "") if footer else ""

@@ -1,0 +1,137 @@
+"""Paths of sources: matching globs, inspecting paths, naming partitions, storing notes about them."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dagster_project.system.durable import write_durably
+from transforms.hashing import text_hash
+
+_KEY_CHARACTERS = 150
+"""Limit of one half of a partition key: file systems allow names of 255 bytes, of which windows need some."""
+NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""Error numbers of a disk that is mounted read-only, and of a missing right to write."""
+
+
+def remember(memory: Path, text: str) -> None:
+    """Store a text that saves work the next time, atomically; if the folder may not be written, do nothing."""
+    try:
+        write_atomically(memory, text)
+    except OSError as error:
+        if error.errno not in NO_WRITING:
+            raise
+
+
+def recall(memory: Path) -> dict[str, Any]:
+    """The JSON object in a file that `remember` wrote; empty if there is none."""
+    try:
+        stored = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
+
+
+def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
+    """By partition that changed the fingerprint in the lake then, and the time; empty if the file is missing or damaged."""
+    try:
+        return {
+            p: (str(checksum), datetime.fromisoformat(at)) for p, (checksum, at) in recall(memory).items()
+        }
+    except (ValueError, TypeError):
+        return {}
+
+
+def sweep(memory: Path) -> int:
+    """Delete what killed processes left beside a file that `remember` writes; the number of files."""
+    leftovers = list(memory.parent.glob(f"{glob.escape(memory.name)}.*"))
+    for file in leftovers:
+        file.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Write a text file by a rename, with the folders above it."""
+    temporary = file.with_name(f"{file.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    write_durably(file, text, temporary)
+
+
+def matching_paths(pattern: Path, base: Path) -> list[Path]:
+    """The paths that a glob matches; wildcards in the name of the settings file's folder are taken literally."""
+    if pattern.is_relative_to(base):
+        return [base / p for p in sorted(glob.glob(str(pattern.relative_to(base)), root_dir=base))]
+    return [Path(p) for p in sorted(glob.glob(str(pattern)))]
+
+
+def fixed_folder(pattern: Path) -> Path:
+    """The folder below which a path or glob lies: its parts before the first wildcard, without the last part."""
+    parts = pattern.parent.parts
+    wild = [i for i, part in enumerate(parts) if glob.has_magic(part) and not is_there(Path(*parts[: i + 1]))]
+    return Path(*parts[: wild[0]]) if wild else pattern.parent
+
+
+def is_there(path: Path) -> bool:
+    """True if a path exists, behind links; False if it cannot be inspected."""
+    return _mode(path) != 0
+
+
+def is_folder(path: Path) -> bool:
+    """True for a folder or a link to one; False if it cannot be inspected."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: Path) -> bool:
+    """True for a regular file or a link to one; False if it cannot be inspected."""
+    return stat.S_ISREG(_mode(path))
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):  # a link in a circle, a name that is too long, a folder that is closed, …
+        return 0
+
+
+def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:
+    """All entries below a folder, at any depth; one that cannot be listed, with the reason. Links are not entered."""
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        if folder != root:
+            yield folder, None
+        try:
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                else:
+                    yield Path(entry.path), None
+        except OSError as error:
+            yield folder, error
+
+
+def valid_text(path: Path) -> str:
+    """A file name as valid text: bytes that are not UTF-8 are written as escapes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def partition_name(name: str) -> str:
+    """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped.
+
+    One that is too long for file systems ends in a hash of it.
+    """
+    escaped = "".join(
+        c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode())
+        for c in name
+    )
+    escaped = escaped.replace("..", ".%2e").strip(".") or "%2e"
+    if len(escaped) <= _KEY_CHARACTERS:
+        return escaped
+    return f"{escaped[: _KEY_CHARACTERS - 20].rstrip('%')}-{text_hash(name)[:16]}"

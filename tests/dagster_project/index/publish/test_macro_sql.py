@@ -1,0 +1,297 @@
+"""The views and macros of the published file, asked with nothing but DuckDB."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from dagster_project.extras.registry import named
+from dagster_project.index.search.search_index import SearchIndex, open_current
+from dagster_project.models.embedders import make_embedder
+from tests.archives import Mail, Once, Workspace
+from transforms.retrieval.bm25 import TermScores
+
+QUOTED = "The compactor rewrites every segment that holds more than four dead records."
+TEXT = f"{QUOTED}\nIndexes are rebuilt after crashes; the index of each segment is then vacuumed."
+ANSWER = (
+    "We measured the compaction of pg_stat_activity in v16.2 with C++ and CVE-2024-3094 in fs/erofs/zdata.c."
+)
+MAILS = [
+    Mail(1, TEXT, "Compaction"),
+    Mail(2, f"> {QUOTED}\n\n{ANSWER}", "Re: Compaction", reply_to=1),
+    Mail(3, f"> > {QUOTED}\n> {ANSWER}\n\nBoth agree with my measurements.", "Re: Compaction", reply_to=2),
+    Mail(4, "Na\u00efve \u00c9COLE readers were reading about vacuuming and the C# index.", "Other"),
+    Mail(
+        5,
+        f"{TEXT}\n\nI disagree with these four dead records and their indexing.",
+        "Re: Compaction",
+        reply_to=1,
+        sender="bob@example.org",
+    ),
+    Mail(6, "the " * 12 + "of a", "the"),
+    Mail(
+        10,
+        "\u6e29\u5ba4\u306f\u5f8c\u3067\u5efa\u3066\u308b\u3002PostgreSQL\u7528\u306e\u9ed2\u732b",
+        "\u6e29\u5ba4",
+    ),
+    Mail(7, "> nothing of my own", "Re: Other", reply_to=4),
+    Mail(8, "> ...", "Re: Other", reply_to=4),
+    Mail(
+        9,
+        "So that ships see the harbour in fog, a stronger bulb burns in it.\n\nSigned-off-by: Ann <ann@example.org>\n---\n"
+        "diff --git a/lantern.c b/lantern.c\n--- a/lantern.c\n+++ b/lantern.c\n@@ -1,200 +1,200 @@ int lantern(void)\n"
+        + "".join(f"-\tlantern_glow({n});\n+\tlantern_glow_bright(bulb, {n});\n" for n in range(200)),
+        "[PATCH] lantern: glow bright in harbour fog",
+    ),
+]
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
+    made = Workspace(tmp_path_factory.mktemp("macros") / "work").configure()
+    made.write("dev.2004-01.mbox", MAILS)
+    return once(made)
+
+
+@pytest.fixture(scope="module")
+def published(work: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(str(work.index / "CURRENT"), read_only=True) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def index(work: Workspace) -> Iterator[SearchIndex]:
+    settings = work.settings
+    opened = open_current(work.index, make_embedder(settings.embedding), settings.terms, settings.search)
+    yield opened
+    opened.close()
+
+
+def asked(connection: duckdb.DuckDBPyConnection, statement: str, **values: object) -> Rows:
+    return connection.execute(statement, values).to_arrow_table().to_pylist()
+
+
+def ident(number: int) -> str:
+    return f"m{number}@example.org"
+
+
+def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
+    """Chunk ids and scores above 0, best first, by the lexical half of a search."""
+    (words,) = index.query_terms([query], index.settings.stopwords)
+    weights = index.weighed(index.settings)
+    scores = TermScores(words, index.postings, weights, None).of(np.arange(index.chunk_count))
+    order = [n for n in np.lexsort((np.arange(len(scores)), -scores)) if scores[n] > 0]
+    names = dict(index.connection.execute("SELECT chunk_no, chunk_id FROM chunks").fetchall())
+    return [(names[n], float(scores[n])) for n in order]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "query",
+    [
+        "compaction of indexes",
+        "Vacuuming, READING and measurements!",
+        "pg_stat_activity",
+        "activity stat",
+        "ReadBuffer_Extended, HTTPServer of IPv6 aGVsbG8gd29ybGQ",
+        "v16.2 C++ CVE-2024-3094",
+        "C#",
+        "a/fs/erofs/zdata.c",
+        "\u00c9cole na\u00efve",
+        "the of a",
+        "\u6e29\u5ba4\u306e\u8a2d\u8a08",
+        "\u732b postgresql",
+        "the index",
+        "nothing that stands anywhere: xyzzy",
+        "'; DROP TABLE chunks; --",
+        "nul\0byte index",
+        '%s {} $1 \\ " index',
+        "",
+    ],
+)
+def test_search_text_is_the_lexical_half_of_a_search(
+    published: duckdb.DuckDBPyConnection, index: SearchIndex, query: str
+):
+    expected = bm25(index, query)
+    rows = asked(published, "FROM search_text($q, 100)", q=query)
+    assert [row["chunk_id"] for row in rows] == [chunk_id for chunk_id, _ in expected]
+    assert [row["score"] for row in rows] == pytest.approx([score for _, score in expected], abs=1e-4)
+    assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
+
+
+def test_words_that_stemming_changes_are_found(published: duckdb.DuckDBPyConnection):
+    assert asked(published, "SELECT * FROM term_forms WHERE form IN ('index', 'indexes') ORDER BY form") == [
+        {"form": "indexes", "term": "index", "chunk_count": 2}
+    ]
+    assert len(asked(published, "FROM search_text('indexes')")) > 1
+
+
+def test_weights_are_parameters_with_the_settings_as_defaults(published: duckdb.DuckDBPyConnection):
+    default = asked(published, "FROM search_text('compaction')")
+    same = asked(published, "FROM search_text('compaction', 10, title_weight := 4, k1 := 1.5)")
+    untitled = asked(published, "FROM search_text('compaction', title_weight := 0)")
+    assert same == default
+    assert {row["doc_id"] for row in untitled} == {ident(2), ident(3)} < {row["doc_id"] for row in default}
+
+
+def test_fewer_results_are_the_first_of_more(published: duckdb.DuckDBPyConnection):
+    more = asked(published, "FROM search_text('compaction index', 100)")
+    assert len(more) > 2
+    assert asked(published, "FROM search_text('compaction index', $k)", k=2) == more[:2]
+
+
+def test_similar_is_the_order_of_all_cosines(published: duckdb.DuckDBPyConnection, index: SearchIndex):
+    names = [r[0] for r in published.execute("SELECT chunk_id FROM chunks ORDER BY chunk_no").fetchall()]
+    vectors = index.vectors.of(np.arange(index.chunk_count))
+    cosines = vectors @ vectors[0]
+    order = [n for n in np.lexsort((np.arange(len(names)), -cosines)) if n != 0 and n not in index.unembedded]
+    rows = asked(published, "FROM similar($id, 100)", id=names[0])
+    assert [row["chunk_id"] for row in rows] == [names[n] for n in order]
+    assert [row["cosine"] for row in rows] == pytest.approx([float(cosines[n]) for n in order], abs=1e-5)
+    assert asked(published, "FROM similar('no such chunk')") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "is_found"),
+    [
+        ('"nothing of my own"', True),
+        ("q:nothing", True),
+        ("b:nothing index", True),
+        (f"m:{ident(7)}", True),
+        ("nothing of my own", False),
+        ("s:Other vacuuming", False),
+    ],
+)
+def test_a_mail_of_quotes_alone_is_found_by_conditions_alone(index: SearchIndex, query: str, is_found: bool):
+    settings = index.settings.model_copy(update={"weak": True})
+    hits = index.search([query], settings=settings).hits.to_pylist()
+    found = [hit for hit in hits if hit["doc_id"] == ident(7)]
+    assert [hit["snippet"] for hit in found] == ["nothing of my own"] * is_found
+    assert [hit["citation"] for hit in found] == [f"{ident(7)} block 0 bytes 0-20"] * is_found
+
+
+@pytest.mark.parametrize(
+    ("query", "begins"),
+    [
+        ("lantern bulb glow bright in harbour fog", "So that ships see"),
+        ("lantern_glow_bright bulb 150", "…\n"),
+    ],
+    ids=["the subject", "a changed line"],
+)
+def test_a_patch_is_shown_by_what_explains_it_unless_a_changed_line_is_looked_for(
+    index: SearchIndex, query: str, begins: str
+):
+    (hit, *_) = index.search([query]).hits.to_pylist()
+    assert hit["doc_id"] == ident(9)
+    assert hit["snippet"].startswith(begins)
+    assert "Signed-off-by" not in hit["snippet"]
+
+
+@pytest.mark.parametrize("named", [ident(1), f"<{ident(3)}>", "thread"])
+def test_a_thread_is_found_by_its_id_and_by_any_of_its_mails(
+    published: duckdb.DuckDBPyConnection, named: str
+):
+    (thread_id,) = published.execute(
+        "SELECT thread_id FROM thread_tree WHERE message_id = ?", [ident(1)]
+    ).fetchone()
+    rows = asked(published, "FROM thread($id)", id=thread_id if named == "thread" else named)
+    assert [(row["message_id"], row["depth"]) for row in rows] == [
+        (ident(1), 0), (ident(2), 1), (ident(3), 2), (ident(5), 1),
+    ]  # fmt: skip
+    assert rows[0]["body"].startswith(QUOTED)
+
+
+def test_context_of_a_chunk_is_what_stands_beside_it(published: duckdb.DuckDBPyConnection):
+    chunks = asked(
+        published, "SELECT chunk_id FROM chunks WHERE doc_id = $id ORDER BY chunk_index", id=ident(3)
+    )
+    for number, chunk in enumerate(chunks):
+        rows = asked(published, "FROM context_of($id, 1)", id=chunk["chunk_id"])
+        near = range(max(0, number - 1), min(len(chunks), number + 2))
+        assert [(r["distance"], r["chunk_id"]) for r in rows] == [
+            (n - number, chunks[n]["chunk_id"]) for n in near
+        ]
+
+
+def test_quotes_of_a_mail_are_its_own_lines_in_others(published: duckdb.DuckDBPyConnection):
+    quoted = {(r["message_id"], r["how"]) for r in asked(published, "FROM quotes_of($id)", id=ident(1))}
+    assert quoted == {(ident(2), "marked"), (ident(3), "marked"), (ident(5), "unmarked")}
+    answered = asked(published, "FROM quotes_of($id)", id=f"<{ident(2)}>")
+    assert [(r["message_id"], r["text"].strip()) for r in answered] == [(ident(3), f"> {ANSWER}")]
+    assert asked(published, "FROM quotes_of($id)", id=ident(3)) == []
+
+
+def test_readiness_says_what_search_cannot_find_and_why(published: duckdb.DuckDBPyConnection):
+    rows = {r["doc_id"]: r for r in asked(published, "FROM readiness")}
+    assert len(rows) == len(MAILS)
+    assert rows[ident(1)]["is_searchable"] and rows[ident(1)]["chunk_count"] >= 1
+    assert (rows[ident(7)]["is_searchable"], rows[ident(7)]["excluded_for"]) == (True, [])
+    assert (rows[ident(8)]["is_searchable"], rows[ident(8)]["excluded_for"]) == (False, ["too_little_text"])
+    assert len({r["published_at"] for r in rows.values()}) == 1
+
+
+def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckDBPyConnection):
+    for kind, name in (
+        ("tables", "table_name"),
+        ("views", "view_name"),
+        ("columns", "table_name || '.' || column_name AS name"),
+    ):
+        silent = asked(
+            published, f"SELECT {name} FROM duckdb_{kind}() WHERE NOT internal AND coalesce(comment, '') = ''"
+        )
+        assert silent == [], kind
+    macros = asked(
+        published,
+        "SELECT function_name AS name, comment FROM duckdb_functions() "
+        "WHERE function_type = 'table_macro' AND NOT internal AND database_name = current_database()",
+    )
+    assert {m["name"] for m in macros if m["comment"]} == {
+        "search_text", "similar", "thread", "context_of", "quotes_of", "reviews",
+        *(name for added in named("macros") for name in added),
+    }  # fmt: skip
+
+
+@pytest.mark.exhaustive
+def test_the_file_needs_no_extension_and_nothing_of_weft(work: Workspace):
+    program = (
+        "import sys, duckdb\n"
+        "c = duckdb.connect(sys.argv[1], read_only=True, config={'autoload_known_extensions': False, "
+        "'autoinstall_known_extensions': False, 'enable_external_access': False})\n"
+        "for macro in (\"search_text('index')\", \"similar('x')\", \"thread('x')\", \"context_of('x')\", "
+        "\"quotes_of('x')\", 'readiness', 'backlinks'):\n"
+        "    c.execute(f'FROM {macro}').fetchall()\n"
+        "print(len(c.execute(\"FROM search_text('index')\").fetchall()))\n"
+        "assert not any(m.split('.')[0] in ('transforms', 'dagster_project') for m in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, str(work.index / "CURRENT")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 1
+
+
+DESIGNED = (
+    "id source_kind source_id message_id attachment_id thread_id list_id chunk_kind chunk_index chunk_count text_display "
+    "text_embed char_count quote_anchor_chars quote_depth_max has_patch_markers is_quote_heavy embedding embedding_model "
+    "embedding_created_at"
+)
+
+
+def test_chunks_of_mail_have_the_columns_of_the_design(published: duckdb.DuckDBPyConnection):
+    columns = asked(published, "DESCRIBE semantic_chunks")
+    assert " ".join(row["column_name"] for row in columns) == DESIGNED
+    rows = asked(published, "FROM semantic_chunks")
+    (count,) = asked(published, "SELECT count(*) AS n FROM chunks")
+    assert len(rows) == len({r["id"] for r in rows}) == count["n"]
+    assert all(
+        r["thread_id"] and r["embedding"] and r["embedding_model"] and r["embedding_created_at"]
+        for r in rows
+        if r["chunk_kind"] != "unauthored_message"
+    )

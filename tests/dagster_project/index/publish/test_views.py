@@ -1,0 +1,89 @@
+"""The views of the published file on a few mails, and search by meaning through `weft sql`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from dagster_project.index.files.arrays import _CHUNKS
+from dagster_project.index.search.statements.sql import query_current
+from dagster_project.models.embedders import make_embedder
+from tests.archives import Mail, Once, Workspace
+from transforms.errors import ModelMismatchError
+
+DIFF = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\n-old\n+new\n"
+REVIEW = (
+    "> +new\nLooks right.\nReviewed-by: Ben Stone <ben@example.org>\nTested-by: Ben Stone <ben@example.org>\n"
+)
+ADA, BEN = "Ada Flint <ada@example.org>", "Ben Stone <ben@example.org>"
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
+    """A patch in two versions, of which the second was reviewed, and a question that nobody answered."""
+    work = Workspace(tmp_path_factory.mktemp("views") / "work").configure()
+    work.write(
+        "dev.2004-01.mbox",
+        [
+            Mail(0, DIFF, "[PATCH] x: turn the wheel", sender=ADA),
+            Mail(1, "> +new\nWhy?", "Re: [PATCH] x: turn the wheel", reply_to=0, sender=BEN),
+            Mail(5, f"{DIFF}\nmore\n", "[PATCH v2] x: turn the wheel", sender=ADA),
+            Mail(9, REVIEW, "Re: [PATCH v2] x: turn the wheel", reply_to=5, sender=BEN),
+            Mail(20, "Does the compactor run at night?", "Compactor", sender=ADA),
+            Mail(21, "Anybody?", "Re: Compactor", reply_to=20, sender=ADA),
+        ],
+    )
+    return once(work)
+
+
+def rows(work: Workspace, statement: str) -> list[tuple]:
+    return [tuple(row.values()) for row in query_current(work.settings.root / "index", statement).to_pylist()]
+
+
+@pytest.mark.exhaustive
+def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
+    times = "SELECT author, answers, reply_seconds / 3600, is_first FROM reply_times ORDER BY replied_at"
+    assert rows(made_once, times) == [
+        ("Ben Stone", "Ada Flint", 1.0, True),
+        ("Ben Stone", "Ada Flint", 4.0, True),
+        ("Ada Flint", "Ada Flint", 1.0, True),
+    ]
+    assert rows(made_once, "SELECT subject, author, message_count, is_unanswered FROM open_threads") == [
+        ("Compactor", "Ada Flint", 2, True)
+    ]
+    versions = (
+        "SELECT version, title, author, patch_count, reply_count, is_latest FROM series_versions ORDER BY ALL"
+    )
+    assert rows(made_once, versions) == [
+        (1, "x: turn the wheel", "Ada Flint", 1, 1, False),
+        (2, "x: turn the wheel", "Ada Flint", 1, 1, True),
+    ]
+    assert rows(
+        made_once, "SELECT version, message_id, trailer, person FROM series_reviews ORDER BY trailer"
+    ) == [(2, "m9@example.org", "reviewed-by", "Ben Stone"), (2, "m9@example.org", "tested-by", "Ben Stone")]
+
+
+@pytest.mark.exhaustive
+def test_meaning_is_searched_with_the_model_of_the_settings(made_once: Workspace):
+    settings = made_once.settings
+    embedder = partial(make_embedder, settings.embedding, settings.gemini, settings.safety)
+    search = partial(query_current, settings.root / "index", embedder=embedder)
+    found = search("SELECT rank, doc_id, cosine FROM search_semantic('compactor at night', 2)").to_pylist()
+    assert [row["rank"] for row in found] == [1, 2] and found[0]["doc_id"] == "m20@example.org"
+    assert 1 >= found[0]["cosine"] > found[1]["cosine"]
+    asked = search("FROM search_semantic($words, 1)", {"words": "compactor"})
+    assert asked.num_rows == 1
+    other = embedder()
+    other.model = "another model"
+    with pytest.raises(ModelMismatchError, match="run `weft build`"):
+        query_current(settings.root / "index", "FROM search_semantic('x')", embedder=lambda: other)
+
+
+@pytest.mark.exhaustive
+def test_no_view_and_no_array_compares_each_row_with_each(made_once: Workspace):
+    views = made_once.column("SELECT view_name FROM duckdb_views() WHERE NOT internal")
+    assert views
+    for query in [*(f"SELECT * FROM {view}" for view in views), _CHUNKS]:
+        ((_, plan),) = made_once.sql(f"EXPLAIN {query}")
+        assert not {"BLOCKWISE_NL_JOIN", "NESTED_LOOP_JOIN", "CROSS_PRODUCT"} & set(plan.split()), query

@@ -1,0 +1,56 @@
+"""Hits in files with pages say the page, and their citations lead back to the text."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from email.message import EmailMessage
+
+import pytest
+
+from dagster_project.index.search.lookup import asking, reading
+from dagster_project.index.search.opened_index import open_index
+from tests.archives import Workspace
+from tests.format_files import page_of, pdf
+from transforms.retrieval.citations import citation
+
+
+@pytest.mark.parametrize(("page", "expected"), [(None, "v:a.pdf bytes 1-2"), (3, "v:a.pdf page 3 bytes 1-2")])
+def test_a_citation_names_the_page(page: int | None, expected: str):
+    hit = {"doc_id": "v:a.pdf", "node_id": None, "attachment_id": None, "block_index": None, "page": page}
+    assert citation({**hit, "byte_start": 1, "byte_end": 2}) == expected
+
+
+@pytest.mark.exhaustive
+def test_a_hit_in_an_attached_pdf_says_its_page(workspace: Workspace):
+    mail = EmailMessage()
+    mail["From"], mail["Message-ID"], mail["Date"] = (
+        "a@example.org",
+        "<1@example.org>",
+        "1 Jan 2024 00:00:00 +0000",
+    )
+    mail.set_content("See the attached file.\n")
+    pages = [page_of(text) for text in ("Apples ripen in autumn.", "Bears sleep in winter.")]
+    mail.add_attachment(pdf(pages), maintype="application", subtype="pdf", filename="seasons.pdf")
+    folder = workspace.folder / "mails"
+    folder.mkdir()
+    (folder / "1.eml").write_bytes(mail.as_bytes())
+    workspace.configure({"name": "m", "kind": "eml", "path": "mails/*.eml"}).build()
+    with closing(open_index(workspace.settings)) as index:
+        (hit, *_) = index.search(["when do bears sleep"]).hits.to_pylist()
+        assert hit["filename"] == "seasons.pdf" and " page 2 bytes " in hit["citation"]
+        assert "Bears sleep" in reading(asking(index.connection), hit["citation"]).text
+
+
+@pytest.mark.exhaustive
+def test_a_hit_in_a_pdf_of_a_tree_says_its_page(workspace: Workspace):
+    texts = ["Apples ripen in autumn.", "Bears sleep in winter.", "Cranes return in spring."]
+    folder = workspace.folder / "notes"
+    folder.mkdir()
+    (folder / "seasons.pdf").write_bytes(pdf([page_of(text) for text in texts]))
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4\n")
+    workspace.configure({"name": "v", "kind": "tree", "path": "notes"}).build()
+    with closing(open_index(workspace.settings)) as index:
+        (hit, *_) = index.search(["when do bears sleep"]).hits.to_pylist()
+        assert hit["page"] == 2 and " page 2 bytes " in hit["citation"]
+        assert "Bears sleep" in reading(asking(index.connection), hit["citation"]).text
+        assert index.connection.execute("SELECT place FROM quarantine").fetchall() == [("broken.pdf",)]

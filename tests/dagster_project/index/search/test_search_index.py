@@ -1,0 +1,208 @@
+"""The two ways to search vectors agree, and a filtered search takes the exact one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dagster_project.index.files.arrays import FIRST, folder_of
+from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.index.search.statements.sql import query_current
+from dagster_project.models.embedders import make_embedder
+from tests.archives import Workspace
+from transforms.errors import IndexUnavailableError, QueryError
+
+QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
+
+
+@pytest.fixture(scope="module")
+def with_hnsw(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace whose vectors are searched by HNSW; for reading only."""
+    made = built_once.copied(tmp_path_factory.mktemp("hnsw") / "work")
+    made.config.write_text(made.config.read_text().replace("[index]", "[index]\nann_max_vectors = 9999"))
+    made.build()
+    return made
+
+
+@pytest.fixture
+def index(with_hnsw: Workspace) -> SearchIndex:
+    """Its index."""
+    settings = with_hnsw.settings
+    path = (with_hnsw.index / "CURRENT").resolve()
+    return SearchIndex(path, make_embedder(settings.embedding), settings.terms, settings.search)
+
+
+@pytest.fixture
+def copied(built_once: Workspace, tmp_path: Path) -> SearchIndex:
+    """A copy of a published version that a test may damage."""
+    current = (built_once.index / "CURRENT").resolve()
+    path = Path(shutil.copy(current, tmp_path))
+    shutil.copytree(folder_of(current), folder_of(path))
+    settings = built_once.settings
+    return SearchIndex(path, make_embedder(settings.embedding), settings.terms, settings.search)
+
+
+def test_hnsw_finds_what_the_exact_search_finds(index: SearchIndex):
+    assert index.manifest["vector_search"] == "hnsw"
+    index.settings = index.settings.model_copy(update={"vector_search": "ann"})
+    near = index.search(QUERIES)
+    index.settings = index.settings.model_copy(update={"vector_search": "exact"})
+    exact = index.search(QUERIES)
+    assert (near.vector_path, exact.vector_path) == ("hnsw", "exact")
+    columns = ["query", "rank", "doc_id"]
+    assert near.hits.select(columns).to_pylist() == exact.hits.select(columns).to_pylist()
+    for a, b in zip(
+        near.hits["vector_score"].to_pylist(), exact.hits["vector_score"].to_pylist(), strict=True
+    ):
+        assert a == pytest.approx(b, abs=1e-5)
+
+
+@pytest.mark.exhaustive
+def test_a_filtered_search_is_exact_and_keeps_to_the_filter(index: SearchIndex):
+    index.settings = index.settings.model_copy(update={"vector_search": "ann"})
+    result = index.search(QUERIES, Filters(list_id="dev", since=datetime(2000, 1, 1, tzinfo=UTC)))
+    assert result.vector_path == "exact"
+    assert set(result.hits["list_id"].to_pylist()) == {"dev"}
+
+
+def test_above_the_limit_of_exact_search_the_signs_of_vectors_find_the_same(copied: SearchIndex):
+    exact = copied.search(QUERIES)
+    copied.settings = copied.settings.model_copy(update={"exact_max_chunks": 0})
+    coded = copied.search(QUERIES)
+    assert (exact.vector_path, coded.vector_path) == ("exact", "codes")
+    assert coded.hits.column("chunk_id").to_pylist() == exact.hits.column("chunk_id").to_pylist()
+    filtered = copied.search(QUERIES, Filters(list_id="dev"))
+    assert filtered.vector_path == "codes"
+    assert set(filtered.hits["list_id"].to_pylist()) == {"dev"}
+
+
+@pytest.mark.exhaustive
+def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_missing(copied: SearchIndex):
+    beside = folder_of(copied.path)
+    assert beside.is_dir()
+    hits = copied.search(QUERIES).hits
+    written = {path.name: path.read_bytes() for path in beside.rglob("*.npy")}
+    assert {"chunks.npy", "codes.npy", "counts.npy", "vectors.npy"} < written.keys()
+    shutil.rmtree(beside)
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    assert again.search(QUERIES).hits.equals(hits)
+    made = {path.name: path.read_bytes() for path in beside.rglob("*.npy")}
+    # The rows of hits stand in the order in which threads made them.
+    assert {name for name in made if made[name] != written[name]} <= {"hit_chunks_row.npy"}
+    assert made.keys() == written.keys()
+
+
+@pytest.mark.parametrize("name", ["hit_chunks.arrow", "hit_texts.arrow", f"{FIRST}/term_ends.npy"])
+def test_damaged_arrays_are_named_with_the_way_out(copied: SearchIndex, name: str):
+    damaged = folder_of(copied.path) / name
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[: len(data) // 2] if name.endswith("term_ends.npy") else data[:-20])
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    with pytest.raises(IndexUnavailableError, match=r"arrays is damaged .*`weft build` makes it again"):
+        again.search(QUERIES)
+
+
+def test_arrays_that_cannot_be_made_are_no_damaged_folder(copied: SearchIndex):
+    shutil.rmtree(folder_of(copied.path))
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    again.manifest = {**again.manifest, "dimensions": "many"}
+    with pytest.raises(IndexUnavailableError, match="cannot be made from it.*weft build") as fault:
+        again.search(QUERIES)
+    assert "delete" not in str(fault.value)
+
+
+def test_arrays_of_which_one_is_missing_are_named(copied: SearchIndex):
+    (folder_of(copied.path) / FIRST / "starts.npy").unlink()
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    with pytest.raises(IndexUnavailableError, match=r"starts\.npy is missing.*`weft build` makes it again"):
+        again.search(QUERIES)
+
+
+def test_arrays_that_the_system_does_not_give_are_no_damaged_folder(copied: SearchIndex):
+    refused = folder_of(copied.path) / FIRST / "starts.npy"
+    refused.unlink()
+    refused.mkdir()  # nobody can read a folder as a file, whatever their rights
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    with pytest.raises(IndexUnavailableError, match=r"arrays cannot be read \(.*look at its rights"):
+        again.search(QUERIES)
+
+
+ASKED = {
+    "search": lambda index: index.search(QUERIES),
+    "ranked": lambda index: index.ranked(QUERIES),
+    "rank_each": lambda index: index.rank_each(QUERIES, {"default": index.settings}, 5, lambda *told: None),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_a_half_written_file_says_what_to_do(
+    copied: SearchIndex, ask: Callable[[SearchIndex], object], tmp_path: Path
+):
+    copy = tmp_path / "weft-half.duckdb"
+    data = copied.path.read_bytes()
+    kept = len(data) // 8
+    copy.write_bytes(data[:kept] + bytes(len(data) - 2 * kept) + data[-kept:])
+    with pytest.raises(IndexUnavailableError, match="weft-half.*weft build"):
+        ask(SearchIndex(copy, copied.embedder, copied.term_settings, copied.settings))
+
+
+def test_an_index_in_a_folder_that_cannot_be_written_to_is_searched(copied: SearchIndex):
+    hits = copied.search(QUERIES).hits
+    beside = folder_of(copied.path)
+    shutil.rmtree(beside)
+    beside.write_text("in the way")
+    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
+    assert again.search(QUERIES).hits.equals(hits)
+
+
+def test_a_batch_answers_like_single_queries(copied: SearchIndex):
+    batch = copied.search(QUERIES).hits.to_pylist()
+    for number, query in enumerate(QUERIES):
+        alone = copied.search([query]).hits.to_pylist()
+        assert [h["doc_id"] for h in alone] == [h["doc_id"] for h in batch if h["query"] == number]
+
+
+def test_a_query_of_nothing_near_has_no_hits_and_says_what_was_meant(copied: SearchIndex):
+    result = copied.search(["compactr florbex"])
+    assert (result.labels, result.hits.num_rows) == (("NO_RESULTS",), 0)
+    assert result.understood[0].nearest and result.understood[0].meant == ["compactor"]
+    far = copied.search(["compactr zyzzq quuxly plorbix vorpalin brillig"])
+    assert (far.labels, far.understood[0].meant) == (("NO_RESULTS",), [])
+    copied.settings = copied.settings.model_copy(update={"weak": True})
+    shown = copied.search(["compactr florbex"])
+    assert (shown.labels, shown.understood[0].nearest) == (("NO_RESULTS",), None)
+    assert shown.hits.num_rows
+
+
+def test_a_word_that_may_have_been_meant_is_written_as_in_the_texts(copied: SearchIndex):
+    assert copied.search(["garbagx florbex"]).understood[0].meant == ["garbage"]
+
+
+def test_hits_that_hold_what_a_query_demands_are_results(copied: SearchIndex):
+    far = {"label_pass": 3.0, "label_weak": 3.0}  # more than any hit has
+    copied.settings = copied.settings.model_copy(update=far)
+    queries = ['"the compactor"', 'b:"the compactor" memory', "compactor", 'compactor -"no such text"']
+    assert copied.search(queries).labels == ("PASS", "PASS", "NO_RESULTS", "NO_RESULTS")
+
+
+def test_an_empty_query_is_a_fault_that_says_so(copied: SearchIndex):
+    for query in ("", " \n"):
+        with pytest.raises(QueryError, match="the query is empty: name words"):
+            copied.search([query])
+    assert copied.search([""], Filters(since=datetime(1990, 1, 1, tzinfo=UTC))).hits.num_rows
+
+
+@pytest.mark.exhaustive
+def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
+    def ask(number: int) -> int:
+        held = query_current(built_once.index, "SELECT count(*) + $n AS n FROM messages", {"n": number})
+        return int(held.column("n")[0].as_py())
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(ask, range(40))) == [21 + n for n in range(40)]
