@@ -21,11 +21,7 @@ def evaluation_queries_asset() -> dg.AssetsDefinition:
     """The multi-asset `evaluation_queries`, `evaluation_relevance`."""
     tables = {"evaluation_queries": EVALUATION_QUERIES, "evaluation_relevance": EVALUATION_RELEVANCE}
 
-    @dg.multi_asset(
-        name="read_ground_truth",
-        group_name=GROUP,
-        outs=outs(tables, ground_truth.VERSION),
-    )
+    @dg.multi_asset(name="read_ground_truth", group_name=GROUP, outs=outs(tables, ground_truth.VERSION))
     def read_ground_truth(evaluator: dg.ResourceParam[Evaluator]) -> tuple[Any, Any]:
         queries, relevance = evaluator.ground_truth()
         return queries, relevance

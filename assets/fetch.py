@@ -85,10 +85,7 @@ def _facts(found: Fetched) -> dict[str, Any]:
 
 def _reached(key: dg.AssetKey, fault: str | None) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        passed=fault is None,
-        asset_key=key,
-        check_name=REACHABLE,
-        metadata={"fault": fault} if fault else {},
+        passed=fault is None, asset_key=key, check_name=REACHABLE, metadata={"fault": fault} if fault else {}
     )
 
 

@@ -27,21 +27,9 @@ class SourceType:
         return [table for table in inputs if self.compared is None or table in self.compared]
 
 
-MAIL = SourceType(
-    "mail",
-    "mail",
-    tables_of("mail"),
-)
-DOCUMENTS = SourceType(
-    "documents",
-    "documents",
-    tables_of("documents"),
-)
-CONVERSATIONS = SourceType(
-    "conversations",
-    "conversations",
-    tables_of("conversations"),
-)
+MAIL = SourceType("mail", "mail", tables_of("mail"))
+DOCUMENTS = SourceType("documents", "documents", tables_of("documents"))
+CONVERSATIONS = SourceType("conversations", "conversations", tables_of("conversations"))
 PARTITIONS_OF_RUN = 32
 """Partitions that a run makes one after the other, at most."""
 SOURCE_TYPES = (MAIL, DOCUMENTS, CONVERSATIONS)
@@ -53,11 +41,7 @@ CHUNKS_OF = {
 """The table of each source type whose texts are published and embedded."""
 SLOW_POOL = "slow"
 SLOW = SourceType(
-    "slow",
-    MAIL.partitions,
-    tables_of("slow"),
-    compared=("slow_queue", "slow_chunks"),
-    pool=SLOW_POOL,
+    "slow", MAIL.partitions, tables_of("slow"), compared=("slow_queue", "slow_chunks"), pool=SLOW_POOL
 )
 """The tables that the slow queue makes of those mail partitions whose `slow_queue` has rows, after publishing."""
 SLOW_PARTS = {

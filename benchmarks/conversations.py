@@ -92,8 +92,7 @@ def main() -> None:
 def built(config: Path) -> Settings:
     """The settings of a file, its index brought up to date."""
     subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)],
-        check=True,
+        [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)], check=True
     )
     return load_settings(config)
 

@@ -155,13 +155,7 @@ def matching_tables(console: Console, texts: dict[str, str]) -> None:
     right = np.array([[holds(span, q) for span in spans] for q in asked])
     table = new_table(
         f"{len(asked)} questions matched to chunks of their document",
-        (
-            "kept",
-            "questions with a chunk",
-            "chunks each",
-            "right chunks (precision)",
-            "questions answered",
-        ),
+        ("kept", "questions with a chunk", "chunks each", "right chunks (precision)", "questions answered"),
     )
     kept = {f"cosine ≥ {t}": scores >= t for t in THRESHOLDS}
     ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")

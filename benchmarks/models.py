@@ -243,15 +243,7 @@ def again(state: Path) -> None:
         "conversations": locomo(corpora, state / "again-conversations")[0],
     }
     for name, config in configs.items():
-        command = [
-            sys.executable,
-            "-m",
-            "dagster_project.cli",
-            "build",
-            "--json",
-            "--config",
-            str(config),
-        ]
+        command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
         for step in ("first", "second", "without lake and index"):
             result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             figures = result["embedding"] or {"texts": "-", "embedded": 0, "calls": 0}

@@ -105,10 +105,7 @@ class ChunkIndex:
         places = fusion.Places(own, own, np.zeros(len(own), dtype=bool))
         return [
             fusion.fused_candidates(
-                n,
-                fusion.Fusion(scores[n], fusion.ExactScores(vectors[n], None), self.settings),
-                None,
-                places,
+                n, fusion.Fusion(scores[n], fusion.ExactScores(vectors[n], None), self.settings), None, places
             )["chunk_no"]
             .head(_DEPTH)
             .to_list()
@@ -147,11 +144,7 @@ def main() -> None:
 
 
 def ranking_table(
-    questions: Sequence[Question],
-    chunks: pa.Table,
-    spans: Sequence[Span],
-    embedder: Embedder,
-    budget: int,
+    questions: Sequence[Question], chunks: pa.Table, spans: Sequence[Span], embedder: Embedder, budget: int
 ) -> Table:
     """What different rankings of the same chunks find."""
     asked = [question.text for question in questions]

@@ -213,11 +213,7 @@ def documents(folder: Path, index: SearchIndex) -> Corpus:
         title = {"state_of_the_union": "a speech", "wikitexts": "encyclopaedia articles"}[name]
         tasks.append(Task(f"{title}, questions", [q["question"] for q in questions], right))
     return Corpus(
-        "documents",
-        index,
-        tasks,
-        _chunk_ids(index),
-        {"the same chunks": _chunk_texts(index, "chunk_id")},
+        "documents", index, tasks, _chunk_ids(index), {"the same chunks": _chunk_texts(index, "chunk_id")}
     )
 
 

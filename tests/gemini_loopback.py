@@ -31,10 +31,7 @@ _PATH = re.compile(
 _JOBS = re.compile(r"/v1(?:beta)?/batches(?:/(\w+)|\?.*)")
 _MODELS = re.compile(r"/v1(?:beta)?/models(?:\?.*)?")
 _HELD = re.compile(r"/v1(?:beta)?/(cachedContents(?:/\w+)?)")
-_PREFIXES = {
-    "title: none | text: ": "RETRIEVAL_DOCUMENT",
-    "task: search result | query: ": "RETRIEVAL_QUERY",
-}
+_PREFIXES = {"title: none | text: ": "RETRIEVAL_DOCUMENT", "task: search result | query: ": "RETRIEVAL_QUERY"}
 
 SERVED = {
     **dict.fromkeys(GEMINI_EMBEDDINGS, "embedContent"),

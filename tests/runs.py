@@ -25,10 +25,7 @@ def run_of_dagster(
     made = Work(tuple(tables), *(partitions[0], partitions[-1]) if partitions else ())
     job = build_definitions(work.settings).resolve_job_def(made.job)
     return job.execute_in_process(
-        instance=instance,
-        asset_selection=made.keys,
-        tags={**made.tags, **tags},
-        raise_on_error=checked,
+        instance=instance, asset_selection=made.keys, tags={**made.tags, **tags}, raise_on_error=checked
     )
 
 

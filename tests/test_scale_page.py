@@ -31,10 +31,7 @@ def rows(head: str) -> dict[str, list[float]]:
     return {name: [float(value.replace(",", "")) for value in values] for name, *values in cells}
 
 
-@pytest.mark.parametrize(
-    ("head", "unit"),
-    [("a first build, static model", 1 / 3600 * 1e3), ("bytes", 1.0)],
-)
+@pytest.mark.parametrize(("head", "unit"), [("a first build, static model", 1 / 3600 * 1e3), ("bytes", 1.0)])
 def test_the_figures_are_the_rates_multiplied(head: str, unit: float):
     table = rows(head)
     assert len(table) > 5

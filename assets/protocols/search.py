@@ -46,10 +46,7 @@ class ContextIndex(Protocol):
         """The settings with what they leave to the model of the index."""
 
     def candidates(
-        self,
-        queries: pl.DataFrame,
-        settings: ContextSettings,
-        askers: Mapping[str, Asker] | None = None,
+        self, queries: pl.DataFrame, settings: ContextSettings, askers: Mapping[str, Asker] | None = None
     ) -> pl.DataFrame:
         """The rows of `conversation_candidates` for queries (window_id, query, text), in one pass.
 

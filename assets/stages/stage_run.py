@@ -45,10 +45,7 @@ class StageRun:
         return Made([made] if isinstance(made, pa.Table | ibis.Table) else made)
 
     def stage_partition(
-        self,
-        partition: str,
-        readers: Sequence[Partitions],
-        selected: Collection[str],
+        self, partition: str, readers: Sequence[Partitions], selected: Collection[str]
     ) -> Iterator[tuple[MadeTable, Staged, pa.Table]]:
         """Make the tables of one partition and stage those `selected`: what came of each, its file and its rows.
 

@@ -37,11 +37,7 @@ from transforms.settings.model_names import BATCH_SHARE
 @JSON
 @QUIET
 @click.option("--fetch/--no-fetch", default=True, help="Fetch remotes before building.")
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="Read all of lake and index first, and rebuild what is damaged.",
-)
+@click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild what is damaged.")
 @explained
 def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool) -> None:
     """Fetch, materialize what changed in the sources, and publish the index.

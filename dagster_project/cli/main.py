@@ -54,9 +54,7 @@ COMMANDS = {
         "Say what every stage of the search for QUERY did to every hit, and how long it took.",
     ),
     "sql": Command(
-        f"{_ROOM}.sql:sql",
-        "Search and read",
-        "Run one SQL STATEMENT on the published index, read-only.",
+        f"{_ROOM}.sql:sql", "Search and read", "Run one SQL STATEMENT on the published index, read-only."
     ),
     "plan": Command(
         f"{_ROOM}.build:plan",
@@ -124,9 +122,7 @@ COMMANDS = {
 
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.
 @click.group(
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "color": True},
+    cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "color": True}
 )
 @click.version_option(package_name="weft")
 def main() -> None:

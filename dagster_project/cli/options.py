@@ -15,12 +15,7 @@ import click
 
 from dagster_project.cli.terminal.completion import complete_list, complete_source
 from dagster_project.index.search.filters import Filters
-from dagster_project.system.disk_space import (
-    IN_THE_WAY,
-    is_of_full_disk,
-    is_of_no_writing,
-    unwritable,
-)
+from dagster_project.system.disk_space import IN_THE_WAY, is_of_full_disk, is_of_no_writing, unwritable
 from transforms.errors import DiskFullError, QuerySyntaxError, WeftError
 from transforms.retrieval.query_fields import HAS, KINDS
 from transforms.retrieval.query_language import storable

@@ -19,11 +19,7 @@ from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
 from dagster_project.cli.render.evaluation import counted_progress, print_sweep
 from dagster_project.config.settings import Settings, changed_search, faults_of, load_settings
 from dagster_project.evaluation.evaluate import make_evaluator, required_queries
-from dagster_project.evaluation.evaluator import (
-    IndexEvaluator,
-    run_profiles,
-    write_report,
-)
+from dagster_project.evaluation.evaluator import IndexEvaluator, run_profiles, write_report
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import open_instance
 from transforms.errors import SettingsError

@@ -9,13 +9,7 @@ from typing import Any
 
 from assets.protocols.models import LanguageModel
 from dagster_project.composition.engine import make_engine, on_engine
-from dagster_project.composition.resources import (
-    EmbeddingModel,
-    Index,
-    Lake,
-    Remotes,
-    SentenceModel,
-)
+from dagster_project.composition.resources import EmbeddingModel, Index, Lake, Remotes, SentenceModel
 from dagster_project.composition.stores import make_lake, make_sources
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings

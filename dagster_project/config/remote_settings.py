@@ -20,8 +20,7 @@ class RemoteSettings(StageSettings):
     secrets: ClassVar[tuple[str, ...]] = ()
     kind: str = Field(description="what the source is fetched from")
     user_variable: str | None = Field(
-        None,
-        description="environment variable with the user's name (object store: the access key)",
+        None, description="environment variable with the user's name (object store: the access key)"
     )
     password_variable: str | None = Field(
         None, description="environment variable with the password (object store: the secret key)"

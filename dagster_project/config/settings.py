@@ -181,8 +181,7 @@ class ConversationSourceSettings(NamedSource):
     kind: Literal["conversation"] = Field(description="chats of people")
     fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
     format: Literal["auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table"] = Field(
-        "auto",
-        description="what the files are; auto: by name and content; all may be in a .zip",
+        "auto", description="what the files are; auto: by name and content; all may be in a .zip"
     )
     timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(

@@ -88,10 +88,7 @@ class IndexForContext:
         return round(float(np.quantile(pairs, 1 - _NEAR_PAIRS)), 4) if len(pairs) else 0.0
 
     def candidates(
-        self,
-        queries: pl.DataFrame,
-        settings: ContextSettings,
-        askers: Mapping[str, Asker] | None = None,
+        self, queries: pl.DataFrame, settings: ContextSettings, askers: Mapping[str, Asker] | None = None
     ) -> pl.DataFrame:
         """The rows of `conversation_candidates`: the best chunks of each query among those that its asker may find.
 
@@ -209,10 +206,7 @@ class IndexForContext:
             yield bm25.TermScores(some, self.index.postings, weights, mask)
 
     def _similar(
-        self,
-        vectors: np.ndarray,
-        allowed: Sequence[np.ndarray | None],
-        settings: ContextSettings,
+        self, vectors: np.ndarray, allowed: Sequence[np.ndarray | None], settings: ContextSettings
     ) -> Iterator[fusion.Scores]:
         """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
 
@@ -285,10 +279,7 @@ _CANDIDATES = {
 
 
 def _best(
-    row: int,
-    words: bm25.TermScores | None,
-    near: fusion.Scores,
-    settings: ContextSettings,
+    row: int, words: bm25.TermScores | None, near: fusion.Scores, settings: ContextSettings
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number."""
     most = settings.candidates or _LEAST_CANDIDATES

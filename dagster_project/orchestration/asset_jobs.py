@@ -131,9 +131,7 @@ def _refresh_now(*, fetches: bool) -> Any:
     described = "Refresh now: bring what is new in the remotes of the sources, if they have any; what changed follows."
     if fetches:
         return dg.define_asset_job(
-            REFRESH_NOW,
-            selection=dg.AssetSelection.groups(fetch.GROUP),
-            description=described,
+            REFRESH_NOW, selection=dg.AssetSelection.groups(fetch.GROUP), description=described
         )
 
     @dg.job(name=REFRESH_NOW, description=described)
@@ -156,11 +154,7 @@ def _other_jobs() -> list[Any]:
         SEARCH: (SEARCH_GROUP, "Search the published index for the queries of the run's configuration."),
     }
     return [
-        dg.define_asset_job(
-            name,
-            selection=dg.AssetSelection.groups(group),
-            description=description,
-        )
+        dg.define_asset_job(name, selection=dg.AssetSelection.groups(group), description=description)
         for name, (group, description) in parts.items()
     ]
 

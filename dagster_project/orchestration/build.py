@@ -25,12 +25,7 @@ from dagster_project.composition.objects import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
-from dagster_project.orchestration.alerts import (
-    alert_checks,
-    alert_interrupted,
-    alert_sources,
-    alerting,
-)
+from dagster_project.orchestration.alerts import alert_checks, alert_interrupted, alert_sources, alerting
 from dagster_project.orchestration.asset_graph import make_assets, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
 from dagster_project.orchestration.fetch import fetch_sources

@@ -247,9 +247,7 @@ def block(settings: Settings, index: SearchIndex, given: str, budget: int, where
     both = " ".join(f"({conditions})" for conditions in (settings.context.where, where) if conditions.strip())
     narrowed = settings.context.model_copy(update={"budget_tokens": budget, "where": both})
     context = context_of(
-        settings.model_copy(update={"context": narrowed}),
-        read_conversation(settings, None, given),
-        index,
+        settings.model_copy(update={"context": narrowed}), read_conversation(settings, None, given), index
     )
     answer = Block(
         outcome=context.outcome,

@@ -127,12 +127,7 @@ class _Reader:
         self.files = 0
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "dagster_project.sources.reader_process",
-                str(settings.read_memory_bytes),
-            ],
+            [sys.executable, "-m", "dagster_project.sources.reader_process", str(settings.read_memory_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -21,21 +21,9 @@ from dagster_project.config.settings import (
 from dagster_project.remotes.landing import Landing
 from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
-from dagster_project.sources.mail_places import (
-    mail_partition,
-    mail_paths,
-    month_of,
-    period_of,
-    youngest_year,
-)
+from dagster_project.sources.mail_places import mail_partition, mail_paths, month_of, period_of, youngest_year
 from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
-from dagster_project.sources.reading_files import (
-    TooLargeError,
-    bounded,
-    content,
-    opened,
-    why_unreadable,
-)
+from dagster_project.sources.reading_files import TooLargeError, bounded, content, opened, why_unreadable
 from dagster_project.sources.trees import parts_of, tree_files
 from dagster_project.system.globs import (
     fixed_folder,

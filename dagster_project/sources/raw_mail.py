@@ -10,13 +10,7 @@ from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.sources.file_sources import stored_mail
 from dagster_project.sources.public_inbox import mail_at
 from dagster_project.sources.reading_files import part
-from dagster_project.system.globs import (
-    fixed_folder,
-    is_folder,
-    is_there,
-    matching_paths,
-    valid_text,
-)
+from dagster_project.system.globs import fixed_folder, is_folder, is_there, matching_paths, valid_text
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 

@@ -22,11 +22,7 @@ from dagster._core.definitions.selector import (
     PartitionsSelector,
 )
 from dagster._core.errors import DagsterError
-from dagster._core.events import (
-    ASSET_CHECK_EVENTS,
-    ASSET_EVENTS,
-    EVENT_TYPE_TO_PIPELINE_RUN_STATUS,
-)
+from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus, PartitionBackfill
 from dagster._core.execution.plan.objects import ErrorSource, StepFailureData
 from dagster._core.instance.config import dagster_instance_config

@@ -26,10 +26,7 @@ def emr_step(job: str, config: str) -> dict[str, Any]:
 
 def databricks_task(job: str, config: str) -> dict[str, Any]:
     """A task, for `PipesDatabricksClient.run(task=SubmitTask.from_dict(…))` (dagster-databricks)."""
-    return {
-        "task_key": "weft",
-        "spark_python_task": {"python_file": job, "parameters": arguments(config)},
-    }
+    return {"task_key": "weft", "spark_python_task": {"python_file": job, "parameters": arguments(config)}}
 
 
 def index_asset(command: list[str]) -> dg.AssetsDefinition:

@@ -19,12 +19,7 @@ BY_SOURCE = {
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        ChunkSettings(message_chars=900),
-        ThreadSettings(),
-        TermSettings(),
-        BY_SOURCE,
-    ],
+    [ChunkSettings(message_chars=900), ThreadSettings(), TermSettings(), BY_SOURCE],
     ids=lambda value: type(value).__name__,
 )
 def test_the_defaults_of_a_configuration_are_the_configured_values(settings: object):

@@ -379,10 +379,7 @@ def test_the_pages_are_read_in_an_evening():
     words = {
         path.name: len(
             re.sub(
-                r"^```.*?^```|^\|[^\n]*\.\d\d[^\n]*$",
-                "",
-                path.read_text(encoding="utf-8"),
-                flags=re.M | re.S,
+                r"^```.*?^```|^\|[^\n]*\.\d\d[^\n]*$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S
             ).split()
         )
         for path in PAGES

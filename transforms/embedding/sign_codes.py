@@ -107,10 +107,7 @@ class CodedVectors:
         return found
 
     def comparing(
-        self,
-        queries: np.ndarray,
-        out: np.ndarray | None = None,
-        run: Run = map,
+        self, queries: np.ndarray, out: np.ndarray | None = None, run: Run = map
     ) -> Callable[[], np.ndarray]:
         """Gives the cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 

@@ -101,9 +101,7 @@ class Evaluation(NamedTuple):
 
 
 def report(
-    evaluation: Evaluation,
-    profiles: Mapping[str, Mapping[str, Any]],
-    passage_bytes: int = _PASSAGE_BYTES,
+    evaluation: Evaluation, profiles: Mapping[str, Mapping[str, Any]], passage_bytes: int = _PASSAGE_BYTES
 ) -> dict[str, Any]:
     """The evaluation report, ready for JSON; the same input gives the same report.
 

@@ -65,7 +65,7 @@ _CODE_LINE = re.compile(
     r"|(?:static|const|struct|typedef|void|int|char|return|if|for|while|switch|else|def|class|import|from|sub|my|use|"
     r"package|public|private|function|local|elif|fi|done|do|then|esac|echo|export)\b.*[(){};:,]?\s*\Z"
     r"|(?:CREATE|SELECT|INSERT|UPDATE|DELETE|ALTER|DROP|GRANT|BEGIN|COMMIT|SET|COPY|WITH|FROM|WHERE)\b"
-    r"|--\s|.*[;{}]\s*\Z)",
+    r"|--\s|.*[;{}]\s*\Z)"
 )
 _SHAPE_LINES = 400
 _SHAPE_WIDTH = 200
@@ -86,12 +86,7 @@ Convert = Callable[[bytes, str], Converted]
 
 
 def attachment_text(
-    data: bytes,
-    *,
-    filename: str | None,
-    declared_type: str,
-    charset: str | None,
-    max_bytes: int,
+    data: bytes, *, filename: str | None, declared_type: str, charset: str | None, max_bytes: int
 ) -> AttachmentText:
     """Class and text of the decoded bytes of one attached part.
 

@@ -145,10 +145,7 @@ def envelope_time(line: bytes) -> datetime | None:
 
 
 def effective_time(
-    sent: SentDate,
-    received: datetime | None,
-    first_hop: datetime | None,
-    envelope: datetime | None,
+    sent: SentDate, received: datetime | None, first_hop: datetime | None, envelope: datetime | None
 ) -> EffectiveTime:
     """The time to sort by: sent if plausible, else received, else envelope.
 

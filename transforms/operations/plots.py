@@ -49,8 +49,7 @@ def report(figures: Figures) -> str:
         ),
         f"### {QUARANTINE}",
         table(
-            ("reason", "rows"),
-            [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()],
+            ("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()]
         ),
     ]
     return "\n\n".join(sections) + "\n"

@@ -32,10 +32,7 @@ REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "threads": {"root_id": ("thread_tree.message_id",)},
     "patch_series": {"message_id": ("messages.message_id",)},
     "inferred_quotes": {"message_id": ("messages.message_id",), "parent_id": ("messages.message_id",)},
-    "links": {
-        "from_id": (*_TEXTS, "nodes.node_id"),
-        "to_id": (*_TEXTS, "nodes.node_id"),
-    },
+    "links": {"from_id": (*_TEXTS, "nodes.node_id"), "to_id": (*_TEXTS, "nodes.node_id")},
     "readiness": {"doc_id": _TEXTS},
     "postings": {"term_id": ("terms.term_id",), "chunk_key": ("chunks.chunk_key",)},
     "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)},
@@ -124,8 +121,7 @@ def _lost(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
         wrote.select("message_id", "block_index", byte=wrote.byte_end - 1),
     )
     lost = ends.anti_join(
-        covered,
-        [ends.message_id == covered.doc_id, ends.byte >= covered.start, ends.byte < covered.end],
+        covered, [ends.message_id == covered.doc_id, ends.byte >= covered.start, ends.byte < covered.end]
     )
     return lost.select(id=lost.message_id).distinct()
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from transforms.retrieval.hits import (
-    Step,
-    best_first,
-    firsts,
-    groups,
-    nothing_dropped,
-    parted,
-    unchanged,
-)
+from transforms.retrieval.hits import Step, best_first, firsts, groups, nothing_dropped, parted, unchanged
 from transforms.retrieval.small_tables import is_given, taken, with_values
 from transforms.settings.search import SearchSettings
 

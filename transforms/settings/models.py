@@ -50,17 +50,14 @@ class EmbeddingSettings(StageSettings):
         description="width of the vectors: a transformer's as its card says; gemini: 768, 1536 or 3072",
     )
     max_tokens: int | None = Field(
-        None,
-        gt=0,
-        description="tokens of a text that are embedded; none: what the model takes",
+        None, gt=0, description="tokens of a text that are embedded; none: what the model takes"
     )
     document_prefix: str | None = Field(
         None, description="transformer, openai: put before texts; none: what its files or its name say"
     )
     query_prefix: str | None = Field(None, description="the same for queries")
     onnx_file: str | None = Field(
-        None,
-        description="transformer: file of the model that ONNX Runtime runs (extra `onnx`)",
+        None, description="transformer: file of the model that ONNX Runtime runs (extra `onnx`)"
     )
 
     @model_validator(mode="before")

@@ -22,13 +22,10 @@ class OperationsSettings(StageSettings):
         description="text up to which the slow lane is made before a publish; none: what takes little beside the publish",
     )
     owners: tuple[str, ...] = Field(
-        ("team:weft",),
-        description="who answers for the assets, shown in Dagster: addresses or `team:name`",
+        ("team:weft",), description="who answers for the assets, shown in Dagster: addresses or `team:name`"
     )
     keep_runs_days: int = Field(
-        30,
-        ge=0,
-        description="days for which Dagster's finished runs are kept; 0: for ever",
+        30, ge=0, description="days for which Dagster's finished runs are kept; 0: for ever"
     )
 
     @property
@@ -125,10 +122,8 @@ class EvaluationSettings(StageSettings):
 
     queries: tuple[str, ...] = Field((), description="YAML files of queries and right answers")
     profiles: tuple[str, ...] = Field(
-        ("default", "lexical", "vector", "rrf"),
-        description="profiles to measure; the first is the baseline",
+        ("default", "lexical", "vector", "rrf"), description="profiles to measure; the first is the baseline"
     )
     publish_check: bool = Field(
-        False,
-        description="refuse to publish when nDCG@10 of the first drops beyond its 95 % interval",
+        False, description="refuse to publish when nDCG@10 of the first drops beyond its 95 % interval"
     )

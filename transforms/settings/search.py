@@ -44,8 +44,7 @@ class SearchSettings(StageSettings):
     candidates_lexical: int = Field(50, gt=0, description="chunks taken from the lexical search")
     candidates_vector: int = Field(30, gt=0, description="chunks taken from the vector search")
     vector_search: Literal["auto", "exact", "ann"] = Field(
-        "auto",
-        description="by size; every vector; or by the HNSW index where there is one and no filter",
+        "auto", description="by size; every vector; or by the HNSW index where there is one and no filter"
     )
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
     lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
@@ -86,8 +85,7 @@ class SearchSettings(StageSettings):
     diversity: float = Field(0.0, ge=0, le=1, description="0: by score alone; 1: as unlike as can be (MMR)")
     collapse_threads: bool = Field(False, description="show a thread once, by its best mail")
     expand: tuple[Expansion, ...] = Field(
-        (),
-        description="also shown: `parent`, `neighbours`, `section`, `links`",
+        (), description="also shown: `parent`, `neighbours`, `section`, `links`"
     )
     weak: bool = Field(False, description="show the hits of a query labelled NO_RESULTS too")
     label_pass: float = Field(

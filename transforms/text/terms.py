@@ -203,8 +203,7 @@ def _compound_terms_of(compounds: _Occurrences, settings: TermSettings) -> pl.Da
     """Columns `code` and `term`: the distinct compounds as terms, without addresses of hosts."""
     return (
         pl.DataFrame(
-            {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct},
-            schema_overrides=_CODED,
+            {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct}, schema_overrides=_CODED
         )
         .with_columns(pl.col("term").str.to_lowercase())
         .filter(~pl.col("term").str.contains(HOST))

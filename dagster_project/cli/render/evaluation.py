@@ -60,12 +60,7 @@ def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
 
     Where queries come in several batches, the bar grows with each.
     """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = SafeConsole(sys.stderr)
     with Progress(
         *columns,

@@ -41,12 +41,7 @@ def _load(module: str) -> None:
 class LazyGroup(SafeGroup):
     """A group that knows some of its commands by a table, and loads them when they are called."""
 
-    def __init__(
-        self,
-        *args: Any,
-        lazy: Mapping[str, Command],
-        **extra: Any,
-    ):
+    def __init__(self, *args: Any, lazy: Mapping[str, Command], **extra: Any):
         """`lazy` are commands by their names, each listed under its heading."""
         super().__init__(*args, **extra)
         self.lazy = lazy

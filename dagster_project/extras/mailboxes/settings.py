@@ -19,10 +19,7 @@ class ImapRemote(RemoteSettings):
     tls: Literal["tls", "starttls", "off"] = Field(
         "tls", description="encryption; off is possible on this machine alone"
     )
-    ca_file: str | None = Field(
-        None,
-        description="certificates that are trusted, PEM; none: the system's",
-    )
+    ca_file: str | None = Field(None, description="certificates that are trusted, PEM; none: the system's")
     folder: str = Field("INBOX", min_length=1, description="folder on the server")
     requests_per_minute: int = Field(600, gt=0, description="commands that are sent in any minute")
     max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")

@@ -224,11 +224,7 @@ class _Version:
         return len(chunks)
 
     def _points(
-        self,
-        chunks: np.ndarray,
-        numbers: list[np.ndarray],
-        weights: bm25.Weighed,
-        mails: bm25.WeighedMails,
+        self, chunks: np.ndarray, numbers: list[np.ndarray], weights: bm25.Weighed, mails: bm25.WeighedMails
     ) -> list[Point]:
         postings, places = self.arrays.postings, self.arrays.places
         words = sparse_vectors.chunk_vectors(postings, weights, numbers, chunks)

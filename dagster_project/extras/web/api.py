@@ -136,10 +136,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
         raise UnknownIdError(f"{shortened(id_)!r} is neither a thread nor a mail")
     (row,) = ask(_THREAD, {"id": threads[0]}).to_pylist()
     mails = [
-        {
-            **mail,
-            **{n: index.screen.optional(mail[n]) for n in ("subject", "from_name", "from_addr", "text")},
-        }
+        {**mail, **{n: index.screen.optional(mail[n]) for n in ("subject", "from_name", "from_addr", "text")}}
         for mail in ask(_MESSAGES, {"id": threads[0], "start": start, "limit": limit + 1}).to_pylist()
     ]
     is_cut = len(mails) > limit

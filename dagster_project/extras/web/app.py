@@ -104,10 +104,7 @@ def web_app(
     ]
     static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
     return Starlette(
-        routes=[*routes, static],
-        middleware=guards,
-        exception_handlers={404: unknown},
-        lifespan=lifespan,
+        routes=[*routes, static], middleware=guards, exception_handlers={404: unknown}, lifespan=lifespan
     )
 
 

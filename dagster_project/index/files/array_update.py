@@ -10,12 +10,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from dagster_project.index.files.arrays import (
-    appearing,
-    write_gone,
-    write_lengths,
-    write_narrow,
-)
+from dagster_project.index.files.arrays import appearing, write_gone, write_lengths, write_narrow
 from dagster_project.index.files.checksums import require_whole
 from dagster_project.index.files.hit_rows import update_hit_rows
 from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies

@@ -24,17 +24,8 @@ import pyarrow as pa
 from dagster_project.index.files.checksums import damages, facts_of, write_facts
 from dagster_project.index.files.hit_rows import HitRows, write_hit_rows
 from dagster_project.index.files.known_ids import KnownIds, write_id_hashes
-from dagster_project.index.files.posting_arrays import (
-    FREQUENCIES,
-    PostingArrays,
-    frequencies,
-)
-from dagster_project.index.files.segments import (
-    SortedTerms,
-    segment_name,
-    segments_of,
-    write_terms,
-)
+from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies
+from dagster_project.index.files.segments import SortedTerms, segment_name, segments_of, write_terms
 from dagster_project.index.files.vector_arrays import VECTORS_IN, write_vectors
 from dagster_project.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors

@@ -182,13 +182,7 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
     """BM25 of `bm25.TermScores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
     weights = bm25.field_weights(search)
     defaults = [f"{field}_weight := {_double(weight)}" for field, weight in weights.items()]
-    parameters = [
-        "asked",
-        "k := 10",
-        *defaults,
-        f"k1 := {_double(bm25.K1)}",
-        f"b := {_double(bm25.B)}",
-    ]
+    parameters = ["asked", "k := 10", *defaults, f"k1 := {_double(bm25.K1)}", f"b := {_double(bm25.B)}"]
     frequency = " + ".join(f"{field}_weight * p.{field}_tf" for field in weights)
     length = " + ".join(f"{field}_weight * l.{field}_length" for field in weights)
     mean = " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights)

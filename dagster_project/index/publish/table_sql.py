@@ -280,11 +280,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "terms": (
         "The dictionary of the inverted index.",
-        {
-            "term_id": "number of the term in this file",
-            "term": "the term",
-            "df": "chunks that hold the term",
-        },
+        {"term_id": "number of the term in this file", "term": "the term", "df": "chunks that hold the term"},
     ),
     "term_forms": (
         "Words of the texts that stemming changes, with their terms; every other word is its own term.",

@@ -15,12 +15,7 @@ import polars as pl
 
 from dagster_project.index.files.arrays import SearchArrays
 from dagster_project.index.search.conditions.copies import ShownCopies, named_places, shown_copies
-from dagster_project.index.search.conditions.field_values import (
-    DATED,
-    FieldConditions,
-    FieldValues,
-    refused,
-)
+from dagster_project.index.search.conditions.field_values import DATED, FieldConditions, FieldValues, refused
 from dagster_project.index.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
 from transforms.retrieval import collapse

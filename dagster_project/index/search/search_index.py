@@ -18,12 +18,7 @@ from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.conditions.copies import at_named_places
 from dagster_project.index.search.filters import Filters, Resolved
 from dagster_project.index.search.hit_facts import with_facts
-from dagster_project.index.search.hit_table import (
-    RankedHits,
-    SearchResult,
-    described,
-    without_hits,
-)
+from dagster_project.index.search.hit_table import RankedHits, SearchResult, described, without_hits
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import QueryBatch

@@ -17,12 +17,7 @@ import dagster as dg
 import duckdb
 from sqlalchemy import Column, Connection, Table, or_, select, update
 
-from dagster_project.composition.objects import (
-    make_embedding_cache,
-    make_lake,
-    make_publisher,
-    make_sources,
-)
+from dagster_project.composition.objects import make_embedding_cache, make_lake, make_publisher, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.evaluation.evaluator import html_page
 from dagster_project.extras.registry import declared_tables, enabled, extras

@@ -118,10 +118,7 @@ def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
     assert made_once.column("SELECT sum(message_count) FROM conversation_windows") == [60]
     assert set(
         made_once.column("SELECT DISTINCT chunk_kind FROM chunks WHERE source_kind = 'conversation'")
-    ) == {
-        "turn",
-        "window_segment",
-    }
+    ) == {"turn", "window_segment"}
 
 
 @pytest.mark.exhaustive

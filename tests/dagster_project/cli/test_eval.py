@@ -215,14 +215,7 @@ def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace)
 @pytest.mark.exhaustive
 def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(measured: Workspace):
     before = (measured.index / "CURRENT").resolve()
-    arguments = [
-        "sweep",
-        "--build",
-        "mail.max_message_bytes=1",
-        "--set",
-        "lexical_weight=0.5,0.7",
-        "--json",
-    ]
+    arguments = ["sweep", "--build", "mail.max_message_bytes=1", "--set", "lexical_weight=0.5,0.7", "--json"]
     rows = json.loads(weft(measured, *arguments).stdout)
     assert [r["mean"] for r in rows] == [0.0, 0.0]
     assert {r["profile"] for r in rows} == {

@@ -111,13 +111,7 @@ def test_a_context_is_0_and_none_is_3(built_once: Workspace, text: str, code: in
 
 
 def test_what_is_not_there_or_not_readable_has_its_code(workspace: Workspace, tmp_path: Path):
-    for arguments in (
-        ["search", "x"],
-        ["get", "x"],
-        ["similar", "x"],
-        ["explain", "x"],
-        ["sql", "SELECT 1"],
-    ):
+    for arguments in (["search", "x"], ["get", "x"], ["similar", "x"], ["explain", "x"], ["sql", "SELECT 1"]):
         assert ended(workspace, *arguments)[0] == 5, arguments
     assert ended(workspace, "build")[0] == 4, "no file matches the source"
     manifest = tmp_path / "manifest.json"

@@ -90,10 +90,7 @@ ARCHIVES: dict[str, tuple[Mapping[str, bytes], list[tuple[str, str]]]] = {
         [("mbox", "x/a/*"), ("mbox", "x/b/b.*")],
     ),
     "Thunderbird": ({"Inbox": MBOX, "Inbox.msf": b"//", "Inbox.sbd/Work": MBOX}, [("mbox", "x")]),
-    "Takeout": (
-        {"Takeout/Mail/All mail.mbox": MBOX, "Takeout/archive_browser.html": PAGE},
-        [("mbox", "x")],
-    ),
+    "Takeout": ({"Takeout/Mail/All mail.mbox": MBOX, "Takeout/archive_browser.html": PAGE}, [("mbox", "x")]),
     "Maildir": ({"cur/1:2,S": MAIL, "new/2": MAIL, ".Sent/cur/3:2,S": MAIL}, [("maildir", "x")]),
     "MH": ({"inbox/1": MAIL, "inbox/2": MAIL}, [("maildir", "x")]),
     "eml": ({"2024/a.eml": MAIL}, [("eml", "x")]),

@@ -24,14 +24,7 @@ class Started:
     """A command in a session of its own, as a terminal starts it."""
 
     def __init__(self, work: Workspace, *arguments: str | Path):
-        command = [
-            sys.executable,
-            "-m",
-            "dagster_project.cli",
-            *map(str, arguments),
-            "--config",
-            work.config,
-        ]
+        command = [sys.executable, "-m", "dagster_project.cli", *map(str, arguments), "--config", work.config]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True, start_new_session=True

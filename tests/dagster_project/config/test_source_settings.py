@@ -46,8 +46,7 @@ def test_what_is_fetched_lies_below_the_root(tmp_path: Path, kind: str, fetch: d
 
 def test_a_path_is_below_what_is_fetched(tmp_path: Path):
     work = Workspace(tmp_path).configure(
-        {"name": "docs", "kind": "tree", "path": "guide", "fetch": OBJECTS},
-        storage={"root": "state"},
+        {"name": "docs", "kind": "tree", "path": "guide", "fetch": OBJECTS}, storage={"root": "state"}
     )
     assert work.settings.place(work.settings.sources[0]) == tmp_path / "state/sources/docs/guide"
 

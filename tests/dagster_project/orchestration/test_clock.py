@@ -38,15 +38,7 @@ class Clocked:
     def __init__(self, work: Workspace, offset: str):
         self.clock = work.folder / "clock"
         self.set(offset)
-        command = [
-            sys.executable,
-            "-m",
-            "dagster_project.cli",
-            "build",
-            "--quiet",
-            "--config",
-            work.config,
-        ]
+        command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", work.config]
         names = {"FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1"}
         names |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": self._library()}
         self.said = work.folder / "said"

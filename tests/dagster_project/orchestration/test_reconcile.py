@@ -34,8 +34,7 @@ BLOCKS = {JANUARY: ("message_blocks",)}
 def empty(tmp_path: Path) -> Iterator[tuple[Workspace, dg.DagsterInstance]]:
     """Settings, and an instance that knows some partitions."""
     work = Workspace(tmp_path).configure(
-        {"name": "notes", "kind": "vault", "path": "notes"},
-        operations={"slow_at_once_bytes": 0},
+        {"name": "notes", "kind": "vault", "path": "notes"}, operations={"slow_at_once_bytes": 0}
     )
     with dg.DagsterInstance.ephemeral() as instance:
         for source_type, keys in (

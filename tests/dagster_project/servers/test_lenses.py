@@ -301,10 +301,7 @@ def test_a_link_that_several_notes_answer_leads_to_one_that_is_shown(work: Works
         links = index.connection.execute(
             "SELECT target, to_id FROM links WHERE from_id LIKE '%noteopen%'"
         ).fetchall()
-    assert dict(links) == {
-        "noteshut": None if lens == "open" else "notes:noteshut.md",
-        "twin": target,
-    }
+    assert dict(links) == {"noteshut": None if lens == "open" else "notes:noteshut.md", "twin": target}
 
 
 @pytest.mark.parametrize("place", ["public", "secret"])

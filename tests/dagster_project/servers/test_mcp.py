@@ -61,8 +61,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.configure(*SOURCES)
     work.put("mail/.keep", "")
     work.write(
-        "dev.mbox",
-        [Mail(1, TEXT, "Compactor keys"), Mail(2, FORGED, "Re: Compactor keys", reply_to=1)],
+        "dev.mbox", [Mail(1, TEXT, "Compactor keys"), Mail(2, FORGED, "Re: Compactor keys", reply_to=1)]
     )
     work.build()
     return work

@@ -269,11 +269,7 @@ def test_whatever_lies_where_mail_does_all_else_is_read(
     ids=["two members", "padded", "padded between", "garbage behind", "broken member", "cut", "garbage"],
 )
 def test_what_stands_before_the_break_of_an_archive_is_read_and_the_rest_is_named(
-    workspace: Workspace,
-    ending: str,
-    damage: Callable[[bytes, bytes], bytes],
-    read: int,
-    reason: str | None,
+    workspace: Workspace, ending: str, damage: Callable[[bytes, bytes], bytes], read: int, reason: str | None
 ):
     one, two = (PACKERS[ending](mbox([Mail(number)])) for number in (1, 2))
     workspace.write(f"dev.2004-01.mbox{ending}", damage(one, two))

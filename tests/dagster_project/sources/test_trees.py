@@ -80,8 +80,7 @@ def test_patterns_choose_files(root: Path, given: dict[str, object], read: set[s
 
 
 @pytest.mark.parametrize(
-    ("given", "read"),
-    [({}, False), ({"exclude": ["x.md"]}, False), ({"exclude": ["!_chunks/"]}, True)],
+    ("given", "read"), [({}, False), ({"exclude": ["x.md"]}, False), ({"exclude": ["!_chunks/"]}, True)]
 )
 def test_patterns_of_exclude_are_beside_the_usual_ones(root: Path, given: dict[str, object], read: bool):
     (root / "_chunks").mkdir()

@@ -77,11 +77,7 @@ def hashes(work: Workspace) -> dict[str, str]:
 
 
 def test_an_engine_makes_the_same_lake_on_s3_though_a_worker_dies(
-    engine: str,
-    built_once: Workspace,
-    store: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    engine: str, built_once: Workspace, store: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for name, value in store.items():
         monkeypatch.setenv(name, value)

@@ -340,12 +340,7 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
     ],
 )
 def test_a_picture_of_the_pages(
-    chromium: Any,
-    shipped: Workspace,
-    name: str,
-    address: str | None,
-    size: dict[str, int],
-    dark: bool,
+    chromium: Any, shipped: Workspace, name: str, address: str | None, size: dict[str, int], dark: bool
 ):
     """The documentation shows the sample as it is shipped."""
     (thread,) = shipped.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")

@@ -33,9 +33,7 @@ def chat(*minutes: float, author: str = "Maud Fenwick", name: str = "chat") -> C
 
 def test_the_consolidated_form_is_that_of_the_seed_byte_for_byte():
     made = consolidate(
-        ["uuid-123", "uuid-456"],
-        [START, "2025-01-15 10:35"],
-        ["Message text here...", "Another message..."],
+        ["uuid-123", "uuid-456"], [START, "2025-01-15 10:35"], ["Message text here...", "Another message..."]
     )
     assert made.markdown == (
         "## Message 1\n"

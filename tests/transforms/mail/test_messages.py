@@ -296,10 +296,7 @@ def test_text_before_a_first_delimiter_that_closes_is_not_lost():
 
 @pytest.mark.parametrize(
     ("encoding", "content"),
-    [
-        ("base64", "U3ViamVjdDogaW4KCmlubmVyIGJvZHkK"),
-        ("quoted-printable", "Subject: i=6E\n\ninner b=6Fdy\n"),
-    ],
+    [("base64", "U3ViamVjdDogaW4KCmlubmVyIGJvZHkK"), ("quoted-printable", "Subject: i=6E\n\ninner b=6Fdy\n")],
 )
 def test_a_mail_inside_a_mail_in_a_transfer_encoding(encoding, content):
     part = f"Content-Type: message/rfc822\nContent-Transfer-Encoding: {encoding}\n\n{content}"

@@ -19,10 +19,7 @@ from transforms.settings.mail import MailSettings
 
 ALLOWED = 25
 """How many times the time of a tenth a whole may take."""
-FUZZ = examples(
-    120,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+FUZZ = examples(120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 ROOT = Path(__file__).resolve().parents[3]
 CORPORA = Path(os.environ.get("WEFT_CORPORA", ROOT.parent / "shared" / "corpora"))
 

@@ -134,12 +134,7 @@ def test_chunks_without_a_term_of_the_query_score_zero():
 
 
 @pytest.mark.parametrize(
-    ("field", "setting"),
-    [
-        ("title", "title_weight"),
-        ("quote", "quote_weight"),
-        ("context", "quote_weight"),
-    ],
+    ("field", "setting"), [("title", "title_weight"), ("quote", "quote_weight"), ("context", "quote_weight")]
 )
 def test_an_occurrence_counts_by_the_weight_of_its_field(field: str, setting: str):
     made = postings([["fox", "fox", "dog"], ["dog"]], field)

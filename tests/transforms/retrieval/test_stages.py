@@ -160,12 +160,7 @@ def test_every_candidate_is_a_hit_or_was_dropped_once_with_a_reason(
         told.append((stage, found.get_column("chunk_no").to_list(), dropped.get_column("chunk_no").to_list()))
 
     made = pipeline.through(pipeline.started(hits, note), stages(chosen), chosen, note)
-    assert [stage for stage, *_ in told] == [
-        "lexical",
-        "vector",
-        "fused",
-        *(s.name for s in stages(chosen)),
-    ]
+    assert [stage for stage, *_ in told] == ["lexical", "vector", "fused", *(s.name for s in stages(chosen))]
     gone = [chunk for *_, dropped in told for chunk in dropped]
     assert sorted([*chunks(made), *gone]) == list(range(len(rows)))
     assert len(made.hits) <= 5

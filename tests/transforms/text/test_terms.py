@@ -15,13 +15,7 @@ from tests.examples import examples
 from transforms.schemas.chunks import CHUNKS
 from transforms.settings.search import TermSettings
 from transforms.text import terms as terms_module
-from transforms.text.terms import (
-    FIELDS,
-    UNSPACED,
-    chunk_terms,
-    context_terms,
-    query_terms,
-)
+from transforms.text.terms import FIELDS, UNSPACED, chunk_terms, context_terms, query_terms
 
 PLAIN = TermSettings(stemmer="none")
 

@@ -116,10 +116,7 @@ _DATED = (
 )
 _NAMED = r"[^:\n]+<[^<> \n]+@"
 VERB = Rule(_WROTE, search=True)
-LONE_VERB = Rule(
-    rf"(?:{_last_words(_split(_words('verbs')))}) ?{COLON}$",
-    needs=rf"^\S+ ?{COLON}$",
-)
+LONE_VERB = Rule(rf"(?:{_last_words(_split(_words('verbs')))}) ?{COLON}$", needs=rf"^\S+ ?{COLON}$")
 """The rest of an attribution whose verb is folded."""
 OPENED_START = Rule(rf"{_OPENED}[^\n]*(?:\d|<|@)")
 DATED_START = Rule(rf"(?:{_DATED})[^\n]*(?:\d|<|@)")
@@ -170,9 +167,7 @@ BANNER_REST = Rule(r"[^-_\n]{0,60}[-_]{3,}$")
 # Any words between dashes, and forms with the date or the name of the writer in the line.
 TITLE = Rule(r"[-_]{3,} ?[^-_\n]{3,60} ?[-_]{3,}$", "-- __")
 WROTE_BANNER = Rule(
-    rf"-{{2,}} ?(?:On .*\d.*|[A-Z][^-]{{2,60}}) (?:{_VERBS}) ?:?-*$",
-    "--",
-    needs=r"^-+ ?[A-Z].* \S",
+    rf"-{{2,}} ?(?:On .*\d.*|[A-Z][^-]{{2,60}}) (?:{_VERBS}) ?:?-*$", "--", needs=r"^-+ ?[A-Z].* \S"
 )
 FORWARDED = Rule(
     r"(?i:.*(?:forward|weitergeleitet|transf(?:é|e)r|r(?:é|e)exp|reenvia|inoltrat|encaminhad|doorgestuurd|"

@@ -62,13 +62,7 @@ def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, pack_chars: int
             drafts.exclude(offsets(start), offsets(end), "binary")
         diff = own if segment.file or first_diff(own, 0, len(own)) is not None else ""
         draft = Draft(
-            KIND,
-            own,
-            file=segment.file,
-            hunk=segment.hunk,
-            diff=diff,
-            content_class="patch",
-            is_slow=is_slow,
+            KIND, own, file=segment.file, hunk=segment.hunk, diff=diff, content_class="patch", is_slow=is_slow
         )
         _add(draft, spans, drafts, offsets)
 

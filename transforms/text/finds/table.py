@@ -115,7 +115,7 @@ FORMS: dict[str, dict[str, str]] = {
         "api.telegram.org/bot": r"[0-9]{6,12}:[A-Za-z0-9_-]{30,}",
     },
     "jwt": {
-        "eyJ": r"[A-Za-z0-9_-]{8,4000}+(?:\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*)?|(?:\.[A-Za-z0-9_-]{10,4000}+){4})",
+        "eyJ": r"[A-Za-z0-9_-]{8,4000}+(?:\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*)?|(?:\.[A-Za-z0-9_-]{10,4000}+){4})"
     },
 }
 """By kind: prefixes, separated by blanks, and a regular expression for what follows one of them."""

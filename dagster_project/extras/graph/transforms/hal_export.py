@@ -162,10 +162,7 @@ class _Graph:
 
     def _chunks(self, doc_id: str, base: str, names: list[str], texts: list[bytes]) -> dict[str, Any]:
         """The entry of a document in `_embedded.chunks`."""
-        entry: dict[str, Any] = {
-            "source": posixpath.basename(self.folders[doc_id]),
-            "count": len(names),
-        }
+        entry: dict[str, Any] = {"source": posixpath.basename(self.folders[doc_id]), "count": len(names)}
         by_baseline: dict[str, dict[int, float]] = {"conceptual": {}, "technical": {}}
         for row in self.similarities[doc_id]:
             by_baseline[row["baseline"]][row["chunk_index"]] = row["similarity"]

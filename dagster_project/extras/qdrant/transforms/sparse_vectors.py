@@ -99,10 +99,7 @@ def chunk_vectors(
 
 
 def mail_vectors(
-    postings: Postings,
-    mails: bm25.WeighedMails,
-    numbers: Sequence[np.ndarray],
-    chunks: np.ndarray,
+    postings: Postings, mails: bm25.WeighedMails, numbers: Sequence[np.ndarray], chunks: np.ndarray
 ) -> tuple[np.ndarray, SparseVectors]:
     """The numbers of the mails of some chunks, ascending, and the vector of each; `chunks` are all chunks of these."""
     slots = postings.slots.of(chunks)

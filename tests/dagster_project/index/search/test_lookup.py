@@ -24,10 +24,7 @@ from tests.processes import listens
 from tests.timing import HUNG, PAUSE, until
 
 TABLE = "segment;bytes\none;4096\n"
-ATTACHED = [
-    "MIME-Version: 1.0",
-    'Content-Type: multipart/mixed; boundary="x"',
-]
+ATTACHED = ["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="x"']
 BODY = (
     "--x\nContent-Type: text/plain; charset=utf-8\n\nThe na\u00efve table of segments is attached.\n"
     f"--x\nContent-Type: text/csv\nContent-Disposition: attachment; filename=segments.csv\n\n{TABLE}\n--x--"
