@@ -13,10 +13,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from tests.dagster_project.resources.test_configured import shown
 
 from dagster_project.definitions import SETTINGS_FAULT, defs
 from tests.archives import Workspace
+from tests.dagster_project.composition.test_resources import shown
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("transforms", "assets", "dagster_project", "data/sample", "workspace.yaml", "pyproject.toml")

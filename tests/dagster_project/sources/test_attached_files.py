@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.dagster_project.resources.sources.test_chat_exports import written, zipped
 
 from dagster_project.config.settings import Settings
 from dagster_project.sources.chats import ChatFiles
 from tests.archives import Workspace
 from tests.dagster_project.builds.test_conversations import CHAT, configure, weft, write
+from tests.dagster_project.sources.test_chat_exports import written, zipped
 from tests.format_files import Text, docx, paragraph, pdf
 from tests.pages import pages
 from transforms.formats.converted import Converted
