@@ -198,8 +198,8 @@ def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, 
 
 def quota(state: Path) -> None:
     """How much of a quota of requests is used, and how often the server had to refuse."""
-    from dagster_project.models.gemini.client import Quota
-    from dagster_project.models.gemini.embedder import GeminiEmbedder
+    from dagster_project.extras.gemini.client import Quota
+    from dagster_project.extras.gemini.embedder import GeminiEmbedder
     from tests import gemini_loopback as server
 
     window, requests, count = 12.0, 400, 2000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
 from dagster_project.context.published_versions import open_versions
 from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
-from dagster_project.extras.registry import enabled, load, named, rankings, sections
+from dagster_project.extras.registry import enabled, load, model_service, named, rankings, sections
 from dagster_project.index.publish.operations_history import DagsterHistory
 from dagster_project.index.publish.partition_publisher import PartitionPublisher
 from dagster_project.index.publish.published_tables import PublishedFile
@@ -87,10 +86,7 @@ def require_served_models(settings: Settings) -> None:
     language |= {settings.rerank.language_model} if settings.rerank.method == "gemini" else set()
     language = {name for name in language if not name.startswith(PREFIX)}
     if embedding or language:
-        # What it imports comes with an extra, which whoever uses the service has.
-        from dagster_project.models.gemini.served import require_served
-
-        require_served(settings.gemini, embedding, language)
+        load(model_service("gemini").require_served)(settings.gemini, embedding, language)
 
 
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
@@ -201,10 +197,4 @@ def _remote_in_words(remote: RemoteSettings) -> str:
 
 def _key(*, is_sent: bool) -> dict[str, str] | None:
     """The environment variable with the key of Google's service, as Dagster shows variables."""
-    if not is_sent:
-        return None
-    # What it imports comes with an extra, which whoever uses the service has.
-    from dagster_project.models.gemini.client import KEY_VARIABLES
-
-    named = next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0])
-    return {"env": named}
+    return {"env": load(model_service("gemini").key)()} if is_sent else None

@@ -1,6 +1,6 @@
 """The registry of extras: finds the folders that are there, and says what each adds to the core.
 
-This is the one module through which the core meets an extra. It imports nothing of Weft, so that any module may ask it.
+This is the one module through which the core meets an extra. It imports no module of Weft but the errors.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
+
+from transforms.errors import SettingsError, not_installed
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,22 @@ class Engine:
 
     make: str
     embedder: str = ""
+
+
+@dataclass(frozen=True)
+class ModelService:
+    """A service of embedding and language models, if a key of the settings that chooses a model has its name.
+
+    `embedder` is a function of `[embedding]`, `[gemini]`, `[safety]`, the budget of the run and the folder of notes on jobs,
+    `language_model` one of the name, `[gemini]`, the tokens of an answer and the last three of these. `require_served` is a
+    function of `[gemini]`, the names of embedding models and those of language models; it raises ServiceError for one that
+    the service does not have. `key` is a function that returns the environment variable with the key.
+    """
+
+    embedder: str
+    language_model: str
+    require_served: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,8 @@ class Extra:
     """By their names."""
     engines: Mapping[str, Engine] = field(default_factory=dict)
     """By their names."""
+    models: Mapping[str, ModelService] = field(default_factory=dict)
+    """By their names."""
     remotes: Mapping[str, Remote] = field(default_factory=dict)
     """By their kinds."""
     progress: Mapping[str, str] = field(default_factory=dict)
@@ -113,9 +133,14 @@ def named(attribute: str) -> list[Any]:
 
 
 def load(place: str) -> Any:
-    """The object at a place of the form `module:attribute`."""
+    """The object at a place of the form `module:attribute`; SettingsError if a package that its extra needs is missing."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if not module.startswith(f"{__package__}."):
+            raise
+        raise not_installed(error, module.split(".")[2]) from error
 
 
 def rankings() -> dict[str, Ranking]:
@@ -126,6 +151,16 @@ def rankings() -> dict[str, Ranking]:
 def engines() -> dict[str, Engine]:
     """The engines that may make partitions, by name."""
     return {name: engine for extra in extras() for name, engine in extra.engines.items()}
+
+
+def model_service(name: str) -> ModelService:
+    """The service of models of that name; SettingsError if no extra offers it."""
+    offers = {offer: service for extra in extras() for offer, service in extra.models.items()}
+    if name not in offers:
+        raise SettingsError(
+            f"the settings choose models of {name!r}, and this installation has no such extra"
+        )
+    return offers[name]
 
 
 def remotes() -> dict[str, Remote]:

@@ -1,15 +1,15 @@
-"""The embedding model that the settings name; the packages of an extra are imported when its model is chosen."""
+"""The embedding model that the settings name; the packages that it needs are imported if it is chosen."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from assets.protocols.models import Embedder
+from dagster_project.extras.registry import load, model_service
 from dagster_project.models.openai.embedder import OpenAIEmbedder
 from dagster_project.models.static import StaticEmbedder
 from dagster_project.models.transformer import TransformerEmbedder
 from dagster_project.system.rate_limit import RunBudget
-from transforms.errors import not_installed
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 
 
@@ -22,11 +22,9 @@ def make_embedder(
 ) -> Embedder:
     """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
     if settings.model == "gemini":
-        try:
-            from dagster_project.models.gemini.embedder import GeminiEmbedder
-        except ImportError as error:
-            raise not_installed(error, "gemini") from error
-        return GeminiEmbedder(settings, gemini or GeminiSettings(), safety, budget, jobs)
+        make = load(model_service("gemini").embedder)
+        served: Embedder = make(settings, gemini or GeminiSettings(), safety, budget, jobs)
+        return served
     if settings.model == "openai":
         return OpenAIEmbedder(settings, gemini or GeminiSettings(), safety, budget)
     if settings.model == "transformer":

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from assets.protocols.models import Answer, LanguageModel, Shape
+from dagster_project.extras.registry import load, model_service
 from dagster_project.models.openai.language import PREFIX, OpenAILanguageModel
 from dagster_project.system.rate_limit import RunBudget
-from transforms.errors import SettingsError, not_installed
+from transforms.errors import SettingsError
 from transforms.settings.models import GeminiSettings, SafetySettings
 
 _SENTENCE_TOKENS = 120
@@ -58,8 +59,6 @@ def language_model(
     """The model of that name: Google's, or behind OpenAI's protocol if it begins with `openai/`."""
     if name.startswith(PREFIX):
         return OpenAILanguageModel(name, gemini, max_output_tokens, safety, budget)
-    try:
-        from dagster_project.models.gemini.language import GeminiLanguageModel
-    except ImportError as error:
-        raise not_installed(error, "gemini") from error
-    return GeminiLanguageModel(name, gemini, max_output_tokens, safety, budget, jobs)
+    make = load(model_service("gemini").language_model)
+    served: LanguageModel = make(name, gemini, max_output_tokens, safety, budget, jobs)
+    return served

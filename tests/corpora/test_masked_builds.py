@@ -16,8 +16,6 @@ from dagster_project.cli.main import main
 from tests.archives import Workspace
 from tests.gemini_loopback import Loopback
 
-pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
-
 MONTHS = ("pgsql-admin.200410", "pgsql-hackers.199804", "pgsql-hackers.200105")
 
 

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import dagster_project
+from dagster_project.cli.terminal import lazy_group
 from dagster_project.extras import registry
 from tests.archives import Workspace
 from tests.timing import HUNG
+from transforms.errors import SettingsError
 
 PACKAGE = Path(dagster_project.__file__).parent
 FOLDERS = sorted(file.parent.name for file in (PACKAGE / "extras").glob("*/__init__.py"))
@@ -64,6 +67,28 @@ def test_without_an_extra_everything_else_works(deleted: set[str], built_once: W
 def commands(folder: str) -> set[str]:
     """The names of the commands of an extra."""
     return set(dict(zip(FOLDERS, registry.extras(), strict=True))[folder].commands)
+
+
+@pytest.mark.parametrize(
+    ("extra", "place", "package"),
+    [
+        ("gemini", "embedder:GeminiEmbedder", "tenacity"),
+        ("mailboxes", "imap_folders:ImapFolder", "imapclient"),
+        ("qdrant", "service:make_mirror", "qdrant_client"),
+        ("web", "command:serve", "jinja2"),
+    ],
+)
+def test_the_fault_of_a_missing_package_names_it(
+    extra: str, place: str, package: str, monkeypatch: pytest.MonkeyPatch
+):
+    place = f"dagster_project.extras.{extra}.{place}"
+    for loaded in [name for name in sys.modules if name.startswith(f"dagster_project.extras.{extra}.")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SettingsError, match=f"{package} is not installed: `pip install 'weft.{extra}.'`"):
+        registry.load(place)
+    with pytest.raises(click.UsageError, match=package):
+        lazy_group.loaded(registry.Command(place, "", ""))
 
 
 def test_a_search_loads_no_extra(built_once: Workspace):

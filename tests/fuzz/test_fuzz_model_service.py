@@ -16,15 +16,13 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from dagster_project.models.gemini.embedder import GeminiEmbedder
-from dagster_project.models.gemini.language import GeminiLanguageModel
+from dagster_project.extras.gemini.embedder import GeminiEmbedder
+from dagster_project.extras.gemini.language import GeminiLanguageModel
 from tests import gemini_loopback as server
 from tests.fuzz.fuzzing import SECRET, seeds, within_limits
 from tests.gemini_loopback import Fault, Loopback, loopback
 from transforms.errors import WeftError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
-
-pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
 
 TEXTS = [
     "plain",

@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dagster_project.extras.qdrant.batch import PointRanking
+from dagster_project.extras.qdrant.collection import Collection, connected
+from dagster_project.extras.qdrant.mirror import QdrantMirror
 from dagster_project.extras.qdrant.mirrored import mirrored
 from dagster_project.extras.qdrant.points import Points
-from transforms.errors import not_installed
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings
 
-if TYPE_CHECKING:
-    from dagster_project.extras.qdrant.mirror import QdrantMirror
-
 
 def make_mirror(index: IndexSettings, search: SearchSettings) -> QdrantMirror:
-    """What sends each publish to Qdrant; SettingsError without the extra."""
-    try:
-        # What these import comes with the extra.
-        from dagster_project.extras.qdrant.collection import connected
-        from dagster_project.extras.qdrant.mirror import QdrantMirror
-    except ImportError as error:
-        raise not_installed(error, "qdrant") from error
+    """What sends each publish to Qdrant."""
     alias = (index.url or "").rpartition("/")[2]
     return QdrantMirror(connected(_address(index)), alias, search, _address(index))
 
 
 def ranking_of(published: Path, index: IndexSettings) -> PointRanking | None:
-    """The points of a published file as its ranking; None if it was not sent to Qdrant.
-
-    SettingsError without the extra.
-    """
+    """The points of a published file as its ranking; None if it was not sent to Qdrant."""
     if (stored := mirrored(published)) is None:
         return None
-    try:
-        # What it imports comes with the extra.
-        from dagster_project.extras.qdrant.collection import Collection, connected
-    except ImportError as error:
-        raise not_installed(error, "qdrant") from error
     facts, ids = stored
     return PointRanking(Points(Collection(connected(_address(index)), facts.collection), facts, ids))
 

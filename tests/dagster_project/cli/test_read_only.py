@@ -193,7 +193,7 @@ def test_arrays_that_can_be_kept_nowhere_are_said_so(
 def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     with loopback() as gemini:
         gemini.rule = blocks_forbidden

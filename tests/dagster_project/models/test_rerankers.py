@@ -26,9 +26,6 @@ from transforms.settings.models import GeminiSettings, SafetySettings
 from transforms.settings.search import RerankSettings
 
 QUERIES = ["compactor load", "release schedule of ann@example.org"]
-needs_gemini = pytest.mark.skipif(
-    importlib.util.find_spec("google.genai") is None, reason="the extra `gemini` is not installed"
-)
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
     reason="the extra `transformer` is not installed",
@@ -92,7 +89,6 @@ def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
 
 
 @pytest.mark.exhaustive
-@needs_gemini
 def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspace, gemini: Loopback):
     gemini.reply = reversing
     plain, found = hits(built, None), hits(built, by_gemini(gemini))
@@ -115,7 +111,6 @@ FAILING: dict[str, tuple[Callable[[Loopback], None], str]] = {
 }  # fmt: skip
 
 
-@needs_gemini
 @pytest.mark.parametrize("name", FAILING)
 def test_features_decide_where_the_model_fails_and_each_hit_says_so(
     built: Workspace, gemini: Loopback, name: str
@@ -130,7 +125,6 @@ def test_features_decide_where_the_model_fails_and_each_hit_says_so(
     assert len(gemini.requests) <= 2
 
 
-@needs_gemini
 def test_a_refused_query_leaves_the_others_to_the_model(built: Workspace, gemini: Loopback):
     gemini.reply = reversing
     blocked = lambda answer: answer.send(200, {"promptFeedback": {"blockReason": "SAFETY"}})  # noqa: E731
@@ -140,7 +134,6 @@ def test_a_refused_query_leaves_the_others_to_the_model(built: Workspace, gemini
     assert {h["reranker"] for h in second} == {"gemini-3.5-flash-lite"}
 
 
-@needs_gemini
 def test_the_settings_file_turns_reranking_on(built: Workspace, gemini: Loopback):
     gemini.reply = reversing
     lines = f'\n[rerank]\nmethod = "gemini"\ntop = 3\n[gemini]\nbase_url = "{gemini.url}"\n'

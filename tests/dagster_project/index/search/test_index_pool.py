@@ -196,7 +196,7 @@ def test_nobody_is_shown_an_older_version_after_a_newer_one(built: Workspace):
 
 @pytest.fixture
 def service() -> Iterator[Loopback]:
-    pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
+
     with loopback() as state:
         yield state
 

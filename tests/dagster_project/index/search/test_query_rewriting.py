@@ -38,7 +38,7 @@ def test_a_leaning_query_is_completed_by_rules(built: Workspace):
 def test_a_language_model_rewrites_and_rules_do_where_it_fails(
     built: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
+
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     with loopback() as gemini:
         lines = f'\n[queries]\nrewrite = "gemini"\n[gemini]\nbase_url = "{gemini.url}"\n'

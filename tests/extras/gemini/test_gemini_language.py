@@ -10,16 +10,14 @@ import pytest
 from pydantic import BaseModel, Field
 
 from assets.protocols.models import Answer
-from dagster_project.models.gemini.embedder import GeminiEmbedder
-from dagster_project.models.gemini.language import GeminiLanguageModel
+from dagster_project.extras.gemini.embedder import GeminiEmbedder
+from dagster_project.extras.gemini.language import GeminiLanguageModel
 from dagster_project.system.rate_limit import RunBudget
 from tests import gemini_loopback as server
 from tests.gemini_loopback import FORBIDDEN, KEY, Loopback, candidate, loopback
 from transforms.embedding.prompts import DATA_NOTE
 from transforms.errors import BudgetError, ServiceError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
-
-pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 
 TEXTS = [f"How near is text {n}?" for n in range(9)]
 PROMPTS = [{"question": text} for text in TEXTS]

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dagster_project.models.gemini.client import GeminiService
+from dagster_project.extras.gemini.client import GeminiService
 from transforms.errors import ServiceError, WeftError
 from transforms.settings.model_names import EMBEDDING_NAME, LANGUAGE_NAME, successor_of
 from transforms.settings.models import GeminiSettings

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dagster_project.models.gemini.client import GeminiService, RefusedError
+from dagster_project.extras.gemini.client import GeminiService, RefusedError
 from transforms.errors import EmbeddingError, ServiceError, UnansweredError
 
 if TYPE_CHECKING:

@@ -14,8 +14,6 @@ from tests.gemini_loopback import KEY, loopback
 from tests.pages import pages
 from transforms.errors import SettingsError
 
-pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
-
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
 GEMINI = {"model": "gemini", "dimensions": 768}
 

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from assets.embedding import query_vectors
+from dagster_project.extras.gemini.embedder import GeminiEmbedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.models.gemini.embedder import GeminiEmbedder
 from dagster_project.system.rate_limit import Quota
 from tests import gemini_loopback as server
 from tests.cases import some
-from tests.embedding_run import embed, started, texts_between, totals
+from tests.extras.gemini.embedding_run import embed, started, texts_between, totals
 from tests.gemini_loopback import KEY, Loopback, vector
 from tests.timing import HUNG, until
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
@@ -31,7 +31,6 @@ from transforms.settings.models import EmbeddingSettings, GeminiSettings, Safety
 from transforms.text.pictures import Picture, picture_text
 
 # Loading the library takes seconds, which no test is to be charged with.
-pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
 
 TEXTS = texts_between(0, 60)
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dagster_project.extras.gemini.client import GeminiService, NotFoundError
 from dagster_project.models.answer_cache import SQLiteAnswerCache
-from dagster_project.models.gemini.client import GeminiService, NotFoundError
 from transforms.errors import EmbeddingError, ServiceError
 from transforms.settings.models import GeminiSettings
 

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from dagster_project.models.bounded_answers import MAX_ANSWER_BYTES
-from tests.embedding_run import embed, texts_between
+from tests.extras.gemini.embedding_run import embed, texts_between
 from tests.gemini_loopback import Loopback
 from transforms.errors import WeftError
-
-pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
 
 TEXTS = texts_between(0, 8)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assets.protocols.models import Embedded
-from dagster_project.models.gemini.batches import BatchJobs
-from dagster_project.models.gemini.client import GeminiService, RefusedError
+from dagster_project.extras.gemini.batches import BatchJobs
+from dagster_project.extras.gemini.client import GeminiService, RefusedError
 from dagster_project.models.static import load_tokenizer
 from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding.vectors import batch_ranges, unit_length

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from assets.embedding import EmbeddingReport, vectors_of
 from assets.vector_parts import EmbeddingTotals
+from dagster_project.extras.gemini.embedder import GeminiEmbedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.models.gemini.embedder import GeminiEmbedder
 from dagster_project.system.progress import LoggedProgress
 from tests.gemini_loopback import KEY
 from tests.processes import forked

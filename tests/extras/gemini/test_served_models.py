@@ -13,8 +13,6 @@ from tests.daemon import Daemon
 from tests.gemini_loopback import Loopback
 from transforms.errors import ServiceError
 
-pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
-
 
 def settings_of(url: str, **sections: object) -> Settings:
     source = {"name": "dev", "kind": "mbox", "path": "*"}

@@ -227,7 +227,7 @@ class GeminiService:
             return TransientError(said, pause)
         if error.code in (401, 403) or "API_KEY" in str(error.details) or "api key" in said.lower():
             return ServiceError(
-                f"the Gemini service does not accept the key in {_key()[0]} ({said}). Put a valid one into the "
+                f"the Gemini service does not accept the key in {key_variable()} ({said}). Put a valid one into the "
                 "environment; what was embedded before is kept"
             )
         if error.code == 404:
@@ -269,7 +269,6 @@ class GeminiService:
         # The client would print what the service says in place of a word that it does not know.
         warnings.filterwarnings("ignore", ".* is not a valid ", UserWarning, r"google\.genai\.")
         warnings.filterwarnings("ignore", r"batches\.create_embeddings", Warning)
-        name, key = _key()
         connections = bounded_connections(self.settings)
         # The client would make connections of its own for the calls that do not wait, and read certificates for
         # sockets; neither is used.
@@ -279,7 +278,7 @@ class GeminiService:
             httpx_client=httpx2.Client(verify=False),
             async_client_args={"ssl": trusted()},
         )
-        client = genai.Client(api_key=key, vertexai=False, http_options=options)
+        client = genai.Client(api_key=_key(), vertexai=False, http_options=options)
         return client.aio, connections.aclose
 
     def _over_time(self) -> str:
@@ -289,11 +288,15 @@ class GeminiService:
         )
 
 
-def _key() -> tuple[str, str]:
-    """Name and value of the first variable that holds a key; SettingsError if none does."""
-    for name in KEY_VARIABLES:
-        if key := os.environ.get(name, "").strip():
-            return name, key
+def key_variable() -> str:
+    """The first variable of the environment that holds a key, else the first of all."""
+    return next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0])
+
+
+def _key() -> str:
+    """The key; SettingsError if there is none."""
+    if key := os.environ.get(key_variable(), "").strip():
+        return key
     raise SettingsError(
         f"the model gemini needs a key in the environment variable {' or '.join(KEY_VARIABLES)}; it is never read "
         "from a file"

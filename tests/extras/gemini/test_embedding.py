@@ -23,8 +23,6 @@ from tests.gemini_loopback import KEY, Loopback
 from tests.timing import until
 from transforms.errors import ModelMismatchError
 
-pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
-
 
 def with_gemini(work: Workspace, url: str, **settings: object) -> Workspace:
     """The workspace with the model gemini at `url`."""

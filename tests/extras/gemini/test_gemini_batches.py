@@ -12,15 +12,13 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from dagster_project.models.gemini.language import GeminiLanguageModel
+from dagster_project.extras.gemini.language import GeminiLanguageModel
 from tests import gemini_loopback as server
-from tests.embedding_run import embed, started, texts_between
+from tests.extras.gemini.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import FORBIDDEN, Loopback, vector
 from tests.timing import until
 from transforms.errors import ServiceError
 from transforms.settings.models import GeminiSettings
-
-pytest.importorskip("google.genai.types", reason="the extra `gemini` is not installed")
 
 TEXTS = texts_between(0, 120)
 """Three jobs of the 50 texts that five requests of ten hold."""

@@ -16,7 +16,6 @@ from tests.archives import Workspace, discussion
 from tests.gemini_loopback import KEY, Loopback, loopback
 from transforms.errors import AnswerCacheError, WeftError
 
-pytest.importorskip("google.genai", reason="the extra `gemini` is not installed")
 ROWS = "SELECT chunk_id, sentence, sentence_kind, text_embed, checksum FROM chunk_context ORDER BY chunk_id"
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from assets.protocols.models import Answer, Shape
-from dagster_project.models.gemini.batches import BatchJobs
-from dagster_project.models.gemini.client import GeminiService, RefusedError
-from dagster_project.models.gemini.held_documents import HeldDocuments
+from dagster_project.extras.gemini.batches import BatchJobs
+from dagster_project.extras.gemini.client import GeminiService, RefusedError
+from dagster_project.extras.gemini.held_documents import HeldDocuments
 from dagster_project.models.static import load_tokenizer
 from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, DOCUMENT, prompt_json
