@@ -107,7 +107,7 @@ RENAMING = {
     "dagster_project/models/vector_segments.py": "a copy of an object, made again if it is lost",
     "dagster_project/index/publish/spare_version.py": "versions that nobody reads",
     "dagster_project/remotes/landing.py": "many files, whose folders are made durable together",
-    "dagster_project/sources/converted_files.py": "a cache, whose files are made again if they are lost",
+    "dagster_project/sources/document_readers.py": "a cache, whose files are made again if they are lost",
     "dagster_project/system/durable.py": "the one place",
 }
 """The modules that rename files, with the reason why they do it themselves."""

@@ -107,7 +107,7 @@ COMMANDS = {
         "Serve the published index to assistants by the Model Context Protocol, on standard input and output.",
     ),
     "receipts": Command(
-        f"{_ROOM}.receipts:receipts",
+        f"{_ROOM}.serving:receipts",
         "Serve",
         "List what assistants were shown, and verify that no receipt was changed, put in or taken out between others.",
     ),

@@ -1,17 +1,22 @@
-"""`weft mcp`, the server for assistants, and what all servers' commands share."""
+"""`weft mcp`, the server for assistants, `weft receipts`, what it showed them, and what all servers' commands share."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from starlette.types import ASGIApp
 
-from dagster_project.cli.options import CONFIG, LENS, explained
+from dagster_project.cli.options import CONFIG, JSON, LENS, explained
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.opened_index import require_lens
+from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from dagster_project.servers.listening import listening, log_aside, make_server
 from transforms.errors import SettingsError, not_installed
@@ -69,3 +74,35 @@ def required_token(*, is_needed: bool) -> str | None:
             f"the token in {TOKEN_VARIABLE} has {len(token)} characters, at least {LEAST_TOKEN} are needed"
         )
     return token or None
+
+
+@click.command()
+@CONFIG
+@JSON
+@click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
+@explained
+def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
+    """List what assistants were shown, and verify that no receipt was changed, put in or taken out between others.
+
+    A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if the chain of
+    hashes is broken. Receipts that were cut off at the end leave no trace: compare the count and the last hash with those
+    that you noted elsewhere.
+    """
+    count, hashed = 0, ""
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal count, hashed
+        for receipt in Receipts(load_settings(config).root).read():
+            count, hashed = count + 1, receipt["hash"]
+            yield receipt
+
+    for receipt in deque(counted(), last) if last else counted():
+        if as_json:
+            click.echo(json.dumps(receipt, ensure_ascii=False))
+            continue
+        masked = ", ".join(f"{count} {kind}" for kind, count in receipt["masked"].items())
+        size = sum(passage["bytes"] for passage in receipt["passages"])
+        shown = f"{len(receipt['passages'])} passages, {size:,} bytes"
+        click.echo(f"{receipt['at'][:19]}Z  {receipt['tool']:<12}  {shown}; masked: {masked or 'nothing'}")
+    if not as_json:
+        click.echo(f"{count} receipts, unchanged; the last has the hash {hashed}" if count else "no receipts")

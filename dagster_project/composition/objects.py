@@ -16,8 +16,7 @@ from dagster_project.context.published_versions import open_versions
 from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.extras.registry import enabled, load, model_service, named, rankings, sections
 from dagster_project.index.publish.operations_history import DagsterHistory
-from dagster_project.index.publish.partition_publisher import PartitionPublisher
-from dagster_project.index.publish.published_tables import PublishedFile
+from dagster_project.index.publish.partition_publisher import PartitionPublisher, PublishedFile
 from dagster_project.index.publish.publisher import DuckDBPublisher, Mirror
 from dagster_project.index.publish.version_inputs import PublishSettings
 from dagster_project.index.search.opened_index import PublishedSearcher

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from upath import UPath
 
 from dagster_project.models.answer_cache import Damage, SQLiteAnswerCache
-from dagster_project.models.cache_lookup import CacheLookup, Key
-from dagster_project.models.laid_out_vectors import LaidOutVectors
 from dagster_project.models.vector_segments import (
     TEMPORARY,
+    CacheLookup,
+    Key,
+    LaidOutVectors,
     SharedSegments,
     damage_of,
     matches_in,

@@ -13,7 +13,7 @@ import pytest
 from tests.examples import FACTOR
 from transforms.mail.messages import MailTables, Means, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
-from transforms.text.flowed import FLOWED_FORMATS, flowed_text
+from transforms.text.spans import FLOWED_FORMATS, flowed_text
 
 pytestmark = pytest.mark.exhaustive
 

@@ -12,8 +12,8 @@ from transforms.conversations.windows import without_headers
 from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_QUERY_CHUNKS
 from transforms.settings.conversations import ConversationSettings
+from transforms.text.segments import splits
 from transforms.text.spans import Offsets
-from transforms.text.splits import splits
 
 VERSION = "1"
 OVERLAP_TOKENS = 150

@@ -4,13 +4,52 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import sqlglot
 from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
+
+_ITEM = re.compile(r"\n(?=(?:[-*+]|\d{1,9}[.)])[ \t])")
+_GAPS = ("\n\n", "\n\r\n")
+_SENTENCE = (". ", "? ", "! ", "; ", ": ", "。", "！", "？")
+
+
+def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
+    """Positions at most `target` characters apart, each at the strongest break nearby.
+
+    >>> list(splits("One two. Three four.", 0, 20, 12))
+    [9]
+    """
+    while end - at > target:
+        remaining = end - at
+        at = _split(
+            text, at, at + min(target, remaining // 2 + target // 4 if remaining < 2 * target else target)
+        )
+        yield at
+
+
+def _split(text: str, at: int, high: int) -> int:
+    """The last position up to `high` after the strongest kind of break in the later two thirds."""
+    low = at + (high - at) // 3
+    if (cut := _behind_last(text, _GAPS, low, high)) > at:
+        return cut
+    items = [match.end() for match in _ITEM.finditer(text, low, high)]
+    if items:
+        return items[-1]
+    for marks in ("\n", _SENTENCE, " \t"):
+        if (cut := _behind_last(text, marks, low, high)) > at:
+            return cut
+    return high
+
+
+def _behind_last(text: str, marks: Sequence[str], low: int, high: int) -> int:
+    """The position after the last of several marks between two positions, -1 if there is none."""
+    positions = ((text.rfind(mark, low, high), len(mark)) for mark in marks)
+    return max(start + size if start >= 0 else -1 for start, size in positions)
+
 
 PARAGRAPH = re.compile(r"\n(?:[ \t>]*\n)+")
 SENTENCE = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|(?<=[。！？])")

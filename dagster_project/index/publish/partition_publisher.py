@@ -1,13 +1,15 @@
-"""The publisher as the assets see it: of the partitions that the sources have now."""
+"""The publisher and the published file as the assets see them: partitions that the sources have, tables for checks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import ibis
 
 from assets.partitions import SLOW, SOURCE_TYPES
 from assets.protocols.lake import Progress
@@ -88,3 +90,22 @@ class PartitionPublisher:
         if current is None:
             raise IndexUnavailableError("nothing is published; run `weft build`")
         return current
+
+
+class PublishedFile:
+    """`PublishedTables` over the file that a publisher published last."""
+
+    def __init__(self, publisher: DuckDBPublisher):
+        self.publisher = publisher
+
+    @contextmanager
+    def open(self) -> Iterator[Mapping[str, ibis.Table]]:
+        """The tables of the current version by name; IndexUnavailableError if nothing is published."""
+        current = self.publisher.current()
+        if current is None:
+            raise IndexUnavailableError("nothing is published; run `weft build`")
+        connection = ibis.duckdb.connect(current, read_only=True)
+        try:
+            yield {name: connection.table(name) for name in connection.list_tables()}
+        finally:
+            connection.disconnect()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_project.models import laid_out_vectors
+from dagster_project.models import vector_segments
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 from transforms.errors import EmbeddingError
 from transforms.hashing import text_hash
@@ -51,7 +51,7 @@ def some_at_a_time(cache: ParquetEmbeddingCache, names: list[str], cuts: Sequenc
 def test_vectors_come_in_order_some_at_a_time(
     cache: ParquetEmbeddingCache, monkeypatch: pytest.MonkeyPatch, rows: int, cuts: tuple[int, ...]
 ):
-    monkeypatch.setattr(laid_out_vectors, "_TABLE_ROWS", rows)
+    monkeypatch.setattr(vector_segments, "_TABLE_ROWS", rows)
     names = [text_hash(str(n)) for n in range(9)]
     assert some_at_a_time(cache, names).num_rows == 0
     for first, last in ((5, 9), (0, 3), (2, 6)):  # some are stored twice

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.text.flowed import flowed_text, span_text
+from transforms.text.spans import flowed_text, span_text
 
 
 def unwrapped(body: str, *, del_sp: bool = False) -> str:

@@ -16,7 +16,7 @@ from transforms.chunks.table import ChunkTables
 from transforms.documents.chunks.rows import ChunkRows
 from transforms.documents.chunks.segments import Document, Node, Segment, documents_of
 from transforms.settings.documents import DocumentChunkSettings
-from transforms.text.splits import splits
+from transforms.text.segments import splits
 
 VERSION = "3"
 

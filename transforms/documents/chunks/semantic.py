@@ -19,7 +19,7 @@ from transforms.chunks.table import ChunkTables
 from transforms.documents.chunks.rows import ChunkRows
 from transforms.documents.chunks.segments import Document, Omission, Segment, documents_of
 from transforms.settings.documents import DocumentChunkSettings
-from transforms.text.splits import splits
+from transforms.text.segments import splits
 
 VERSION = "3"
 
