@@ -16,7 +16,7 @@ from transforms.text import pictures
 from transforms.text.finds.finder import KINDS, SECRETS, found
 from transforms.text.finds.forms import Find
 
-VERSION = "2"
+VERSION = "3"
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,7 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
             (w, personal.phones_at)
             for w in (
                 "tel",
+                "tél",
                 "phone",
                 "mob",
                 "cell",

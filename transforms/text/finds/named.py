@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from transforms.text.finds.forms import Find
-from transforms.text.finds.table import NO_VALUES, SERVICES
+from transforms.text.finds.table import CLIENT_WORDS, CLIENTS, NO_VALUES, PASSWORDS, SERVICES
 
 _I = re.IGNORECASE
 _LONG = 20
@@ -21,7 +21,7 @@ _SUFFIX = (
 _END = rb"(?![A-Za-z0-9_-])\\?[\"'`\])}*]{0,3}"
 _SIGN = rb"(?:[ \t]{0,8}(?::=|=>|={1,2}|:)[ \t]{0,8}(?:=3D)?|(?<=[\"']),[ \t]{0,4}(?=[\"'])|(?<=[\"'])[ \t]{1,4}value=)"
 _PASSWORD = (
-    rb"(?:pass(?:[_-]?(?:word|wd|phrase|code|wort))?|pw|pwd|psk|kennwort|contrase\xc3\xb1a|mot de passe)"
+    rb"(?:pass(?:[_-]?(?:word|wd|phrase|code|wort))?|pw|pwd|psk|" + "|".join(PASSWORDS).encode() + rb")"
 )
 _STRONG = re.compile(_PASSWORD + _SUFFIX + _END + _SIGN, _I)
 _WEAK = re.compile(
@@ -31,9 +31,8 @@ _WEAK = re.compile(
 )
 _OF_KEY = re.compile(
     rb"(?:api|access|secret|priv(?:ate)?|encrypt(?:ion)?|auth|account|signing|master|shared|license|"
-    rb"subscription|storage|"
-    rb"session|service|client|app|application|consumer|rest|webhook|deploy|functions?|pre-?shared|hmac|jwt|"
-    rb"cookie|crypt)"
+    rb"subscription|storage|session|service|client|app|application|consumer|rest|webhook|deploy|functions?|pre-?shared|hmac|jwt|"
+    rb"cookie|crypt|wi-?fi|wlan|wpa2?|root|admin|backup|recovery)"
     rb"[_. -]?\Z",
     _I,
 )
@@ -49,7 +48,7 @@ _ELEMENT = re.compile(rb"(?:" + _PASSWORD + rb"|secret|token|key)>()([^<>\s]{4,2
 _STATEMENT = re.compile(rb"(?:password|identified by|by password)\s+(?:E|N)?()'([^'\n]{3,200})'", _I)
 _VERB = rb"(?:(?:was |is |has been |have been )?(?:set|changed|reset) to|(?:is|was|will be|lautet|ist|est|es|=)(?: now)?)"
 _SENTENCE = re.compile(
-    _PASSWORD + rb"(?:(?:[ \t]+(?:for|to|of|on|at)\s[^\n:=]{1,40}?)?\s+" + _VERB + rb":?\s+|[ \t]+)", _I
+    _PASSWORD + rb"(?:(?:[ \t]+(?:for|to|of|on|at)\s[^\n:=]{1,40}?)?(?:\s+" + _VERB + rb":?|:)\s+|[ \t]+)", _I
 )
 _PIN = re.compile(
     rb"(?:pin|otp|verification code|security code|passcode)(?:[ \t]+code)?(?:\s+is|:|[ \t]*=)\s*([0-9]{4,8})\b",
@@ -65,9 +64,12 @@ _DOTTED = re.compile(rb"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+\Z")
 _VARIABLE = re.compile(
     rb"\$\{?\w+\}?\Z|\$[({]|%\w*%?\Z|%\(|<|\{|\[|\*+\Z|\.\.|&[A-Za-z_]|@\w+@?\Z|[-_=#?~xX.\xe2\x80\xa6]+\Z|\\|"
     rb"/\Z|/[\w./-]+\Z|\.{1,2}/|~/|[A-Za-z]:\\|"
-    rb"\w+://|0x[0-9a-f]+\Z|[\w.]*[(\[]|\w+->|\w+::|[^\w]*\Z|!",
+    rb"\w+://|0x[0-9a-f]+\Z|[^\w]*\Z",
     _I,
 )
+_CODE = re.compile(rb"[\w.]*[(\[]|\w+->|\w+::|!")
+_MIXED = re.compile(rb"(?=.*[A-Z][a-z][A-Z]|.*[A-Z]{2}.*[a-z][A-Z]{2})(?:.*?[a-z][A-Z]){2}")
+"""Letters of both cases in an order that no name has."""
 _ALGORITHM = re.compile(
     rb"(?:(?:scram-)?(?:md|sha)|aes|des|rsa|dsa|ed|base|utf|iso|u?int|crc|hmac|argon|bcrypt|pbkdf|latin|x|v|ipv|"
     rb"http|ssl|tls|oauth|kerberos|"
@@ -112,20 +114,23 @@ def _value(data: bytes, at: int) -> _Value | None:
     return _Value(at, end, text, False, rest[:1], not rest.strip(b" \t\r.,"))
 
 
-def _is_no_value(text: bytes) -> bool:
+def _is_no_value(text: bytes, is_quoted: bool = False) -> bool:
     """True for variables, code, paths, placeholders and words that describe a value."""
     return bool(
         _VARIABLE.match(text)
+        or (_CODE.match(text) and not (is_quoted and _is_random(text)))
         or _PLACEHOLDER.match(text)
-        or _ALGORITHM.match(text)
+        or (_ALGORITHM.match(text) and not re.match(rb"(?:.*?[a-z][A-Z]){2}", text))
         or text.lower().decode(errors="replace") in NO_VALUES
     )
 
 
 def _is_random(text: bytes) -> bool:
     """True for what has letters and digits in the order of no word, name, number or version."""
-    if len(text) < 8 or _WORDS.match(text) or _NUMBERS.match(text) or _DOTTED.match(text):
+    if len(text) < 8 or _NUMBERS.match(text) or _DOTTED.match(text):
         return False
+    if _WORDS.match(text):
+        return _MIXED.match(text) is not None
     digits = sum(byte in b"0123456789" for byte in text)
     return (
         digits >= 2 and digits < len(text) or len(text) >= 20 and bool(re.search(rb"[a-z][A-Z]+[a-z]", text))
@@ -135,14 +140,14 @@ def _is_random(text: bytes) -> bool:
 def _is_password(value: _Value, before: bytes, sign: bytes) -> bool:
     """True for the value of a name that says `password`."""
     text = value.text
-    if len(text) < 4 or _is_no_value(text) or (_DOTTED.match(text) and not value.is_quoted):
+    if len(text) < 4 or _is_no_value(text, value.is_quoted) or (_DOTTED.match(text) and not value.is_quoted):
         return False
     if value.is_quoted:
         return b" " not in text.strip() and not text.endswith((b":", b"=")) or (b"psk" in before.lower()[-4:])
     if value.after in (b"(", b"[") and value.after:
         return False
     is_name = re.fullmatch(rb"[A-Za-z_]\w*", text) is not None
-    if _STRONGISH.match(text) and not _WORDS.match(text):
+    if _STRONGISH.match(text) and (not _WORDS.match(text) or _MIXED.match(text)):
         digits = sum(byte in b"0123456789" for byte in text)
         return not (is_name and value.after in (b";", b",", b")") and value.after and digits < 2)
     if b":" in sign and len(text) > 5 and re.search(rb"[0-9]", text):
@@ -155,13 +160,13 @@ def _is_password(value: _Value, before: bytes, sign: bytes) -> bool:
 def _begins_line(before: bytes) -> bool:
     """True if nothing but a name and marks of lists or quotes stands on the line so far."""
     line = before[before.rfind(b"\n") + 1 :]
-    return re.fullmatch(rb"[\s>|*+\"'-]*(?:export |set |[\w-]{1,20} )?[\w.-]*", line) is not None
+    return re.fullmatch(rb"[\s>|*+\"'-]*(?:export |set |mot de |[\w-]{1,20} )?[\w.-]*", line) is not None
 
 
 def _is_secret(value: _Value, before: bytes, sign: bytes) -> bool:
     """True for the value of a name that says `secret`, `token` or `key`, which code uses for much else."""
     text = value.text
-    if len(text) < 6 or _is_no_value(text):
+    if len(text) < 6 or _is_no_value(text, value.is_quoted):
         return False
     if value.is_quoted:
         return b" " not in text and (
@@ -186,7 +191,7 @@ def passwords_at(data: bytes, at: int) -> Iterator[Find]:
         value = _value(data, match.end())
         if (
             value
-            and (not is_bare or _names_more(before))
+            and (not is_bare or _names_more(before) or (value.is_quoted and _is_in_sentence(value, False)))
             and _is_password(value, before + match[0].rstrip(b" \t:=>\"'"), _sign(match[0]))
         ):
             yield Find(value.start, value.end, "password")
@@ -266,21 +271,12 @@ _CURL = re.compile(
     rb"curl\b[^\n|;]{0,300}?[ \t](?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:\"'$<>]{1,100}:([^\s\"'$<>]{1,200})",
     _I,
 )
-_CLIENT = re.compile(
-    rb"(?:mysql(?:dump|admin)?\b[^\n|;]{0,200}?[ \t]-p[\"']?|sshpass[ \t]+-p[ \t]*[\"']?|smbclient\b[^\n|"
-    rb";]{0,200}?-U[ \t]*[^\s%]{1,60}%|"
-    rb"redis-cli\b[^\n|;]{0,200}?[ \t](?:-a|--pass)[ \t]+[\"']?|ldap(?:search|modify|add|whoami)\b[^\n|"
-    rb";]{0,300}?[ \t]-w[ \t]*[\"']?|"
-    rb"docker login\b[^\n|;]{0,200}?[ \t]-p[ \t]*[\"']?|echo[ \t]+[\"']?\w+:(?=[^|\n]{1,100}\|"
-    rb"[ \t]*(?:sudo )?chpasswd)|"
-    rb"htpasswd[ \t]+-\w*b\w*[ \t]+\S+[ \t]+\S+[ \t]+[\"']?|net use\b[^\n]{0,100}?/user:\S+[ \t]+)([^\s\"'|"
-    rb";$<>-][^\s\"'|;<>]{2,})",
-    _I,
-)
+_CLIENT = re.compile(("(?:" + "|".join(CLIENTS) + r")([^\s\"'|;$<>-][^\s\"'|;<>]{2,})").encode(), _I)
 _NETRC = re.compile(rb"login\s+\S{1,100}\s+password\s+(\S{1,200})", _I)
 _PAIR = re.compile(
     rb"(?:creds?|credentials?|logins?|user[/ ]pass\w*|"
-    rb"username[/ ]password)[ \t]*[:=][ \t]*[\w.@+-]{1,64}[ \t]*[/:|,][ \t]*([^\s\"'<>/]{4,100})",
+    rb"username[/ ]password)(?:[ \t]*[:=]| (?:are|is)(?= [^\n]{1,64}?[/:|,] ?\S*[0-9]))"
+    rb"[ \t]*[\w.@+-]{1,64}[ \t]*[/:|,][ \t]*([^\s\"'<>/]{4,100})",
     _I,
 )
 _PGPASS = re.compile(
@@ -357,7 +353,7 @@ def _service(data: bytes, at: int) -> Iterator[Find]:
 
 NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
     **dict.fromkeys(
-        ("pass", "pwd", "psk", "kennwort", "contraseña", "mot de passe", "pw:", "pw=", "identified by"),
+        ("pass", "pwd", "psk", *PASSWORDS, "pw:", "pw=", "pw for", "pw of", "pw is", "identified by"),
         passwords_at,
     ),
     **dict.fromkeys(("secret", "token", "key", "auth", "session", "credential"), secrets_at),
@@ -369,13 +365,10 @@ NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
     "cookie": _cookies,
     "://": _url_password,
     "curl": _plain(_CURL),
-    **dict.fromkeys(
-        ("mysql", "sshpass", "smbclient", "redis-cli", "ldap", "docker login", "echo", "htpasswd", "net use"),
-        _plain(_CLIENT),
-    ),
+    **dict.fromkeys(CLIENT_WORDS, _plain(_CLIENT)),
     "login": _plain(_NETRC),
     **dict.fromkeys(
-        ("creds", "credentials:", "login:", "logins", "user/pass", "username/pass"), _plain(_PAIR)
+        ("creds", "credentials", "login:", "logins", "user/pass", "username/pass"), _plain(_PAIR)
     ),
     **dict.fromkeys((":5432:", ":*:", ":6432:", ":5433:"), _pgpass),
     **dict.fromkeys(("accountkey=", "sharedaccesskey=", "accesskey="), _plain(_AZURE, "cloud_key")),

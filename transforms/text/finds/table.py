@@ -131,6 +131,34 @@ SERVICES = frozenset(
     """.split()  # noqa: SIM905
 )
 """Names of services whose keys have no form of their own: one beside a random value is what tells it."""
+CLIENT_WORDS = (
+    "mysql", "sshpass", "smbclient", "rpcclient", "net rpc", "net ads", "redis-cli", "ldap", "docker login", "echo",
+    "htpasswd", "net use", "unzip", "7z ", "openssl", "sudo -S", "wifi:", "snmp-server", "radius", "tacacs",
+)  # fmt: skip
+"""What the patterns of `CLIENTS` begin with."""
+CLIENTS = (
+    r"mysql(?:dump|admin)?\b[^\n|;]{0,200}?[ \t]-p[\"']?",
+    r"sshpass[ \t]+-p[ \t]*[\"']?",
+    r"(?:smbclient|rpcclient|net (?:rpc|ads))\b[^\n|;]{0,200}?-U[ \t]*[\"']?[^\s%]{1,60}%",
+    r"redis-cli\b[^\n|;]{0,200}?[ \t](?:-a|--pass)[ \t]+[\"']?",
+    r"ldap(?:search|modify|add|whoami)\b[^\n|;]{0,300}?[ \t]-w[ \t]*[\"']?",
+    r"docker login\b[^\n|;]{0,200}?[ \t]-p[ \t]*[\"']?",
+    r"unzip\b[^\n|;]{0,100}?[ \t](?-i:-P)[ \t]*",
+    r"7z[ \t][^\n|;]{0,100}?[ \t](?-i:-p)",
+    r"openssl[ \t][^\n|;]{0,100}?[ \t](?-i:-k)[ \t]+",
+    r"echo[ \t]+[\"']?\w+:(?=[^|\n]{1,100}\|[ \t]*(?:sudo )?chpasswd)",
+    r"echo[ \t]+[\"']?(?=[^|\n]{1,100}\|[ \t]*sudo -S)",
+    r"sudo -S[^\n|;<]{0,100}<<<[ \t]*[\"']?",
+    r"htpasswd[ \t]+-\w*b\w*[ \t]+\S+[ \t]+\S+[ \t]+[\"']?",
+    r"net use\b[^\n]{0,100}?/user:\S+[ \t]+",
+    r"wifi:[^\n]{0,80}?P:",
+    r"(?:snmp-server community|(?:radius|tacacs)(?:-server)?(?: host \S+)? key(?: [0-7])?) +(?=\S*[0-9])",
+)
+"""Commands and settings of devices up to the password that stands in them."""
+PASSWORDS = (
+    "kennwort", "contraseña", "mot de passe", "wachtwoord", "senha", "hasło", "heslo", "lösenord", "ароль",
+)  # fmt: skip
+"""Names of a password that do not begin with `pass`; the first letter of a Russian one has two forms."""
 NO_VALUES = frozenset(
     """
     a an and any are argument arguments as ask asked at attribute auth authentication authorization available base64
