@@ -34,7 +34,7 @@ from dagster_project.index.publish.version_inputs import (
     UnfitBaseError,
     VersionInputs,
 )
-from dagster_project.index.publish.versions import CURRENT, LAYOUT, damage_of, require_whole
+from dagster_project.index.publish.versions import CURRENT, LAYOUT, LENSES, damage_of, require_whole
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.oversize import slow_hashes
@@ -350,8 +350,8 @@ class DuckDBPublisher:
     def _sweep(self) -> int:
         """Remove the files and folders of killed publishes; the caller holds the lock, so that none is running."""
         orphans = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
-        arrays = self.folder.glob(".weft-*.arrays-*")  # which searches write
-        orphans += [p for p in arrays if is_left_over(p, p.name.rsplit("-", 2)[1])]
+        of_searches = (*self.folder.glob(".weft-*.arrays-*"), *self.folder.parent.glob(f"{LENSES}/*/.*-*-*"))
+        orphans += [p for p in of_searches if is_left_over(p, p.name.rsplit("-", 2)[1])]
         _remove(orphans)
         return len(orphans)
 

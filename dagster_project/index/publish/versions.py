@@ -13,6 +13,8 @@ _HEADERS = 3 * 4096
 """Bytes of a DuckDB file before its first block."""
 CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
+LENSES = "lenses"
+"""The folder of the files of lenses, beside that of the published files."""
 LAYOUT = "14"
 """Version of the published tables; rows of a file of another layout are not reused."""
 

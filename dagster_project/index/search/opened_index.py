@@ -84,7 +84,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
             whole.ranked_by(ranking_of(whole.path, settings.index))
             conditions = where_conditions(lens.where)
             try:
-                shown = _shown(settings, whole, conditions)
+                shown = _shown(settings, whole, conditions, file.parent)
             except QueryError:
                 # Its message may name what the lens does not show.
                 leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
@@ -103,8 +103,13 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
     return index
 
 
-def _shown(settings: Settings, whole: SearchIndex, conditions: Sequence[Condition]) -> ShownCopies:
-    """What a lens of these conditions shows; what is said of a mail is judged on the copy and the threads that it shows."""
+def _shown(
+    settings: Settings, whole: SearchIndex, conditions: Sequence[Condition], folder: Path
+) -> ShownCopies:
+    """What a lens of these conditions shows; what is said of a mail is judged on the copy and the threads that it shows.
+
+    A file that is narrowed by the places alone is in `folder` until that is known.
+    """
     from dagster_project.index.publish.lens.lens_file import LensBuild
 
     shown = whole.conditions.shown(conditions)
@@ -112,8 +117,9 @@ def _shown(settings: Settings, whole: SearchIndex, conditions: Sequence[Conditio
         return shown
     wide = whole.conditions.shown(places)
     leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
-    with TemporaryDirectory(prefix=".lens-", dir=settings.root) as folder:
-        file = Path(folder) / "narrowed.duckdb"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".narrowed-{os.getpid()}-", dir=folder) as aside:
+        file = Path(aside) / "narrowed.duckdb"
         LensBuild(whole.path, wide.chunks, wide.copies, settings, whole.vectors).write(file, None)
         with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
             shown = narrowed.conditions.shown(

@@ -21,7 +21,7 @@ from dagster_project.composition.objects import make_embedding_cache, make_lake,
 from dagster_project.config.settings import Settings
 from dagster_project.evaluation.evaluator import html_page
 from dagster_project.extras.registry import declared_tables, enabled, extras
-from dagster_project.index.publish.lens.lens_file import FOLDER as LENSES
+from dagster_project.index.publish.versions import LENSES
 from dagster_project.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.orchestration.asset_jobs import whole_assets
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,12 +19,15 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from dagster_project.cli.main import COMMANDS, main
+from dagster_project.composition.objects import sweep
+from dagster_project.config.settings import Settings
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.examples import examples
 from tests.pages import pages
+from tests.processes import forked
 from transforms.settings.search import LensSettings
 
 LENSES = {
@@ -293,6 +298,26 @@ def test_to_exclude_what_the_index_does_not_hold_excludes_nothing(work: Workspac
     with closing(open_index(changed, lens="open")) as index:
         shown = index.connection.execute("SELECT message_id FROM messages ORDER BY ALL").fetchall()
     assert [mail for (mail,) in shown] == ["m1@example.org", "m4@example.org", "m5@example.org"]
+
+
+def _narrow_until(event: str, settings: Settings) -> None:
+    """Open a lens, and die when its file is ready: as it gets its name, or as what it is narrowed from goes."""
+    sys.addaudithook(lambda name, what: os._exit(9) if name == event and "lens" in str(what) else None)
+    open_index(settings, lens="narrow").close()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("event", ["os.rename", "shutil.rmtree"])
+def test_a_narrowing_that_was_killed_leaves_nothing_after_the_next_sweep(work: Workspace, event: str):
+    named = {"narrow": LensSettings(where=f"source:desk sensitivity:public -l:{event}")}
+    settings = work.settings.model_copy(update={"lenses": named})
+    before = set(settings.root.rglob("*"))
+    process = forked(_narrow_until, event, settings)
+    process.start()
+    process.join()
+    sweep(settings)
+    left = set(settings.root.rglob("*")) - before
+    assert process.exitcode == 9 and {p.name for p in left if p.is_file()} <= {".lock"}
 
 
 @pytest.mark.parametrize(("lens", "target"), [("notes", "notes:twin.md"), ("open", "notes:far/away/twin.md")])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from dagster_project.index.publish.lake_views import quoted
 from dagster_project.index.publish.lens.copies import OTHER, judge
 from dagster_project.index.publish.lens.relations import relate
 from dagster_project.index.publish.lens.words import Embed, count_words, embed_others, insert_vectors
-from dagster_project.index.publish.versions import damage_of
+from dagster_project.index.publish.versions import LENSES, damage_of
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.lake_texts import PLACE, TEXTS, texts_of
 from dagster_project.system.durable import put
@@ -37,7 +38,6 @@ from transforms.hashing import text_hash
 from transforms.schemas.registry import lake_tables
 from transforms.text.terms import word_forms
 
-FOLDER = "lenses"
 VERSION = "3"
 _BATCH = 5_000
 _VERSION_LETTERS = 16
@@ -61,7 +61,7 @@ class Lens(NamedTuple):
 def lens_file(root: Path, published: Path, lens: Lens) -> Path:
     """Where the version that is published in a file stands under a lens."""
     digest = text_hash(f"{VERSION}\x00{lens.where}")[:12]
-    return root / FOLDER / text_hash(lens.name)[:12] / f"{published.stem}-{digest}.duckdb"
+    return root / LENSES / text_hash(lens.name)[:12] / f"{published.stem}-{digest}.duckdb"
 
 
 def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
@@ -69,7 +69,7 @@ def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
 
     All are read. OSError if the system refuses to give one.
     """
-    for file in sorted((root / FOLDER).glob("*/weft-*.duckdb")):
+    for file in sorted((root / LENSES).glob("*/weft-*.duckdb")):
         if (damage := damage_of(file)) is None and folder_of(file).exists():
             with duckdb.connect(str(file), read_only=True) as connection:
                 facts = dict(connection.execute("FROM manifest").fetchall())
@@ -106,7 +106,7 @@ class LensBuild:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if file.exists():
                 return
-            aside = file.with_name(f".{secrets.token_hex(4)}.duckdb")
+            aside = file.with_name(f".{file.stem}-{os.getpid()}-{secrets.token_hex(4)}.duckdb")
             try:
                 with duckdb.connect(str(aside)) as connection:
                     self._fill(connection, embed)
