@@ -26,9 +26,7 @@ from dagster_project.lake.parquet_files import is_local
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.models.language_models import make_language_model
-from dagster_project.models.openai.language import PREFIX
-from dagster_project.models.openai.service import KEY_VARIABLE
+from dagster_project.models.language_models import make_language_model, service_of
 from dagster_project.remotes.source_remotes import SourceRemotes
 from dagster_project.sources.seen_partitions import SeenPartitions
 from dagster_project.system.progress import LoggedProgress
@@ -83,7 +81,7 @@ def require_served_models(settings: Settings) -> None:
     writes = writes_sentences(settings) or settings.queries.rewrite == "gemini"
     language = {settings.sentences.name} if writes else set()
     language |= {settings.rerank.language_model} if settings.rerank.method == "gemini" else set()
-    language = {name for name in language if not name.startswith(PREFIX)}
+    language = {name for name in language if service_of(name) == "gemini"}
     if embedding or language:
         load(model_service("gemini").require_served)(settings.gemini, embedding, language)
 
@@ -166,13 +164,13 @@ def make_resources(settings: Settings) -> dict[str, Any]:
             embedder,
             model=embedder.model,
             dimensions=embedder.dimensions,
-            api_key={"env": KEY_VARIABLE}
-            if settings.embedding.model == "openai"
-            else _key(is_sent=settings.embedding.is_remote),
+            api_key=_key(settings.embedding.model) if settings.embedding.is_remote else None,
         ),
         "embedding_cache": make_embedding_cache(settings),
         "language_model": SentenceModel.around(
-            writer, model=writer.model, api_key=_key(is_sent=writes_sentences(settings))
+            writer,
+            model=writer.model,
+            api_key=_key(service_of(settings.sentences.name)) if writes_sentences(settings) else None,
         ),
         "answer_cache": make_answer_cache(settings),
         "publisher": Index.around(
@@ -194,6 +192,6 @@ def _remote_in_words(remote: RemoteSettings) -> str:
     return f"{remote.kind}, credentials in {' and '.join(filter(None, named)) or 'no variable'}"
 
 
-def _key(*, is_sent: bool) -> dict[str, str] | None:
-    """The environment variable with the key of Google's service, as Dagster shows variables."""
-    return {"env": load(model_service("gemini").key)()} if is_sent else None
+def _key(service: str) -> dict[str, str]:
+    """The environment variable with the key of a service of models, as Dagster shows variables."""
+    return {"env": load(model_service(service).key)()}

@@ -62,15 +62,15 @@ class ModelService:
     """A service of embedding and language models, if a key of the settings that chooses a model has its name.
 
     `embedder` is a function of `[embedding]`, `[gemini]`, `[safety]`, the budget of the run and the folder of notes on jobs,
-    `language_model` one of the name, `[gemini]`, the tokens of an answer and the last three of these. `require_served` is a
-    function of `[gemini]`, the names of embedding models and those of language models; it raises ServiceError for one that
-    the service does not have. `key` is a function that returns the environment variable with the key.
+    `language_model` one of the name, `[gemini]`, the tokens of an answer and the last three of these. `key` returns the
+    environment variable with the key. `require_served`, if there is one, is a function of `[gemini]`, the names
+    of embedding models and those of language models; it raises ServiceError for one that the service does not have.
     """
 
     embedder: str
     language_model: str
-    require_served: str
     key: str
+    require_served: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from assets.protocols.models import Embedder
 from dagster_project.extras.registry import load, model_service
-from dagster_project.models.openai.embedder import OpenAIEmbedder
 from dagster_project.models.static import StaticEmbedder
 from dagster_project.models.transformer import TransformerEmbedder
 from dagster_project.system.rate_limit import RunBudget
@@ -21,12 +20,10 @@ def make_embedder(
     jobs: Path | None = None,
 ) -> Embedder:
     """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
-    if settings.model == "gemini":
-        make = load(model_service("gemini").embedder)
+    if settings.is_remote:
+        make = load(model_service(settings.model).embedder)
         served: Embedder = make(settings, gemini or GeminiSettings(), safety, budget, jobs)
         return served
-    if settings.model == "openai":
-        return OpenAIEmbedder(settings, gemini or GeminiSettings(), safety, budget)
     if settings.model == "transformer":
         return TransformerEmbedder(settings)
     return StaticEmbedder(settings)

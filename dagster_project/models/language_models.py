@@ -8,13 +8,21 @@ from typing import Any
 
 from assets.protocols.models import Answer, LanguageModel, Shape
 from dagster_project.extras.registry import load, model_service
-from dagster_project.models.openai.language import PREFIX, OpenAILanguageModel
 from dagster_project.system.rate_limit import RunBudget
 from transforms.errors import SettingsError
 from transforms.settings.models import GeminiSettings, SafetySettings
 
 _SENTENCE_TOKENS = 120
 _THOUGHT_TOKENS = 2048
+
+
+def service_of(name: str) -> str:
+    """The service of the language model of that name: Google's, or one by OpenAI's protocol after `openai/`.
+
+    >>> service_of("openai/llama3.1"), service_of("gemini-3.5-flash")
+    ('openai', 'gemini')
+    """
+    return "openai" if name.startswith("openai/") else "gemini"
 
 
 class NoLanguageModel:
@@ -56,9 +64,7 @@ def language_model(
     budget: RunBudget | None = None,
     jobs: Path | None = None,
 ) -> LanguageModel:
-    """The model of that name: Google's, or behind OpenAI's protocol if it begins with `openai/`."""
-    if name.startswith(PREFIX):
-        return OpenAILanguageModel(name, gemini, max_output_tokens, safety, budget)
-    make = load(model_service("gemini").language_model)
+    """The model of that name."""
+    make = load(model_service(service_of(name)).language_model)
     served: LanguageModel = make(name, gemini, max_output_tokens, safety, budget, jobs)
     return served

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from assets.protocols.models import Answer, Shape
-from dagster_project.models.openai.service import OpenAIService, RefusedRequestError
+from dagster_project.extras.openai.service import OpenAIService, RefusedRequestError
 from dagster_project.models.static import load_tokenizer
 from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding.prompts import DATA_NOTE, prompt_json
 from transforms.errors import BudgetError
 from transforms.settings.models import GeminiSettings, SafetySettings
-
-PREFIX = "openai/"
-"""Begins the name of a language model behind the endpoint."""
 
 
 class OpenAILanguageModel:
@@ -30,7 +28,9 @@ class OpenAILanguageModel:
         max_output_tokens: int,
         safety: SafetySettings = SafetySettings(),
         budget: RunBudget | None = None,
+        jobs: Path | None = None,
     ):
+        """`jobs` is not used: the protocol has none."""
         self.model, self.safety, self.max_output_tokens = name, safety, max_output_tokens
         self.budget = budget or RunBudget(limits.budget_tokens)
         self.service = OpenAIService(limits)
@@ -57,7 +57,7 @@ class OpenAILanguageModel:
     ) -> Callable[[], Answer[Shape]]:
         schema = {"name": shape.__name__, "schema": shape.model_json_schema(), "strict": True}
         body = {
-            "model": self.model.removeprefix(PREFIX),
+            "model": self.model.removeprefix("openai/"),
             "messages": [
                 {"role": "system", "content": f"{instruction}\n\n{DATA_NOTE}"},
                 {"role": "user", "content": prompt},

@@ -26,6 +26,11 @@ _OF_CONTENT = (400, 413, 422)
 T = TypeVar("T")
 
 
+def key_variable() -> str:
+    """The variable of the environment with the key."""
+    return KEY_VARIABLE
+
+
 class RefusedRequestError(ServiceError):
     """The endpoint will not take a request, perhaps for what is in it."""
 

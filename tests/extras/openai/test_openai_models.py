@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from dagster_project.composition.objects import make_resources
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.language_models import language_model
+from tests.archives import Workspace
 from tests.timing import HUNG
 from transforms.errors import BudgetError, RefusedTextError, ServiceError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
@@ -176,3 +178,8 @@ def test_a_model_needs_its_name_and_width():
         EmbeddingSettings(model="openai", name="x")
     with pytest.raises(ValidationError, match="onnx_file is for transformer only"):
         EmbeddingSettings(model="openai", name="x", dimensions=8, onnx_file="a.onnx")
+
+
+def test_the_ui_names_the_variable_of_the_service_that_answers(workspace: Workspace):
+    workspace.configure(sentences={"kind": "gemini", "name": "openai/llama3.1"})
+    assert make_resources(workspace.settings)["language_model"].api_key == {"env": "OPENAI_API_KEY"}

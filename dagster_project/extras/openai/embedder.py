@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from assets.protocols.models import Embedded
-from dagster_project.models.openai.service import OpenAIService, RefusedRequestError
+from dagster_project.extras.openai.service import OpenAIService, RefusedRequestError
 from dagster_project.models.static import load_tokenizer
 from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding.vectors import batch_ranges, unit_length
@@ -37,7 +38,9 @@ class OpenAIEmbedder:
         limits: GeminiSettings,
         safety: SafetySettings = SafetySettings(),
         budget: RunBudget | None = None,
+        jobs: Path | None = None,
     ):
+        """`jobs` is not used: the protocol has none."""
         self.settings = settings
         self.safety: SafetySettings | None = safety
         self.model, self.dimensions = settings.model_id, settings.dimensions
