@@ -123,6 +123,10 @@ class Extra:
     """By their names."""
     remotes: Mapping[str, Remote] = field(default_factory=dict)
     """By their kinds."""
+    lake_lock: str = ""
+    """A function that returns a lock of a lake on an object store, as a context."""
+    lake_look: str = ""
+    """A function that returns one look at the footers of such a lake."""
     progress: Mapping[str, str] = field(default_factory=dict)
     """By stage: two or three words for those who watch a build."""
 
@@ -130,6 +134,13 @@ class Extra:
 def named(attribute: str) -> list[Any]:
     """The objects that the extras name by an attribute of `Extra` of the form `module:attribute`, loaded."""
     return [load(place) for extra in extras() if (place := getattr(extra, attribute))]
+
+
+def store_part(attribute: str) -> Any:
+    """The part of a lake on an object store that an extra names so; SettingsError if no extra has it."""
+    if parts := named(attribute):
+        return parts[0]
+    raise SettingsError("storage.lake is on an object store, and this installation has no extra for these")
 
 
 def load(place: str) -> Any:

@@ -13,7 +13,7 @@ from upath import UPath
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.system.durable import write_durably
-from dagster_project.system.store_locks import require_leases
+from dagster_project.system.locks import require_leases
 from transforms.errors import LakeDamageError
 from transforms.hashing import bytes_sha256
 

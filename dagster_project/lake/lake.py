@@ -16,6 +16,7 @@ from upath import UPath
 
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
+from dagster_project.extras.registry import store_part
 from dagster_project.lake.copies import TEMPORARY, Copies
 from dagster_project.lake.kept_footers import local_footers
 from dagster_project.lake.parquet_files import (
@@ -31,10 +32,9 @@ from dagster_project.lake.parquet_files import (
     verified_hash,
     write_file,
 )
-from dagster_project.lake.remote_footers import RemoteFooters
 from dagster_project.system.durable import sync
+from dagster_project.system.locks import require_leases
 from dagster_project.system.processes import is_left_over
-from dagster_project.system.store_locks import require_leases
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
 from transforms.schemas.registry import partitions_of
@@ -88,7 +88,7 @@ class ParquetLake:
             raise SettingsError(f"storage.lake = {uri!r} cannot be opened: {error}") from error
         self.tables = dict(tables)
         self.copies = copies or Path(tempfile.gettempdir()) / "weft-lake"
-        self._look: RemoteFooters | None = None
+        self._look: Any = None
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
@@ -103,7 +103,7 @@ class ParquetLake:
             with local_footers(self.copies / "footers.sqlite").one_look():
                 yield
             return
-        self._look = RemoteFooters(self.base, self.tables, self.copies / "footers.sqlite")
+        self._look = store_part("lake_look")(self.base, self.tables, self.copies / "footers.sqlite")
         try:
             yield
             self._look.keep()

@@ -7,16 +7,53 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
-from dagster_project.system.store_locks import store_lock
+from dagster_project.extras.registry import store_part
 from transforms.errors import BusyError
 
 _TRIES, _PAUSE = 3, 0.02
 """`is_held` takes a lock for a moment, so a locker tries so many times, so many seconds apart."""
 BUILD_LOCK, LAKE_LOCK, QUEUE_LOCK, RUNS = ".build.lock", ".lake.lock", ".queue.lock", ".runs"
+
+
+class Lease(Protocol):
+    """A lock on an object store that a process of this machine took."""
+
+    process: int
+    place: str
+
+    @property
+    def counts(self) -> bool:
+        """False if another process may hold the lock by now."""
+
+
+HELD: set[Lease] = set()
+"""The locks on object stores under which this process works."""
+
+
+def require_leases() -> None:
+    """BusyError if this process has lost a lock on a store that it still works under: nothing may be written then."""
+    for lease in list(HELD):
+        if lease.process == os.getpid() and not lease.counts:
+            raise BusyError(
+                f"the lock {lease.place} was not renewed in time, so that another process may hold it: nothing more "
+                "is written; see that this machine reaches the store, then `weft build` goes on"
+            )
+
+
+def _store_lock(
+    lake: str, name: str, **how: bool | Callable[[], None]
+) -> contextlib.AbstractContextManager[None]:
+    """The lock of the lake at an address; nothing if that is a folder, whose files have locks."""
+    if "://" not in lake or lake.startswith(("file://", "local://")):
+        return contextlib.nullcontext()
+    lock: contextlib.AbstractContextManager[None] = store_part("lake_lock")(lake, name, **how)
+    return lock
 
 
 @contextlib.contextmanager
@@ -33,7 +70,7 @@ def only_build(root: Path, lake: str = "") -> Iterator[None]:
                 time.sleep(_PAUSE)
             else:
                 break
-        with store_lock(lake, "build", waits=False):
+        with _store_lock(lake, "build", waits=False):
             yield
 
 
@@ -58,7 +95,7 @@ def lake_lock(
                 on_wait()
                 fcntl.flock(queue, fcntl.LOCK_EX)
                 fcntl.flock(file, kind)
-        with store_lock(lake, "lake", exclusive=exclusive, on_wait=on_wait):
+        with _store_lock(lake, "lake", exclusive=exclusive, on_wait=on_wait):
             yield
 
 

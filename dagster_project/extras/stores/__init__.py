@@ -1,4 +1,4 @@
-"""Prefixes of object stores and other folders, as remotes of sources."""
+"""Object stores: prefixes as remotes of sources, and what a lake on a store needs: locks and looks at its footers."""
 
 from dagster_project.extras.registry import Extra, Remote
 
@@ -10,5 +10,7 @@ EXTRA = Extra(
             f"{_HERE}.object_prefixes:ObjectPrefix",
             ("mbox", "maildir", "eml", "vault", "tree", "issues", "conversation"),
         )
-    }
+    },
+    lake_lock=f"{_HERE}.lake_locks:store_lock",
+    lake_look=f"{_HERE}.lake_footers:RemoteFooters",
 )

@@ -12,9 +12,10 @@ from typing import Any
 import boto3
 import pytest
 
+from dagster_project.extras.stores import lake_locks
+from dagster_project.extras.stores.lake_locks import store_lock
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.system import store_locks
-from dagster_project.system.store_locks import require_leases, store_lock
+from dagster_project.system.locks import BUILD_LOCK, only_build, require_leases
 from tests.s3_loopback import s3_service
 from tests.timing import HUNG, until
 from transforms.errors import BusyError
@@ -35,7 +36,7 @@ def store(service: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     keys = {"ACCESS_KEY_ID": "AKIAEXAMPLE", "SECRET_ACCESS_KEY": "sEcReT/kEy", "DEFAULT_REGION": "us-east-1"}
     for name, value in {**keys, "ENDPOINT_URL": service}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr(store_locks, "_PAUSE", 0.01)
+    monkeypatch.setattr(lake_locks, "_PAUSE", 0.01)
     client = boto3.client("s3")
     client.create_bucket(Bucket=BUCKET)
     for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
@@ -111,7 +112,7 @@ def test_of_many_who_come_at_once_one_at_a_time_holds_it(store: Any):
     [
         ({"machine": "elsewhere", "process": 1, "until": 1.0}, False),
         ({"machine": "elsewhere", "process": 1, "until": 1e12}, True),
-        ({"machine": store_locks._machine(), "process": 1 << 22, "until": 1e12}, False),
+        ({"machine": lake_locks._machine(), "process": 1 << 22, "until": 1e12}, False),
     ],
     ids=["ran out", "lives elsewhere", "process is gone"],
 )
@@ -129,7 +130,7 @@ def test_a_claim_counts_as_long_as_its_process_lives(store: Any, claim: dict[str
 
 
 def test_a_claim_is_renewed_while_its_process_lives(store: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store_locks, "_RENEWALS", 1000)  # so often in two minutes
+    monkeypatch.setattr(lake_locks, "_RENEWALS", 1000)  # so often in two minutes
     with store_lock(LAKE, "build", waits=False):
         (key,) = claims(store)
 
@@ -163,7 +164,7 @@ def test_a_holder_whose_lease_ran_out_learns_it_before_it_writes(
         claim = json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())
         claim |= {"machine": "elsewhere", "until": 1.0}
         store.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(claim))  # as if it had run out
-        monkeypatch.setattr(store_locks, "LEASE", 4.0)
+        monkeypatch.setattr(lake_locks, "LEASE", 4.0)
         with store_lock(LAKE, "build", waits=False):
             theirs = claims(store)
             assert len(theirs) == 1 and theirs != [key]
@@ -187,5 +188,5 @@ def test_a_holder_whose_lease_ran_out_learns_it_before_it_writes(
 
 
 def test_a_lake_in_a_folder_has_the_locks_of_its_files(tmp_path: Any):
-    with store_lock(str(tmp_path), "build"), store_lock(f"file://{tmp_path}", "build", waits=False):
-        assert list(tmp_path.iterdir()) == []
+    with only_build(tmp_path, f"file://{tmp_path}"):
+        assert [file.name for file in tmp_path.iterdir()] == [BUILD_LOCK]

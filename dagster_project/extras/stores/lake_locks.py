@@ -25,6 +25,7 @@ from pathlib import Path
 
 from upath import UPath
 
+from dagster_project.system.locks import HELD, require_leases
 from transforms.errors import BusyError
 
 LEASE = 120.0
@@ -66,7 +67,7 @@ class _Lease:
     """A claim of this process while it is held: until when it counts by this machine's own clock, and whether it is lost."""
 
     def __init__(self, queue: _Queue):
-        self.queue, self.process = queue, os.getpid()
+        self.queue, self.process, self.place = queue, os.getpid(), str(queue.folder)
         self.number, self.tag, self.ends = queue.join()
         self.is_lost = False
         self.over = threading.Event()
@@ -90,19 +91,6 @@ class _Lease:
         return not self.is_lost and time.monotonic() < self.ends
 
 
-_HELD: set[_Lease] = set()
-
-
-def require_leases() -> None:
-    """BusyError if this process has lost a lock on a store that it still works under: nothing may be written then."""
-    for lease in list(_HELD):
-        if lease.process == os.getpid() and not lease.counts:
-            raise BusyError(
-                f"the lock {lease.queue.folder} was not renewed in time, so that another process may hold it: nothing more "
-                "is written; see that this machine reaches the store, then `weft build` goes on"
-            )
-
-
 @contextmanager
 def store_lock(
     lake: str,
@@ -112,14 +100,11 @@ def store_lock(
     waits: bool = True,
     on_wait: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
-    """Hold a lock of the lake at an address, shared or exclusive; nothing if that is a folder, whose files have locks.
+    """Hold a lock of the lake at an address, shared or exclusive.
 
     Whoever comes later waits, so that many who share it cannot keep out one who wants it alone. `on_wait` is called before
     waiting. Without `waits` BusyError names the holder at once.
     """
-    if "://" not in lake or lake.startswith(("file://", "local://")):
-        yield
-        return
     queue = _Queue(UPath(lake, use_listings_cache=False) / ".locks" / name, exclusive)
     lease = _Lease(queue)
     renewing = threading.Thread(target=lease.renew, daemon=True)
@@ -133,11 +118,11 @@ def store_lock(
             on_wait()
             while queue.before(lease.number):
                 time.sleep(_PAUSE)
-        _HELD.add(lease)
+        HELD.add(lease)
         require_leases()
         yield
     finally:
-        _HELD.discard(lease)
+        HELD.discard(lease)
         lease.over.set()
         renewing.join()
         queue.leave(lease.number, lease.tag)
