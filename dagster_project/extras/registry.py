@@ -59,18 +59,20 @@ class Engine:
 
 @dataclass(frozen=True)
 class ModelService:
-    """A service of embedding and language models, if a key of the settings that chooses a model has its name.
+    """What embeds, answers or scores, if a key of the settings that chooses a model has its name.
 
     `embedder` is a function of `[embedding]`, `[gemini]`, `[safety]`, the budget of the run and the folder of notes on jobs,
     `language_model` one of the name, `[gemini]`, the tokens of an answer and the last three of these. `key` returns the
     environment variable with the key. `require_served`, if there is one, is a function of `[gemini]`, the names
     of embedding models and those of language models; it raises ServiceError for one that the service does not have.
+    `scorer` is a function of `[rerank]` that returns a `PassageScorer`. An extra has those of these that it offers.
     """
 
-    embedder: str
-    language_model: str
-    key: str
+    embedder: str = ""
+    language_model: str = ""
+    key: str = ""
     require_served: str = ""
+    scorer: str = ""
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def engines() -> dict[str, Engine]:
 
 
 def model_service(name: str) -> ModelService:
-    """The service of models of that name; SettingsError if no extra offers it."""
+    """What serves the models of that name; SettingsError if no extra offers it."""
     offers = {offer: service for extra in extras() for offer, service in extra.models.items()}
     if name not in offers:
         raise SettingsError(

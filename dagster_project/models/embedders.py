@@ -7,7 +7,6 @@ from pathlib import Path
 from assets.protocols.models import Embedder
 from dagster_project.extras.registry import load, model_service
 from dagster_project.models.static import StaticEmbedder
-from dagster_project.models.transformer import TransformerEmbedder
 from dagster_project.system.rate_limit import RunBudget
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 
@@ -20,10 +19,8 @@ def make_embedder(
     jobs: Path | None = None,
 ) -> Embedder:
     """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
-    if settings.is_remote:
-        make = load(model_service(settings.model).embedder)
-        served: Embedder = make(settings, gemini or GeminiSettings(), safety, budget, jobs)
-        return served
-    if settings.model == "transformer":
-        return TransformerEmbedder(settings)
-    return StaticEmbedder(settings)
+    if settings.model in ("static", "weft"):
+        return StaticEmbedder(settings)
+    make = load(model_service(settings.model).embedder)
+    served: Embedder = make(settings, gemini or GeminiSettings(), safety, budget, jobs)
+    return served

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from assets.protocols.models import LanguageModel, PassageScorer, RerankScores
-from dagster_project.models.cross_encoder import CrossEncoderScorer
+from dagster_project.extras.registry import load, model_service
 from dagster_project.models.language_models import language_model
 from transforms.errors import WeftError
 from transforms.retrieval import reranking
@@ -119,7 +119,7 @@ def make_reranker(
     if settings.method == "features":
         return Reranker(settings)
     if settings.method == "cross_encoder":
-        return Reranker(settings, CrossEncoderScorer(settings))
+        return Reranker(settings, load(model_service(settings.method).scorer)(settings))
     quick = {
         "time_limit_seconds": settings.seconds,
         "timeout_seconds": min(settings.seconds, gemini.timeout_seconds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import ray
@@ -13,7 +13,6 @@ from ray.exceptions import RayError, RayTaskError
 from assets.protocols.models import Embedded, Embedder
 from dagster_project.extras.engines.ray import connect
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.transformer import TransformerEmbedder
 from transforms.errors import EngineError
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import EngineSettings
@@ -100,8 +99,8 @@ class _Actor:
     """A process of Ray with the model."""
 
     def __init__(self, settings: EmbeddingSettings, has_gpu: bool):
-        self.embedder = make_embedder(settings)
-        if has_gpu and isinstance(self.embedder, TransformerEmbedder):
+        self.embedder = cast(Any, make_embedder(settings))
+        if has_gpu:
             self.embedder.device = "cuda"
 
     def embed(self, number: int, texts: Sequence[str]) -> Embedded:

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
+from dagster_project.extras.registry import load, model_service
 from dagster_project.index.search.search_index import open_current
-from dagster_project.models.cross_encoder import CrossEncoderScorer
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.rerankers import Reranker, make_reranker
 from tests import gemini_loopback as server
@@ -186,10 +186,11 @@ def test_a_cross_encoder_orders_by_its_scores_within_its_time(built: Workspace, 
         assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
 
     times = iter(range(100))
-    hurried = CrossEncoderScorer(settings.model_copy(update={"seconds": 1.5}), clock=lambda: next(times))
+    scorer_of = load(model_service("cross_encoder").scorer)
+    hurried = scorer_of(settings.model_copy(update={"seconds": 1.5}), clock=lambda: next(times))
     texts = [f"{QUERIES[number % 2]} {number}" for number in range(10)]
     part = hurried.scores("compactor", texts, texts).scores
-    whole = CrossEncoderScorer(settings).scores("compactor", texts, texts).scores
+    whole = scorer_of(settings).scores("compactor", texts, texts).scores
     assert len(part) == 8 < len(whole) == len(texts)
     assert part == pytest.approx(whole[:8], abs=1e-6)
     assert 0 <= whole.min() <= whole.max() <= 10
@@ -198,7 +199,8 @@ def test_a_cross_encoder_orders_by_its_scores_within_its_time(built: Workspace, 
 @needs_torch
 def test_a_model_of_several_scores_is_no_reranker(tiny: Callable[[int], Path], tmp_path: Path):
     for folder, said in ((tiny(3), "gives 3 numbers"), (tmp_path, "cannot be opened")):
-        scorer = CrossEncoderScorer(RerankSettings(method="cross_encoder", name=str(folder)))
+        settings = RerankSettings(method="cross_encoder", name=str(folder))
+        scorer = load(model_service("cross_encoder").scorer)(settings)
         with pytest.raises(SettingsError, match=said):
             scorer.scores("q", ["t"], ["text"])
 

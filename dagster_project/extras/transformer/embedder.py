@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from assets.protocols.models import Embedded
-from dagster_project.models.onnx_graph import run_by_onnx
+from dagster_project.extras.transformer.onnx_graph import run_by_onnx
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError, SettingsError, not_installed
 from transforms.settings.models import EmbeddingSettings, SafetySettings
@@ -33,7 +33,8 @@ class TransformerEmbedder:
     device = "cpu"
     """Where the model runs, as PyTorch calls it."""
 
-    def __init__(self, settings: EmbeddingSettings):
+    def __init__(self, settings: EmbeddingSettings, *_: object):
+        """What else the embedder of a service takes is of no use to a model of this machine."""
         self.settings = settings
         self.model, self.dimensions = settings.model_id, settings.dimensions
         self.batch_texts = _BATCH_TEXTS
