@@ -21,7 +21,9 @@ import dagster as dg
 import duckdb
 import numpy as np
 import pyarrow.parquet as pq
+from click.testing import CliRunner, Result
 
+from dagster_project.cli.main import main
 from dagster_project.composition.objects import make_lake, make_sources
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
@@ -181,6 +183,10 @@ class Workspace:
         """What `weft build` does, in this process."""
         with self.instance() as instance:
             return build(self.settings, instance, tell=tell)
+
+    def weft(self, *arguments: str, **more: Any) -> Result:
+        """A run of the command line with the settings of the workspace, in this process."""
+        return CliRunner().invoke(main, [*arguments, "--config", str(self.config)], **more)
 
     def plan(self) -> Plan:
         """What a build would do."""

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import boto3
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from tests.archives import Workspace, two_lists
 from tests.s3_loopback import s3_service
 
@@ -118,7 +116,7 @@ def test_the_steps_of_the_page_run_and_leave_what_was_made(tmp_path: Path, monke
                     for file in lake.rglob("*.*"):
                         client.upload_file(str(file), "bucket", f"lake/{file.relative_to(lake)}")
                     continue
-                said = CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
+                said = work.weft(*arguments)
                 expected = (0, 7) if "--deployment" in arguments else (0,)
                 assert said.exit_code in expected, f"{line}\n{said.output}"
                 if arguments[0] == "plan":

@@ -10,9 +10,7 @@ from email.utils import getaddresses
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from tests.archives import Workspace
 from tests.gemini_loopback import Loopback
 
@@ -53,7 +51,7 @@ def test_a_list_is_embedded_without_its_addresses_and_once(
 
 
 def weft(work: Workspace, command: str) -> dict:
-    result = CliRunner().invoke(main, [command, "--json", "--config", str(work.config)])
+    result = work.weft(command, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 

@@ -17,11 +17,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
-from dagster_project.cli.main import main
 from dagster_project.context.published_versions import open_versions
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
@@ -62,10 +60,6 @@ def write(work: Workspace, name: str, data: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return path
-
-
-def weft(work: Workspace, command: str, *arguments: str, **more: str) -> Result:
-    return CliRunner().invoke(main, [command, "--config", str(work.config), *arguments], **more)  # type: ignore[arg-type]
 
 
 def contexts(work: Workspace) -> list[dict]:
@@ -249,12 +243,12 @@ def test_a_source_that_goes_takes_its_windows_and_their_context_with_it(made: Wo
 
 
 def test_conversations_are_found_and_cited(made_once: Workspace):
-    found = weft(made_once, "search", "--json", "--kind", "conversation", "sourdough rye flour")
+    found = made_once.weft("search", "--json", "--kind", "conversation", "sourdough rye flour")
     hit = json.loads(found.output)["queries"][0]["hits"][0]
     assert hit["source_kind"] == "conversation" and "@000" in hit["doc_id"]
     assert (
         hit["byte_start"] < hit["byte_end"]
-        and "\u27e8chat:" in weft(made_once, "search", "sourdough dough").output
+        and "\u27e8chat:" in made_once.weft("search", "sourdough dough").output
     )
 
 
@@ -273,27 +267,25 @@ def test_a_chat_is_of_all_the_time_from_its_first_turn_to_its_last(made_once: Wo
 def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path):
     chat = str(made_once.folder / "chats" / "WhatsApp Chat with Maud Fenwick.txt")
     manifest = tmp_path / "manifest.json"
-    result = weft(made_once, "context", chat, "--json", "--budget", "300", "--manifest", str(manifest))
+    result = made_once.weft("context", chat, "--json", "--budget", "300", "--manifest", str(manifest))
     assert result.exit_code == 0, result.output
     made = json.loads(result.output)
     assert made["outcome"] == "CONTEXT" and made["tokens"] <= 300
     assert {f"notes:{t}.md" for t in TOPICS} <= {p["doc_id"] for p in made["manifest"]["chosen"]}
     assert not [p for p in made["manifest"]["chosen"] if p["doc_id"].startswith("chat:")]
-    again = weft(made_once, "context", "--reproduce", str(manifest))
+    again = made_once.weft("context", "--reproduce", str(manifest))
     assert again.output == made["block"]
     smaller = tmp_path / "smaller.json"
-    weft(made_once, "context", chat, "--budget", "100", "--manifest", str(smaller))
-    changes = json.loads(
-        weft(made_once, "context", "--json", "--compare", str(manifest), str(smaller)).output
-    )
+    made_once.weft("context", chat, "--budget", "100", "--manifest", str(smaller))
+    changes = json.loads(made_once.weft("context", "--json", "--compare", str(manifest), str(smaller)).output)
     assert changes["removed"] and not changes["added"]
 
 
 def test_the_command_and_the_build_give_a_window_the_same_block(made_once: Workspace):
     for row in contexts(made_once):
-        result = weft(made_once, "context", "--window", row["window_id"], "--json")
+        result = made_once.weft("context", "--window", row["window_id"], "--json")
         assert json.loads(result.output)["block"] == row["compiled"]
-    unknown = weft(made_once, "context", "--window", "chat:nobody@0001")
+    unknown = made_once.weft("context", "--window", "chat:nobody@0001")
     assert unknown.exit_code == 3 and "no window of a conversation" in unknown.output
 
 
@@ -324,7 +316,7 @@ def test_a_note_does_not_find_itself(made_once: Workspace):
     note = str(made_once.folder / "notes" / "Paris.md")
     said = (made_once.folder / "notes" / "Paris.md").read_text()
     for finds_itself, given in ((False, (note,)), (True, ("--stdin",))):
-        result = weft(made_once, "context", *given, "--where", "source:notes", "--json", input=said)
+        result = made_once.weft("context", *given, "--where", "source:notes", "--json", input=said)
         cited = {entry["place"] for entry in json.loads(result.output)["manifest"]["chosen"]}
         assert any("Paris" in place for place in cited) == finds_itself
 
@@ -343,7 +335,7 @@ def test_a_note_does_not_find_itself(made_once: Workspace):
 def test_what_the_index_says_nothing_about_gets_no_context(
     made_once: Workspace, text: str, answered: list[bool]
 ):
-    result = weft(made_once, "context", "--stdin", "--json", input=text)
+    result = made_once.weft("context", "--stdin", "--json", input=text)
     told = json.loads(result.output)
     assert (result.exit_code, told["outcome"]) == ((0, "CONTEXT") if answered else (3, "NO_HITS"))
     parts = told["manifest"]["queries"][1:] if answered else []
@@ -359,8 +351,8 @@ def test_what_the_index_says_nothing_about_gets_no_context(
     ],
 )
 def test_conditions_say_what_is_found(made_once: Workspace, where: str, kinds: set[str]):
-    result = weft(
-        made_once, "context", "--stdin", "--where", where, "--json", input="\n\n".join(TOPICS.values())
+    result = made_once.weft(
+        "context", "--stdin", "--where", where, "--json", input="\n\n".join(TOPICS.values())
     )
     places = {entry["place"] for entry in json.loads(result.output)["manifest"]["chosen"]}
     assert {
@@ -369,7 +361,7 @@ def test_conditions_say_what_is_found(made_once: Workspace, where: str, kinds: s
 
 
 def test_conditions_that_are_none_are_refused(made_once: Workspace):
-    result = weft(made_once, "context", "--stdin", "--where", "just words", input="rye")
+    result = made_once.weft("context", "--stdin", "--where", "just words", input="rye")
     assert result.exit_code == 2 and "context.where" in result.output and "conditions alone" in result.output
 
 
@@ -382,14 +374,14 @@ def test_conditions_that_are_none_are_refused(made_once: Workspace):
     ],
 )
 def test_outcomes_have_their_exit_codes(made_once: Workspace, said: str, outcome: str, code: int):
-    result = weft(made_once, "context", "--stdin", "--json", input=said)
+    result = made_once.weft("context", "--stdin", "--json", input=said)
     assert (json.loads(result.output.splitlines()[0])["outcome"], result.exit_code) == (outcome, code)
     assert ("the text is empty" in result.output) is (code == 2)
 
 
 def test_an_empty_text_and_a_file_without_a_name_are_faults(made_once: Workspace):
     for arguments, given in ((("--stdin",), ""), (("",), None)):
-        result = weft(made_once, "context", *arguments, input=given)
+        result = made_once.weft("context", *arguments, input=given)
         assert result.exit_code == 2 and "the text is empty" in result.output
 
 
@@ -436,7 +428,7 @@ def test_the_least_cosine_of_the_design_is_that_of_its_model_and_for_others_what
 def test_a_fault_is_no_empty_answer(tmp_path: Path):
     work = Workspace(tmp_path / "work")
     configure(work, NOTES)
-    result = weft(work, "context", "--stdin", "--json", input="rye flour")
+    result = work.weft("context", "--stdin", "--json", input="rye flour")
     assert result.exit_code == 5
     assert json.loads(result.output.splitlines()[0])["outcome"] == "SYSTEM_ERROR"
 

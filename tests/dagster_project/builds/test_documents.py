@@ -9,9 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.index.search.opened_index import open_index
 from tests.archives import Mail, Once, Workspace, differences, discussion, embedded, rebuilt
 from tests.format_files import Text, pdf
@@ -218,9 +216,7 @@ def test_an_edit_of_a_large_vault_reads_one_part_and_any_growth_equals_full(
 
 
 def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
-    found = CliRunner().invoke(
-        main, ["search", "--config", str(made_once.config), "--json", "compactor pauses merge of runs"]
-    )
+    found = made_once.weft("search", "--json", "compactor pauses merge of runs")
     assert found.exit_code == 0, found.output
     hits = json.loads(found.output)["queries"][0]["hits"]
     assert {"message", "document"} == {h["source_kind"] for h in hits}
@@ -228,9 +224,7 @@ def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
     assert best["node_id"] == "notes:Compaction.md#pauses"
     text = (made_once.folder / "notes/Compaction.md").read_bytes()
     assert b"A pause longer than a second" in text[best["byte_start"] : best["byte_end"]]
-    shown = CliRunner().invoke(
-        main, ["search", "--config", str(made_once.config), "--kind", "document", "merge of runs"]
-    )
+    shown = made_once.weft("search", "--kind", "document", "merge of runs")
     assert "⟨notes:Compaction.md#pauses bytes " in shown.output
     assert "Compaction\n     Pauses · notes\n" in shown.output
 
@@ -246,14 +240,12 @@ def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
     ],
 )
 def test_filters_choose_between_mail_and_documents(made_once: Workspace, options: list[str], kinds: set[str]):
-    found = CliRunner().invoke(
-        main, ["search", "--config", str(made_once.config), "--json", *options, "compactor cache store"]
-    )
+    found = made_once.weft("search", "--json", *options, "compactor cache store")
     assert {h["source_kind"] for h in json.loads(found.output)["queries"][0]["hits"]} == kinds
 
 
 def test_an_unknown_source_is_an_error_that_names_the_known_ones(made_once: Workspace):
-    found = CliRunner().invoke(main, ["search", "--config", str(made_once.config), "--source", "x", "key"])
+    found = made_once.weft("search", "--source", "x", "key")
     assert found.exit_code == 2
     assert "the index holds dev, docs, journal, notes" in found.output
 

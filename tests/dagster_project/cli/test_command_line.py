@@ -31,11 +31,6 @@ from transforms.errors import SourceError
 NESTED = "\n".join(">" * depth + " deeper and deeper" for depth in range(100, 10_001, 100))
 
 
-def weft(work: Workspace, command: str, *arguments: str) -> Result:
-    """A run of the command line with the workspace's settings file."""
-    return CliRunner().invoke(main, [command, "--config", str(work.config), *arguments])
-
-
 def reasons(work: Workspace) -> dict[str, str]:
     """Code of the reason of every quarantined place, by file name."""
     rows = work.sql("SELECT place, reason FROM quarantine")
@@ -64,7 +59,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Result]:
     work.write("nested.mbox", [Mail(500, f"I agree with all of it.\n{NESTED}", "Nested")])
     work.write("dashes.mbox", [_only_dashes()])
     work.write("caf\u00e9 [old].mbox", [Mail(600, "A file with an odd name.", "Odd")])
-    return work, weft(work, "build", "--json")
+    return work, work.weft("build", "--json")
 
 
 def _only_dashes() -> Mail:
@@ -78,7 +73,7 @@ def _only_dashes() -> Mail:
 @pytest.mark.exhaustive
 def test_options_change_one_search(built_once: Workspace):
     def found(*options: str) -> list[dict[str, Any]]:
-        result = weft(built_once, "search", "compactor load", "--json", "--limit", "6", *options)
+        result = built_once.weft("search", "compactor load", "--json", "--limit", "6", *options)
         return list(json.loads(result.stdout)["queries"][0]["hits"])
 
     plain = found()
@@ -88,24 +83,24 @@ def test_options_change_one_search(built_once: Workspace):
     assert len(set(threads)) == len(threads) > len({hit["thread_id"] for hit in plain}) - 1
     assert found("--profile", "lexical")[0]["score"] != plain[0]["score"]
     assert len(found("--strict")) < len(plain)
-    refused = weft(built_once, "search", "compactor", "--profile", "none")
+    refused = built_once.weft("search", "compactor", "--profile", "none")
     assert refused.exit_code == 2 and "known are default" in refused.stderr
 
 
 def test_hits_are_printed_without_scores_unless_they_are_asked_for(built_once: Workspace):
-    assert "fused" not in weft(built_once, "search", "compactor").stdout
-    assert "fused" in weft(built_once, "search", "compactor", "--explain").stdout
+    assert "fused" not in built_once.weft("search", "compactor").stdout
+    assert "fused" in built_once.weft("search", "compactor", "--explain").stdout
 
 
 def test_sql_prints_csv_and_whole_tables_and_runs_one_statement(built_once: Workspace):
     wide = "SELECT 1 AS a, repeat('word ', 60) || 'end' AS b"
-    assert weft(built_once, "sql", wide).stdout.count("end") == 1
+    assert built_once.weft("sql", wide).stdout.count("end") == 1
     assert any(
         "word end" in line and line.count("word") == 60
-        for line in weft(built_once, "sql", wide).stdout.splitlines()
+        for line in built_once.weft("sql", wide).stdout.splitlines()
     )
-    assert weft(built_once, "sql", "--csv", "SELECT 1 AS a, 'x, y' AS b").stdout == 'a,b\n1,"x, y"\n'
-    refused = weft(built_once, "sql", "SELECT 1; SELECT 2")
+    assert built_once.weft("sql", "--csv", "SELECT 1 AS a, 'x, y' AS b").stdout == 'a,b\n1,"x, y"\n'
+    refused = built_once.weft("sql", "SELECT 1; SELECT 2")
     assert refused.exit_code == 2 and "2 SQL statements" in refused.stderr
 
 
@@ -155,7 +150,7 @@ def test_quotes_ten_thousand_deep_are_read(odd: tuple[Workspace, Result]):
 
 @pytest.mark.exhaustive
 def test_a_second_build_of_odd_archives_finds_nothing_to_do(odd: tuple[Workspace, Result]):
-    result = weft(odd[0], "build", "--json")
+    result = odd[0].weft("build", "--json")
     assert (result.exit_code, json.loads(result.output)["outcome"]) == (0, "UNCHANGED")
 
 
@@ -164,7 +159,7 @@ def test_copies_in_one_partition_are_kept_once_and_reused_ids_are_kept_apart(wor
     mail = Mail(1, "The first text.", "Once")
     workspace.write("dev.2004-01.mbox", [mail, mail, Mail(1, "Another text.", "Twice")])
     workspace.write("dev.2004-02.mbox", [mail, Mail(2, "Unrelated.", "Other")])
-    assert weft(workspace, "build").exit_code == 0
+    assert workspace.weft("build").exit_code == 0
     ids = workspace.column("SELECT message_id FROM messages ORDER BY 1")
     assert (ids[0], ids[2]) == ("m1@example.org", "m2@example.org")
     assert ids[1].startswith("m1@example.org+")
@@ -196,7 +191,7 @@ SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
 )
 def test_wrong_settings_are_explained(workspace: Workspace, text: str, said: str):
     workspace.config.write_bytes(text.encode(errors="surrogateescape"))
-    result = weft(workspace, "build")
+    result = workspace.weft("build")
     assert result.exit_code == 2
     assert said in result.stderr
     assert str(workspace.config) in result.stderr
@@ -236,7 +231,7 @@ def test_a_source_that_is_not_there_loses_nothing_and_stops_no_other(built: Work
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, NOT_THERE, alerts={"command": command}
     )
     built.write("dev/dev.2004-03.mbox", [Mail(900, "a mail that came while another source was gone")])
-    result = weft(built, "build", "--json")
+    result = built.weft("build", "--json")
     assert result.exit_code == 4
     assert result.stderr.count("source users: ") == 1
     printed = json.loads(result.stdout)
@@ -245,15 +240,15 @@ def test_a_source_that_is_not_there_loses_nothing_and_stops_no_other(built: Work
     assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
     assert built.column("SELECT count(*) FROM messages WHERE message_id = 'm900@example.org'") == [1]
     assert built.lake.partitions("messages")[-1] == "users/users.2004-01"
-    again = weft(built, "build", "--json")
+    again = built.weft("build", "--json")
     assert (again.exit_code, json.loads(again.stdout)["outcome"]) == (4, "UNCHANGED")
-    assert weft(built, "doctor").output.count("source users: ") == 1
+    assert built.weft("doctor").output.count("source users: ") == 1
 
 
 def test_no_source_at_all_stops_the_build_and_deletes_nothing(built: Workspace):
     built.configure({"name": "dev", "kind": "mbox", "path": "mial/*"})
     before = (built.index / "CURRENT").resolve()
-    result = weft(built, "build", "--json")
+    result = built.weft("build", "--json")
     assert (result.exit_code, json.loads(result.stdout)["kind"]) == (4, "SourceError")
     assert (built.index / "CURRENT").resolve() == before
 
@@ -278,19 +273,19 @@ def test_what_a_lost_source_would_have_to_be_read_for_is_left_or_stops_the_build
 def test_storage_that_cannot_be_written_is_explained(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", discussion(0, 2, "compactor"))
     (workspace.folder / "state").write_text("not a folder")
-    result = weft(workspace, "build")
+    result = workspace.weft("build")
     assert result.exit_code == 2
     assert str(workspace.folder / "state") in result.stderr
 
 
 def test_searching_before_the_first_build_says_what_to_do(workspace: Workspace):
-    result = weft(workspace, "search", "compactor")
+    result = workspace.weft("search", "compactor")
     assert result.exit_code == 5
     assert "weft build" in result.stderr
 
 
 def test_hits_are_printed_with_their_citation(built_once: Workspace):
-    result = weft(built_once, "search", "compactor")
+    result = built_once.weft("search", "compactor")
     assert result.exit_code == 0
     (size,) = built_once.column(
         "SELECT octet_length(body::BLOB) FROM messages WHERE message_id = 'm0@example.org'"
@@ -299,7 +294,7 @@ def test_hits_are_printed_with_their_citation(built_once: Workspace):
 
 
 def test_hits_as_json_name_every_query(built_once: Workspace):
-    result = weft(built_once, "search", "compactor load", "garbage collector", "--json", "--limit", "2")
+    result = built_once.weft("search", "compactor load", "garbage collector", "--json", "--limit", "2")
     answer = json.loads(result.stdout)
     assert answer["outcome"] == "HITS"
     assert [(q["query"], len(q["hits"])) for q in answer["queries"]] == [
@@ -311,22 +306,22 @@ def test_hits_as_json_name_every_query(built_once: Workspace):
 
 @pytest.mark.parametrize("query", ["'; DROP TABLE chunks; --", "%_\\", "\u65e5\u672c\u8a9e", "a" * 20_000])
 def test_any_text_is_a_query(built_once: Workspace, query: str):
-    assert weft(built_once, "search", query, "--json").exit_code in (0, 3)
+    assert built_once.weft("search", query, "--json").exit_code in (0, 3)
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\u2028"])
 def test_an_empty_query_is_a_fault_of_usage(built_once: Workspace, query: str):
-    assert weft(built_once, "search", query, "--json").exit_code == 2
+    assert built_once.weft("search", query, "--json").exit_code == 2
 
 
 def test_a_search_without_hits_is_no_error_and_has_its_own_exit_code(built_once: Workspace):
-    result = weft(built_once, "search", "compactor", "--since", "2030-01-01", "--json")
+    result = built_once.weft("search", "compactor", "--since", "2030-01-01", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["outcome"] == "NO_RESULTS"
 
 
 def test_an_unknown_list_is_an_error_that_names_the_known_ones(built_once: Workspace):
-    result = weft(built_once, "search", "compactor", "--list", "elsewhere")
+    result = built_once.weft("search", "compactor", "--list", "elsewhere")
     assert result.exit_code == 2
     assert "elsewhere" in result.stderr and "dev" in result.stderr
 
@@ -377,14 +372,14 @@ def _of_layout(value: str) -> Callable[[Path], None]:
 def test_an_unusable_index_is_explained(built: Workspace, damage: Callable[[Path], object], said: str):
     current = (built.index / "CURRENT").resolve()
     damage(current)
-    result = weft(built, "search", "compactor", "--json")
+    result = built.weft("search", "compactor", "--json")
     assert result.exit_code == 5, result.output
     assert said in result.stderr and "weft build" in result.stderr and str(current) in result.stderr
     assert json.loads(result.stdout)["outcome"] == "ERROR"
     if damage is _truncated:  # what was opened stays open in the process of a test
         current.unlink()
-        assert weft(built, "build").exit_code == 0
-        assert weft(built, "search", "compactor").exit_code == 0
+        assert built.weft("build").exit_code == 0
+        assert built.weft("search", "compactor").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -397,7 +392,7 @@ def test_an_unusable_index_is_explained(built: Workspace, damage: Callable[[Path
     ],
 )
 def test_hostile_names_are_unknown_names(built_once: Workspace, arguments: list[str]):
-    result = weft(built_once, "search", *arguments)
+    result = built_once.weft("search", *arguments)
     assert result.exit_code == 2 and "the index holds" in result.stderr
 
 
@@ -414,31 +409,31 @@ def test_hostile_names_are_unknown_names(built_once: Workspace, arguments: list[
     ],
 )
 def test_hostile_values_find_nothing_and_change_nothing(built_once: Workspace, arguments: list[str]):
-    assert weft(built_once, "search", *arguments).exit_code == 3
-    assert weft(built_once, "search", "compactor").exit_code == 0
+    assert built_once.weft("search", *arguments).exit_code == 3
+    assert built_once.weft("search", "compactor").exit_code == 0
 
 
 def test_faults_of_a_query_point_at_their_character(built_once: Workspace):
-    result = weft(built_once, "search", 'load "not closed', "--json")
+    result = built_once.weft("search", 'load "not closed', "--json")
     assert result.exit_code == 2
     assert result.stderr.splitlines()[1:] == ['  load "not closed', "       ^"]
     assert json.loads(result.stdout)["position"] == 5
-    assert weft(built_once, "search", 'compactor "load', "--plain").exit_code == 0
+    assert built_once.weft("search", 'compactor "load', "--plain").exit_code == 0
 
 
 def test_a_search_says_what_it_understood(built_once: Workspace):
     query = "f:p1 load -shell"
-    result = weft(built_once, "search", query, "--json")
+    result = built_once.weft("search", query, "--json")
     understood = json.loads(result.stdout)["queries"][0]["understood"]
     assert (understood["text"], understood["order"]) == ("load", "score")
     assert [c["condition"] for c in understood["conditions"]] == ["f:p1", "-shell"]
-    assert "only f:p1 (" in weft(built_once, "search", query).stdout
+    assert "only f:p1 (" in built_once.weft("search", query).stdout
 
 
 def test_an_index_of_another_model_is_refused(built: Workspace):
     with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:
         connection.execute("UPDATE manifest SET value = 'another' WHERE key = 'model'")
-    assert weft(built, "search", "compactor").exit_code == 6
+    assert built.weft("search", "compactor").exit_code == 6
 
 
 def _damage(path: Path, how: str) -> None:

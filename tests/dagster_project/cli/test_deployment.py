@@ -20,7 +20,6 @@ import click
 import dagster as dg
 import pytest
 import yaml
-from click.testing import CliRunner
 from packaging.specifiers import SpecifierSet
 
 from dagster_project.cli.command import run
@@ -236,7 +235,7 @@ def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeyp
 
 def found(work: Workspace) -> dict[str, list[str]]:
     """What `weft doctor --deployment` says of a workspace, by state."""
-    said = CliRunner().invoke(main, ["doctor", "--deployment", "--json", "--config", str(work.config)])
+    said = work.weft("doctor", "--deployment", "--json")
     findings = json.loads(said.stdout.splitlines()[0])
     assert said.exit_code == (7 if any(f["state"] == "fault" for f in findings) else 0), said.output
     assert all(f["remedy"] for f in findings if f["state"] != "ok")

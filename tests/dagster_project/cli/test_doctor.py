@@ -145,7 +145,7 @@ def test_the_command_exits_with_a_failed_check_and_speaks_json(built: Workspace)
     assert ill.exit_code == 7
     told = json.loads(ill.stdout.splitlines()[0])
     assert {"area", "state", "found", "remedy"} == set(told[0])
-    shown = CliRunner().invoke(main, ["doctor", "--config", str(built.config)])
+    shown = built.weft("doctor")
     assert "cannot be read" in shown.stdout
 
 

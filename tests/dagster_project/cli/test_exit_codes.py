@@ -37,7 +37,7 @@ TAKE_AN_ID = {call: made for call, made in TAKE_AN_ID.items() if call.split()[0]
 
 def ended(work: Workspace, *arguments: str, given: str | None = None) -> tuple[int, str]:
     """The exit code and the faults of a command."""
-    result = CliRunner().invoke(main, [*arguments, "--config", str(work.config)], input=given)
+    result = work.weft(*arguments, input=given)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stderr
 

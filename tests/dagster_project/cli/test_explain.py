@@ -86,7 +86,7 @@ def test_an_unknown_id_is_an_error_that_says_what_ids_are(index: SearchIndex, id
 
 
 def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
-    found = CliRunner().invoke(main, ["search", QUERY, "--json", "--config", str(built_once.config)])
+    found = built_once.weft("search", QUERY, "--json")
     first = json.loads(found.stdout)["queries"][0]["hits"][0]["doc_id"]
     arguments = ["explain", QUERY, first, "--rows", "2", "--config", str(built_once.config)]
     shown = CliRunner().invoke(main, arguments)

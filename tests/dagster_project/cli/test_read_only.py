@@ -14,9 +14,7 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.models.answer_cache import SQLiteAnswerCache
@@ -203,7 +201,7 @@ def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
         work.build()
 
         def answered(text: str) -> bool:
-            done = CliRunner().invoke(main, ["context", "--stdin", "--config", str(work.config)], input=text)
+            done = work.weft("context", "--stdin", input=text)
             assert done.exit_code == 0 and "compactor" in done.stdout, done.output
             return gemini.asked[text] > 0
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.config.settings import load_settings
 from tests.archives import Workspace, discussion
 from tests.fuzz.fuzzing import SECRET
@@ -50,7 +48,7 @@ def test_settings_that_are_refused_do_not_repeat_a_secret(
 ):
     work = Workspace(tmp_path / "work").configure(source, **sections)
     for command in (["plan"], ["doctor", "--json"]):
-        result = CliRunner().invoke(main, [*command, "--config", str(work.config)])
+        result = work.weft(*command)
         assert result.exit_code == 2 and str(work.config) in result.stderr
         assert SECRET not in result.output + result.stderr
     with pytest.raises(SettingsError) as fault:
@@ -97,7 +95,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 def test_settings_that_are_used_leave_no_secret_anywhere(trusted: Workspace):
     before = {path for path in trusted.folder.rglob("*") if path.is_file()}
     for command in COMMANDS:
-        result = CliRunner().invoke(main, [*command, "--config", str(trusted.config)])
+        result = trusted.weft(*command)
         assert SECRET not in result.output + result.stderr, command
         if command[0] == "build":
             assert json.loads(result.stdout)["published"], result.stderr

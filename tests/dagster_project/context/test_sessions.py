@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from dagster_project.cli.main import main
 from dagster_project.context.sessions import opened_session
 from dagster_project.outgoing.limits import Entry
 from dagster_project.outgoing.receipts import Receipts
@@ -21,7 +20,7 @@ QUESTION = "How does the write-ahead log behave when the load doubles? And which
 
 
 def asked(work: Workspace, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["context", *arguments, "--config", str(work.config)], input=QUESTION)
+    return work.weft("context", *arguments, input=QUESTION)
 
 
 def test_a_session_keeps_its_turns_and_loses_one_that_a_kill_cut_off(tmp_path: Path):

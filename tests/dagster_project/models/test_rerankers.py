@@ -10,9 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.extras.registry import load, model_service
 from dagster_project.index.search.search_index import open_current
 from dagster_project.models.embedders import make_embedder
@@ -138,7 +136,7 @@ def test_the_settings_file_turns_reranking_on(built: Workspace, gemini: Loopback
     gemini.reply = reversing
     lines = f'\n[rerank]\nmethod = "gemini"\ntop = 3\n[gemini]\nbase_url = "{gemini.url}"\n'
     built.config.write_text(built.config.read_text() + lines)
-    result = CliRunner().invoke(main, ["search", QUERIES[0], "--json", "--config", str(built.config)])
+    result = built.weft("search", QUERIES[0], "--json")
     assert result.exit_code == 0, result.output
     (query,) = json.loads(result.stdout)["queries"]
     before = [h["rank_before"] for h in query["hits"]]

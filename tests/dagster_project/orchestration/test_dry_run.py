@@ -7,9 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.dry_run import Outlook, outlook
 from tests.archives import Mail, Workspace, discussion
@@ -31,7 +29,7 @@ def configured(work: Workspace, **sections: dict[str, object]) -> Workspace:
 
 
 def test_nothing_is_to_do_after_a_build(built: Workspace):
-    result = CliRunner().invoke(main, ["plan", "--config", str(built.config)], catch_exceptions=False)
+    result = built.weft("plan", catch_exceptions=False)
     assert result.output == "Nothing to do: the index shows the 3 partitions of the sources.\n"
 
 
@@ -40,7 +38,7 @@ def test_a_source_that_is_missing_is_said_with_the_exit_code_of_a_build(built: W
     ends = {}
     for command in ("plan", "build"):
         for option in ([], ["--json"]):
-            result = CliRunner().invoke(main, [command, *option, "--config", str(built.config)])
+            result = built.weft(command, *option)
             ends[command, *option] = (result.exit_code, result.stderr.rpartition("error: ")[2])
             if command == "plan":
                 broken = json.loads(result.stdout)["broken"] if option else {}
@@ -111,7 +109,7 @@ def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace):
     assert found.whole == {
         name: f"other settings of {name}" for name in ("mail_buckets", "threads", "thread_tree")
     }
-    told = CliRunner().invoke(main, ["plan", "--json", "--config", str(built.config)], catch_exceptions=False)
+    told = built.weft("plan", "--json", catch_exceptions=False)
     answer = json.loads(told.output)
     assert answer["outcome"] == "BUILD" and answer["reasons"] == {"new": 1}
     assert answer["seconds_by_step"]["build_threads"] >= 0

@@ -10,11 +10,10 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from assets.fetch import fetched_key
 from assets.sources import partitions_key, source_key
-from dagster_project.cli.main import main
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.build import fetch_only
 from dagster_project.orchestration.names import REFRESH_NOW, REFRESH_TAG
@@ -148,7 +147,7 @@ def test_a_remote_that_fails_stops_nothing_and_is_reported(work: Workspace, serv
         {"name": "local", "kind": "mbox", "path": "mail/*"},
         remote_source(server, url="http://127.0.0.1:9/{year}{month}"),
     )
-    answer = CliRunner().invoke(main, ["build", "--json", "--config", str(work.config)])
+    answer = work.weft("build", "--json")
     told = json.loads(answer.stdout)
     assert (answer.exit_code, told["outcome"], told["fetched"]["remote-list"]["outcome"]) == (
         10,
@@ -158,12 +157,12 @@ def test_a_remote_that_fails_stops_nothing_and_is_reported(work: Workspace, serv
     assert told["fetched"]["remote-list"]["lag_seconds"] > 0
     assert "error: source remote-list: " in answer.stderr
     assert work.column("SELECT count(*) FROM messages") == [9]
-    assert CliRunner().invoke(main, ["build", "--no-fetch", "--config", str(work.config)]).exit_code == 0
+    assert work.weft("build", "--no-fetch").exit_code == 0
 
 
 def test_the_command_fetches_all_or_some_and_tells_what_came(work: Workspace, server: Archives):
     def told(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ["fetch", *arguments, "--config", str(work.config)])
+        return work.weft("fetch", *arguments)
 
     first = told()
     assert first.exit_code == 0

@@ -9,11 +9,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from upath import UPath
 
 from dagster_project.cli.doctor import examination
-from dagster_project.cli.main import main
 from dagster_project.composition.objects import make_answer_cache
 from dagster_project.evaluation.evaluate import open_index
 from dagster_project.lake.forgotten import Forgotten, Kind
@@ -152,7 +150,7 @@ def test_one_build_makes_again_what_is_damaged(built: Workspace, built_once: Wor
     damages = [flipped(built, pattern, random.Random(f"build {kind}")) for kind, pattern in KINDS.items()]
     assert len({next(files) for files in damages}) == len(KINDS)
     # Vectors may have been paid for, so a command of its own discards them.
-    CliRunner().invoke(main, ["cache", "verify", "--discard", "--config", str(built.config)])
+    built.weft("cache", "verify", "--discard")
     with built.instance() as instance:
         build(built.settings, instance, verify=True)
     assert differences(built.index, built_once.index) == {}

@@ -11,12 +11,10 @@ from typing import Any
 
 import anyio
 import pytest
-from click.testing import CliRunner, Result
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
-from dagster_project.cli.main import main
 from dagster_project.index.search.statements.assistant_sql import bounded_rows
 from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
@@ -203,7 +201,7 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
 ):
     work = office.copied(tmp_path / "work").configure(*SOURCES, safety={"outputs": action})
     note = work.put("question.txt", "The compactor of the office uploads with these keys")
-    said = {arguments: weft(work, *arguments) for arguments in (*COMMANDS, ("context", str(note)))}
+    said = {arguments: work.weft(*arguments) for arguments in (*COMMANDS, ("context", str(note)))}
     assert {
         arguments: result.exit_code for arguments, result in said.items() if result.exit_code not in (0, 3)
     } == {}
@@ -229,9 +227,9 @@ def test_a_block_is_masked_as_for_assistants_unless_its_owner_says_otherwise(
 ):
     note, manifest = tmp_path / "question.txt", tmp_path / "manifest.json"
     note.write_text("The compactor of the office uploads with these keys")
-    masked = weft(office, "context", str(note), "--manifest", str(manifest)).stdout
-    again = weft(office, "context", "--reproduce", str(manifest)).stdout
-    clear = weft(office, "context", str(note), "--unmasked").stdout
+    masked = office.weft("context", str(note), "--manifest", str(manifest)).stdout
+    again = office.weft("context", "--reproduce", str(manifest)).stdout
+    clear = office.weft("context", str(note), "--unmasked").stdout
     assert "[cloud_key]" in masked
     assert [s for s in SECRETS if s in masked] == []
     assert again == masked
@@ -328,10 +326,6 @@ def test_a_call_that_cannot_be_answered_says_why(
 ):
     (answer,) = called(office, (name, arguments))
     assert why in (str(answer) if isinstance(answer, MCPError) else answer.content[0].text)
-
-
-def weft(work: Workspace, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
 
 
 def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(office: Workspace, tmp_path: Path):
@@ -475,12 +469,12 @@ def test_receipts_are_verified(office: Workspace, tmp_path: Path):
     path = Receipts(work.settings.root).path
     whole = path.read_text()
     count = len(whole.splitlines())
-    listed = weft(work, "receipts")
+    listed = work.weft("receipts")
     assert listed.exit_code == 0 and f"{count} receipts, unchanged" in listed.output
     lines = whole.splitlines(keepends=True)
     for broken in (whole.replace('"tool":"get"', '"tool":"search"'), "".join(lines[:-2] + lines[-1:])):
         path.write_text(broken)
-        found = weft(work, "receipts")
+        found = work.weft("receipts")
         assert found.exit_code == 5 and "not as it was written" in found.output
     path.write_text(whole + '{"at":"2026-')  # a kill while it was written: nothing was answered
     called(work, CALLS[0])

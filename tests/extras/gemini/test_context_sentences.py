@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from tests import gemini_loopback as server
 from tests.archives import Workspace, discussion
@@ -138,7 +136,7 @@ def test_what_sentences_cost_is_said_before_and_gone_chunks_are_pruned(built: Wo
     telling(built, "gemini", gemini.url)
 
     def said(*arguments: str) -> dict:
-        result = CliRunner().invoke(main, [*arguments, "--json", "--config", str(built.config)])
+        result = built.weft(*arguments, "--json")
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
 

@@ -38,10 +38,6 @@ def with_gemini(work: Workspace, url: str, **settings: object) -> Workspace:
     return work
 
 
-def weft(work: Workspace, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
-
-
 def answer(result: Result) -> Mapping:
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -51,18 +47,18 @@ def answer(result: Result) -> Mapping:
 def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tmp_path: Path):
     static = built.config.read_text()
     with_gemini(built, gemini.url)
-    mismatch = weft(built, "search", "compactor")
+    mismatch = built.weft("search", "compactor")
     assert mismatch.exit_code == 6
     assert "run `weft build` with these settings, or search with the old ones" in mismatch.stderr
 
-    costs = answer(weft(built, "cost", "--json"))
+    costs = answer(built.weft("cost", "--json"))
     assert not gemini.requests
     assert costs["texts"] == costs["texts_to_embed"] > 0
     assert costs["price_usd"] == round(costs["tokens"] * 0.20e-6, 4)
     assert costs["batch_price_usd"] == round(costs["tokens"] * 0.10e-6, 4)
 
     gemini.rule = lambda texts: server.expired_key
-    failed = weft(built, "build", "--json")
+    failed = built.weft("build", "--json")
     assert failed.exit_code == 9
     assert "does not accept the key in GEMINI_API_KEY" in failed.stderr
     old = Workspace(built.folder)
@@ -72,18 +68,18 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback, tm
     assert still.exit_code == 0, still.output
 
     gemini.rule = lambda texts: None
-    figures = answer(weft(built, "build", "--json"))["embedding"]
+    figures = answer(built.weft("build", "--json"))["embedding"]
     assert figures["embedded"] == costs["texts_to_embed"] == len(gemini.paid)
     assert 0 < figures["tokens"] <= costs["tokens"]
     assert figures["calls"] == len(list(gemini.times)) - 1
     assert old.sql("SELECT DISTINCT model FROM embeddings") == [("gemini-embedding-2",)]
-    assert weft(built, "search", "compactor").exit_code == 0
+    assert built.weft("search", "compactor").exit_code == 0
 
     asked = len(gemini.requests)
-    answer(weft(built, "build", "--json"))
+    answer(built.weft("build", "--json"))
     assert len(gemini.requests) == asked
     built.config.write_text(static)
-    again = answer(weft(built, "build", "--json"))["embedding"]
+    again = answer(built.weft("build", "--json"))["embedding"]
     assert (again["embedded"], again["reuse_ratio"]) == (0, 1.0)
     holding = [p for p in built.folder.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
     assert holding == []
@@ -95,14 +91,14 @@ def test_a_mail_with_an_address_is_masked_sent_and_published(workspace: Workspac
     with_gemini(workspace, gemini.url)
     mails = [Mail(1, "Write to ann@example.org."), Mail(2, "Write to bob@example.org."), Mail(3, "Write.")]
     workspace.write("dev.2004-01.mbox", mails)
-    costs = answer(weft(workspace, "cost", "--json"))
-    figures = answer(weft(workspace, "build", "--json"))["embedding"]
+    costs = answer(workspace.weft("cost", "--json"))
+    figures = answer(workspace.weft("build", "--json"))["embedding"]
     assert figures["screened_email"] == 2
     assert (costs["texts_to_embed"], figures["embedded"], len(gemini.paid)) == (2, 2, 2)
     assert not [text for text in gemini.asked if "@" in text]
     vectors = workspace.column("SELECT vector FROM embeddings JOIN chunks USING (chunk_no) ORDER BY doc_id")
     assert vectors[0] == vectors[1] != vectors[2]
-    again = answer(weft(workspace, "cost", "--json"))
+    again = answer(workspace.weft("cost", "--json"))
     assert (again["texts_to_embed"], again["price_usd"]) == (0, 0)
 
 
@@ -110,9 +106,9 @@ def test_a_mail_with_an_address_is_masked_sent_and_published(workspace: Workspac
 def test_a_build_and_the_one_after_it_ask_for_a_masked_text_once(workspace: Workspace, gemini: Loopback):
     with_gemini(workspace, gemini.url)
     workspace.write("dev.2004-01.mbox", [Mail(1, "Write to ann@example.org.")])
-    answer(weft(workspace, "build", "--json"))
+    answer(workspace.weft("build", "--json"))
     workspace.write("dev.2004-02.mbox", [Mail(2, "Write to ben@example.org.")])
-    answer(weft(workspace, "build", "--json"))
+    answer(workspace.weft("build", "--json"))
     assert (len(gemini.paid), set(gemini.paid.values())) == (1, {1})
 
 
@@ -127,11 +123,11 @@ def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(workspace: Works
         build.kill()
     assert build.returncode == -signal.SIGKILL
     gemini.rule = lambda texts: None
-    costs = answer(weft(workspace, "cost", "--json"))
+    costs = answer(workspace.weft("cost", "--json"))
     assert costs["texts_perhaps_paid"] == costs["texts_to_embed"] == 5
-    built = weft(workspace, "build")
+    built = workspace.weft("build")
     assert "5 texts were in requests whose answer an earlier run did not see" in built.stdout
-    assert "texts_perhaps_paid" not in answer(weft(workspace, "cost", "--json"))
+    assert "texts_perhaps_paid" not in answer(workspace.weft("cost", "--json"))
 
 
 @pytest.mark.exhaustive
@@ -145,7 +141,7 @@ def test_vectors_made_in_groups_are_those_made_at_once(
 @pytest.mark.exhaustive
 def test_a_run_above_its_budget_says_what_it_would_take(built: Workspace, gemini: Loopback):
     with_gemini(built, gemini.url, budget_tokens=10)
-    result = weft(built, "build")
+    result = built.weft("build")
     assert result.exit_code == 9
     assert "the budget of a run has 10 left" in result.stderr
     assert not gemini.requests
@@ -157,13 +153,13 @@ def test_a_budget_that_each_group_of_texts_keeps_holds_for_all(
 ):
     monkeypatch.setattr(vector_parts, "_HASHES_AT_ONCE", 3)
     with_gemini(built, gemini.url, budget_tokens=10)
-    needed = answer(weft(built, "cost", "--json"))["tokens"]
+    needed = answer(built.weft("cost", "--json"))["tokens"]
     built.config.write_text(built.config.read_text().replace("= 10\n", f"= {needed - 1}\n"))
-    result = weft(built, "build")
+    result = built.weft("build")
     assert f"the budget of a run has {needed - 1:,} left" in result.stderr
     assert result.exit_code == 9 and not gemini.requests
     built.config.write_text(built.config.read_text().replace(f"= {needed - 1}\n", f"= {needed}\n"))
-    assert answer(weft(built, "build", "--json"))["embedding"]["embedded"] == len(gemini.paid)
+    assert answer(built.weft("build", "--json"))["embedding"]["embedded"] == len(gemini.paid)
 
 
 @pytest.mark.exhaustive
@@ -173,21 +169,21 @@ def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, 
         "dev/dev.2004-03.mbox", [Mail(800, f"The zeppelin has {server.FORBIDDEN} on it.", "Zeppelins")]
     )
     gemini.rule = server.blocks_forbidden
-    result = weft(built, "build")
+    result = built.weft("build")
     assert result.exit_code == 0
     assert "1 texts are refused by the model and found by their words alone" in result.stdout
     ((mail, model, reason),) = built.sql("SELECT doc_id, model, reason FROM embedding_refusals")
     assert (mail, model) == ("m800@example.org", "gemini-embedding-2")
     assert "The content is blocked" in reason
-    hits = answer(weft(built, "search", "zeppelin", "compactor load", "--json"))["queries"]
+    hits = answer(built.weft("search", "zeppelin", "compactor load", "--json"))["queries"]
     assert (hits[0]["hits"][0]["doc_id"], hits[0]["hits"][0]["vector_rank"]) == (mail, None)
     assert mail not in {h["doc_id"] for h in hits[1]["hits"] if h["vector_rank"]}
 
     asked = gemini.asked[built.column("SELECT text_embed FROM chunks WHERE doc_id = 'm800@example.org'")[0]]
     assert built.plan().is_empty
     gemini.rule = lambda texts: None
-    assert answer(weft(built, "cache", "prune", "--refused", "--json"))["refusals"] == 1
-    figures = answer(weft(built, "build", "--json"))["embedding"]
+    assert answer(built.weft("cache", "prune", "--refused", "--json"))["refusals"] == 1
+    figures = answer(built.weft("build", "--json"))["embedding"]
     assert (figures["embedded"], figures.get("refused_texts")) == (1, None)
     assert built.sql("SELECT count(*) FROM embedding_refusals") == [(0,)]
     text = built.column("SELECT text_embed FROM chunks WHERE doc_id = 'm800@example.org'")[0]
@@ -238,30 +234,30 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
 
 @pytest.mark.exhaustive
 def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_path: Path):
-    (holding,) = answer(weft(built, "cache", "stats", "--json"))
+    (holding,) = answer(built.weft("cache", "stats", "--json"))
     assert (holding["model"], holding["dimensions"]) == ("wordllama-l2-supercat-256", 256)
-    assert weft(built, "cache", "verify").exit_code == 0
+    assert built.weft("cache", "verify").exit_code == 0
 
     (built.folder / "mail" / "dev" / "dev.2004-01.mbox").unlink()
     built.build()
     needed = len(set(built.column("SELECT vector::VARCHAR FROM embeddings")))
-    assert answer(weft(built, "cache", "prune", "--json"))["vectors"] == holding["count"] - needed
+    assert answer(built.weft("cache", "prune", "--json"))["vectors"] == holding["count"] - needed
 
     segments = list(make_embedding_cache(built.settings).root.rglob("*.parquet"))
     for segment in segments:
         segment.write_bytes(segment.read_bytes()[:-9])
-    damaged = weft(built, "cache", "verify")
+    damaged = built.weft("cache", "verify")
     assert damaged.exit_code == 7
     assert "truncated or corrupt" in damaged.stdout and "weft cache verify --discard" in damaged.stderr
-    assert weft(built, "cache", "verify", "--discard").exit_code == 0
-    assert weft(built, "cache", "stats").stdout == "The cache is empty.\n"
+    assert built.weft("cache", "verify", "--discard").exit_code == 0
+    assert built.weft("cache", "stats").stdout == "The cache is empty.\n"
 
     index = str((built.index / "CURRENT").resolve())
-    taken = answer(weft(built, "cache", "import", index, "--json"))
+    taken = answer(built.weft("cache", "import", index, "--json"))
     assert taken == {"model": holding["model"], "vectors": needed, "new": needed}
     built.write("dev/dev.2004-03.mbox", discussion(800, 2, "planner"))
     assert embedded(built.build()) == 2
-    assert weft(built, "cache", "import", str(built.config)).exit_code == 5
+    assert built.weft("cache", "import", str(built.config)).exit_code == 5
 
 
 @pytest.mark.exhaustive

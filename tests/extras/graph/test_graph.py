@@ -9,9 +9,7 @@ from pathlib import Path
 import dagster as dg
 import jsonschema
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.definitions import build_definitions
 from dagster_project.extras.graph.published import PUBLISHED
 from dagster_project.extras.graph.transforms.hal_export import CHUNKS
@@ -62,7 +60,7 @@ def graph(work: Workspace) -> dict[str, bytes]:
 
 
 def run(work: Workspace, *arguments: str):
-    return CliRunner().invoke(main, [arguments[0], "--config", str(work.config), *arguments[1:]])
+    return work.weft(arguments[0], *arguments[1:])
 
 
 def test_every_document_is_exported_and_valid(made_once: Workspace):

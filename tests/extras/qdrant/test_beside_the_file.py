@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.publish.publisher import DuckDBPublisher
 from dagster_project.index.search.opened_index import open_index
@@ -141,7 +139,7 @@ def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql
     assert points.sql(counts) == built_once.sql(counts)
 
     for statement in NEED_THEM:
-        said = CliRunner().invoke(main, ["sql", statement, "--config", str(points.config)])
+        said = points.weft("sql", statement)
         assert said.exit_code != 0, statement
         for part in ("of this version are in Qdrant", "`weft search`", "`weft sql --lake`"):
             assert part in " ".join(said.output.split()), statement

@@ -6,9 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.qdrant.batch import PointRanking
 from dagster_project.index.search.opened_index import open_index
@@ -39,13 +37,11 @@ def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: 
     work.build()
     assert work.plan().is_empty
     for command in ("search", "explain"):
-        said = CliRunner().invoke(
-            main, [command, "--config", str(work.config), "compactor of the shell is new"]
-        )
+        said = work.weft(command, "compactor of the shell is new")
         assert said.exit_code == 0 and "Compactor news" in said.output, said.output
     with closing(open_index(work.settings)) as index:
         assert isinstance(index.ranking, PointRanking) and index.ranking.points.facts.number == 2
-    said = CliRunner().invoke(main, ["doctor", "--json", "--config", str(work.config)])
+    said = work.weft("doctor", "--json")
     assert "has all points; the mean length moved by 0." in said.output
 
 

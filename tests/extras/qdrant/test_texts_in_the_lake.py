@@ -10,9 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.context.passages import passages
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.lookup import reading
@@ -65,7 +63,7 @@ def pair(
 
 def said(work: Workspace, arguments: list[str]) -> str:
     """What a command says, without times and the parts of scores."""
-    answer = CliRunner().invoke(main, [*arguments, "--config", str(work.config)], input=TALK)
+    answer = work.weft(*arguments, input=TALK)
     assert answer.exit_code == 0, answer.output
     varying = r"[\d-]+(T[\d:]+Z| [\d:]+ UTC)|[\d.]+ m?s\b|-?\d+\.\d+(e-\d+)?|exact|hnsw|[0-9a-f]{16}| +"
     return re.sub(varying, " ", answer.output)

@@ -8,9 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
 from dagster_project.outgoing.receipts import Receipts
@@ -57,7 +55,7 @@ def rows(work: Workspace) -> dict[int, dict[str, Any]]:
 
 
 def printed(work: Workspace, *arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["triage", "--config", str(work.config), *arguments])
+    result = work.weft("triage", *arguments)
     return result.exit_code, result.output
 
 

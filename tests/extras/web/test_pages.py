@@ -21,10 +21,8 @@ import duckdb
 import httpx
 import jsonschema
 import pytest
-from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-from dagster_project.cli.main import main
 from dagster_project.evaluation.evaluator import write_report
 from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.app import web_app
@@ -155,9 +153,7 @@ def test_pages_follow_each_other_without_a_repeat(web: TestClient):
 
 @pytest.mark.exhaustive
 def test_the_order_is_that_of_the_command_line(web: TestClient, built_once: Workspace):
-    said = CliRunner().invoke(
-        main, ["search", "--config", str(built_once.config), "--json", "write-ahead log"]
-    )
+    said = built_once.weft("search", "--json", "write-ahead log")
     ids = re.findall(r'"doc_id": "(m\d+@example.org)", "source_kind"', said.stdout)
     shown = links(web.get("/", params={"q": "write-ahead log"}).text, r"^/m/")
     assert {re.findall(r"m\d+", address)[0] + "@example.org" for address in shown} >= set(ids)
@@ -495,9 +491,7 @@ def test_a_token_opens_the_pages(built_once: Workspace):
 def test_beyond_this_machine_a_token_is_needed(
     built_once: Workspace, arguments: list[str], token: str | None, message: str
 ):
-    said = CliRunner().invoke(
-        main, ["serve", "--config", str(built_once.config), *arguments], env={"WEFT_SERVE_TOKEN": token}
-    )
+    said = built_once.weft("serve", *arguments, env={"WEFT_SERVE_TOKEN": token})
     assert said.exit_code == 2
     assert message in said.output
 

@@ -14,10 +14,8 @@ from typing import Any
 
 import anyio
 import pytest
-from click.testing import CliRunner, Result
 from mcp import Client, StdioServerParameters, stdio_client
 
-from dagster_project.cli.main import main
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace, discussion
 from tests.processes import listens
@@ -53,12 +51,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return made
 
 
-def weft(work: Workspace, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "--config", str(work.config)])
-
-
 def got(work: Workspace, name: str) -> dict[str, Any]:
-    result = weft(work, "get", name, "--json")
+    result = work.weft("get", name, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -86,7 +80,7 @@ def test_an_id_leads_to_its_text(library: Workspace, name: str, kind: str, state
     found = got(library, name)
     assert found["kind"] == kind
     assert found["text"].strip() == one(library, statement).strip()
-    shown = weft(library, "get", name)
+    shown = library.weft("get", name)
     assert shown.stdout == found["text"]
     assert found["id"] in shown.stderr
 
@@ -102,7 +96,7 @@ def test_a_thread_is_all_its_mails_in_order(library: Workspace):
 
 def test_the_citation_of_every_hit_leads_to_its_bytes(library: Workspace):
     queries = ("compactor load", "table of segments", "segment bytes one 4096", "checker on a copy")
-    found = json.loads(weft(library, "search", *queries, "--json").stdout)
+    found = json.loads(library.weft("search", *queries, "--json").stdout)
     hits = [hit for query in found["queries"] for hit in query["hits"]]
     assert {h["source_kind"] for h in hits} == {"message", "attachment", "document"}
     stored = dict(
@@ -133,7 +127,7 @@ def test_the_citation_of_every_hit_leads_to_its_bytes(library: Workspace):
     ],
 )
 def test_what_is_unknown_is_an_error_with_the_nearest(library: Workspace, name: str, code: int, says: str):
-    result = weft(library, "get", "--", name) if name.startswith("-") else weft(library, "get", name)
+    result = library.weft("get", "--", name) if name.startswith("-") else library.weft("get", name)
     assert (result.exit_code, says in result.stderr) == (code, True), result.stderr
     assert result.stdout == ""
 
@@ -141,20 +135,20 @@ def test_what_is_unknown_is_an_error_with_the_nearest(library: Workspace, name: 
 def test_bytes_inside_of_a_letter_are_refused(library: Workspace):
     body = one(library, "SELECT body FROM messages WHERE message_id = 'm50@example.org'").encode()
     cut = body.index("\u00ef".encode()) + 1
-    result = weft(library, "get", f"m50@example.org bytes 0-{cut}")
+    result = library.weft("get", f"m50@example.org bytes 0-{cut}")
     assert (result.exit_code, "inside of a letter" in result.stderr) == (2, True)
 
 
 @pytest.mark.exhaustive
 def test_the_beginning_of_a_hash_suggests_the_whole(library: Workspace):
     whole = one(library, "SELECT min(chunk_id) FROM chunks")
-    result = weft(library, "get", whole[:10])
+    result = library.weft("get", whole[:10])
     assert (result.exit_code, whole in result.stderr) == (3, True)
 
 
 def test_similar_is_what_is_nearest_in_the_shape_of_a_search(library: Workspace):
-    result = json.loads(weft(library, "similar", "m0@example.org", "--json", "--limit", "3").stdout)
-    searched = json.loads(weft(library, "search", "compactor", "--json").stdout)
+    result = json.loads(library.weft("similar", "m0@example.org", "--json", "--limit", "3").stdout)
+    searched = json.loads(library.weft("search", "compactor", "--json").stdout)
     (query,) = result["queries"]
     assert query["hits"][0].keys() == searched["queries"][0]["hits"][0].keys()
     scores = [hit["score"] for hit in query["hits"]]
@@ -174,7 +168,7 @@ def test_similar_is_what_is_nearest_in_the_shape_of_a_search(library: Workspace)
 )
 def test_a_document_a_section_and_an_attachment_have_neighbours(library: Workspace, name: str):
     name = one(library, name[1:-1]) if name.startswith("{") else name
-    result = weft(library, "similar", name, "--limit", "2")
+    result = library.weft("similar", name, "--limit", "2")
     assert result.exit_code == 0, result.output
     assert "2 hits" in result.stdout
 

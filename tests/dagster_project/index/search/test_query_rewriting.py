@@ -6,9 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from dagster_project.cli.main import main
 from tests import gemini_loopback as server
 from tests.archives import Workspace
 from tests.gemini_loopback import KEY, loopback
@@ -17,9 +15,7 @@ TURNS = ["--turn", "I wrote to ann@example.org.", "--turn", "The compactor stall
 
 
 def explained(work: Workspace, *arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(
-        main, ["search", *arguments, "--weak", "--json", "--config", str(work.config)]
-    )
+    result = work.weft("search", *arguments, "--weak", "--json")
     assert result.exit_code == 0, result.output
     (query,) = json.loads(result.stdout)["queries"]
     assert query["hits"]
