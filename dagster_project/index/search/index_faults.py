@@ -17,13 +17,14 @@ from transforms.errors import (
     WeftError,
 )
 
-_OF_QUERY = (
+OF_QUERY = (
     duckdb.DataError,
     duckdb.ProgrammingError,
     duckdb.NotSupportedError,
     duckdb.IntegrityError,
     duckdb.PermissionException,
 )
+"""Faults that the statement is the cause of."""
 _OF_TABLES = (duckdb.CatalogException, duckdb.BinderException)
 """What Weft's own statements meet where a file lacks a table or a column."""
 
@@ -46,7 +47,7 @@ def translated(error: duckdb.Error, path: Path, *, own: bool = True) -> WeftErro
         return MemoryLimitError(
             f"there is not enough memory for this query ({message}): ask for less at once, or end other programs"
         )
-    if isinstance(error, _OF_QUERY) and not (own and isinstance(error, _OF_TABLES)):
+    if isinstance(error, OF_QUERY) and not (own and isinstance(error, _OF_TABLES)):
         return QueryError(f"the query cannot be answered: {message}" if own else str(error))
     try:
         damage = damage_of(path)

@@ -56,6 +56,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A list with a mail full of secrets, a note with the same, and an answer."""
     work = Workspace(tmp_path_factory.mktemp("office") / "work")
     work.put("notes/compactor.md", f"# The compactor\n\n{TEXT}")
+    work.put("notes/engine.md", f"---\ntags: [engine, {SECRETS[0]}]\n---\n# Engine\n\nIt runs.\n")
     work.configure(*SOURCES)
     work.put("mail/.keep", "")
     work.write(
@@ -319,6 +320,7 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
         ),
         ("get", {"id": ""}, "at least 1 character"),
         ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),
+        ("search", {"query": "tag:machine"}, "the index holds engine, or have"),
     ],
 )
 def test_a_call_that_cannot_be_answered_says_why(
@@ -394,6 +396,22 @@ def test_sql_names_no_path_of_the_machine(office: Workspace, statement: str):
     (refused,) = called(office, ("sql", {"statement": statement}))
     assert refused.is_error and "QueryError" in refused.content[0].text
     assert str(office.folder) not in refused.content[0].text
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "body::INTEGER",
+        "error(body)",
+        "strptime(body, '%Y')",
+        "regexp_matches('x', '(' || body)",
+        "body::ENUM('a')",
+    ],
+)
+def test_a_fault_of_a_row_shows_nothing_of_it(office: Workspace, made: str):
+    (fault,) = called(office, ("sql", {"statement": f"SELECT {made} FROM messages"}))
+    assert fault.is_error and "TRY_CAST" in fault.content[0].text
+    assert not [text for text in (*SECRETS, "compactor", "Pay now") if text in fault.content[0].text]
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,10 @@ class FieldValues:
         names = pl.Series(known, dtype=pl.String)
         matching = names.filter(names.str.contains(pattern)).to_list()
         if not matching:
-            reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(known[:20]) or 'none'}"
+            shown = names.filter(sensitivity(names) != "secret").head(20).to_list()
+            reason = (
+                f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(shown) or 'none'}"
+            )
             raise refused(leaf, reason)
         return matching
 

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dagster_project.index.search.index_faults import faults_translated
+from dagster_project.index.search.index_faults import OF_QUERY, faults_translated
 from dagster_project.index.search.statements.closed_off import kind_of, opened
 from transforms.errors import MemoryLimitError, QueryError, QueryInterruptedError, WeftError
 from transforms.retrieval.query_language import storable
@@ -75,7 +75,7 @@ def bounded_rows(
     """`most` rows of one SELECT on a published file, which takes a bounded memory; QueryError for another statement.
 
     All but numbers and truth values are text, of `most_characters` + 1 characters at most. QueryError, too, if it asks for
-    paths or settings of the machine. `on_start` gets the process before it is asked.
+    paths or settings of the machine. No fault quotes a value of a row. `on_start` gets the process before it is asked.
     """
     apart = Apart()
     on_start(apart)
@@ -120,7 +120,13 @@ def _rows(file: Path, statement: str, most: int, most_characters: int) -> pa.Tab
             for name, kind in zip(names, asked.types, strict=True)
         ]
         cut = f"SELECT {', '.join(cells)} FROM ({inner}\n) AS asked({', '.join(names)}) LIMIT {most}"
-        return connection.execute(cut).to_arrow_table().rename_columns(asked.columns)
+        try:
+            return connection.execute(cut).to_arrow_table().rename_columns(asked.columns)
+        except OF_QUERY as error:  # its message may quote any text
+            kind = type(error).__name__
+            raise QueryError(
+                f"{kind}: a value is not as the statement needs it; TRY_CAST gives NULL for it"
+            ) from None
 
 
 def _require_of_index(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
