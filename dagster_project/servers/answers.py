@@ -148,6 +148,17 @@ class Sources(BaseModel):
     sources: list[Source]
 
 
+def within(name: str, wanted: int | None, usual: int, most: int, least: int = 1) -> int:
+    """The number that a question names, else the usual one or the most; QueryError for one that is not given."""
+    if wanted is not None and wanted > most:
+        raise QueryError(
+            f"{name} is {wanted}, and this server gives {most} at most: ask for less, or in parts"
+        )
+    if wanted is not None and wanted < least:
+        raise QueryError(f"{name} is {wanted}, and begins at {least}")
+    return min(usual, most) if wanted is None else wanted
+
+
 def hits(
     index: SearchIndex,
     query: str,

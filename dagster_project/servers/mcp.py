@@ -301,13 +301,10 @@ def _own_pages(port: int, origins: Sequence[str]) -> TransportSecuritySettings:
 
 
 def _within(name: str, wanted: int | None, usual: int, most: int) -> int:
-    """The number that a call names, else the usual one or the most; a number above the most is refused."""
-    if wanted is not None and wanted > most:
-        raise _fault(
-            "QueryError",
-            f"{name} is {wanted}, and this server gives {most} at most: ask for less, or in parts",
-        )
-    return min(usual, most) if wanted is None else wanted
+    try:
+        return answers.within(name, wanted, usual, most)
+    except QueryError as fault:
+        raise _fault("QueryError", str(fault)) from fault
 
 
 def _fault(kind: str, message: str) -> ToolError:

@@ -116,7 +116,10 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
     except ValidationError as error:
         fault = error.errors()[0]
         raise QueryError(f"{'.'.join(map(str, fault['loc'])) or 'the request'}: {fault['msg']}") from error
-    budget = min(wanted.budget_tokens, site.settings.mcp.max_characters // 4)
+    given = wanted.budget_tokens if "budget_tokens" in wanted.model_fields_set else None
+    budget = answers.within(
+        "budget_tokens", given, wanted.budget_tokens, site.settings.mcp.max_characters // 4
+    )
     if wanted.unmasked and site.lens:
         raise QueryError("unmasked is for who runs this server under no lens: leave it out")
     with index.screened(Screen(site.settings.safety, for_assistant=not wanted.unmasked)):
@@ -293,11 +296,9 @@ def _ranking(site: Site, request: Request) -> SearchSettings:
 
 def _number(request: Request, name: str, default: int, least: int, most: int) -> int:
     text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 16):
         raise QueryError(f"{name} takes a number, not {shortened(text)!r}")
-    return min(max(int(text), least), most)
+    return answers.within(name, None if text is None else int(text), default, most, least)
 
 
 def _json(answer: BaseModel) -> Response:

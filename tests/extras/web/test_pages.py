@@ -375,6 +375,23 @@ def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace)
     )
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "name"),
+    [
+        ("/api/search", {"q": "compactor", "limit": "51"}, "limit is 51, and this server gives 50"),
+        ("/api/search", {"q": "compactor", "limit": "0"}, "limit is 0, and begins at 1"),
+        ("/api/get", {"id": "m0@example.org", "max_characters": "100001"}, "max_characters is 100001"),
+        ("/api/thread", {"id": "m0@example.org", "limit": "501"}, "limit is 501, and this server gives 500"),
+        ("/api/context", {"text": "compactor", "budget_tokens": "25001"}, "budget_tokens is 25001"),
+    ],
+)
+def test_a_number_that_is_not_given_is_refused_and_named(
+    web: TestClient, path: str, asked: dict[str, str], name: str
+):
+    answer = web.get(path, params=asked)
+    assert answer.status_code == 400 and name in answer.json()["error"]
+
+
 def test_a_client_that_is_generated_from_the_description_gets_every_answer(
     web: TestClient, built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
