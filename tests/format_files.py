@@ -17,12 +17,13 @@ _PACKAGE = f"{_OFFICE}/package/2006"
 
 
 class Text(NamedTuple):
-    """A line of a page: text, size in points, distance from the left and from the foot."""
+    """A line of a page: text, size in points, distance from the left and from the foot; `turned` goes upwards."""
 
     text: str
     size: float = 10
     x: float = 72
     y: float = 700
+    turned: bool = False
 
 
 def picture(*lines: str, kind: str = "PNG") -> bytes:
@@ -107,7 +108,14 @@ def _stream(entries: bytes, data: bytes) -> bytes:
 
 
 def _shown(line: Text) -> bytes:
-    return b"BT /F %.1f Tf %.1f %.1f Td (%s) Tj ET" % (line.size, line.x, line.y, _escaped(line.text))
+    matrix = b"0 1 -1 0" if line.turned else b"1 0 0 1"
+    return b"BT /F %.1f Tf %s %.1f %.1f Tm (%s) Tj ET" % (
+        line.size,
+        matrix,
+        line.x,
+        line.y,
+        _escaped(line.text),
+    )
 
 
 def _escaped(text: str) -> bytes:

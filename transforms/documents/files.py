@@ -20,7 +20,7 @@ from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
 from transforms.formats.canvas import canvas_markdown
 from transforms.formats.converted import VERSION as FORMATS_VERSION
-from transforms.formats.converted import Converted
+from transforms.formats.converted import Converted, is_section
 from transforms.formats.html_markdown import html_charset, html_markdown, html_title
 from transforms.hashing import bytes_sha256, text_hash
 from transforms.schemas.documents import DOCUMENTS
@@ -33,7 +33,7 @@ from transforms.settings.documents import (
 )
 from transforms.text.charsets import decode_text
 
-VERSION = f"5.{FORMATS_VERSION}"
+VERSION = f"6.{FORMATS_VERSION}"
 
 WORD_LIST = "_keywords/words.md"
 """The path of a list of keywords of the folder around it, which search does not read."""
@@ -59,8 +59,15 @@ _MODIFIED = (
     "last_modified",
 )
 _SPACED_ZONE = re.compile(r"\s+(?=[+-]\d|Z$)")
+_NAMED_MONTH = re.compile(r"\d\d?-[A-Za-z]{3}-\d{4}")
 _DAY = re.compile(r"((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d|\2\d)")
 """The day that the name of a journal's page or of a meeting's notes begins with."""
+
+
+_PERMALINKS = " ¶\uf0c1"
+"""Signs of a link to a heading, which programs put behind it."""
+_DIVIDERS = " -\u2013\u2014|\u00b7:\u00bb"
+_WORD = re.compile(r"\w{3,}")
 
 
 @dataclass(frozen=True)
@@ -172,10 +179,10 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
-    properties = {"created": stored.created, "modified": stored.modified}
+    properties: dict[str, Any] = stored.fields or {"created": stored.created, "modified": stored.modified}
     fields = {name.lower(): value for name, value in (front.fields or properties).items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
-    title = _text_field(fields.get("title")) or _title(parsed, stored, is_converted=kind in CONVERTED_FORMATS)
+    title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)
     return {
         "doc_id": f"{source}:{file.path}",
         "path": file.path,
@@ -186,7 +193,9 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "description": _text_field(fields.get("description")),
         "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
-        "frontmatter": json.dumps(front.fields, ensure_ascii=False) if front.fields else None,
+        "frontmatter": json.dumps(asked, ensure_ascii=False)
+        if (asked := front.fields or stored.fields)
+        else None,
         "created_at": created or _named_day(file_name(file.path)),
         "modified_at": modified,
         "text": stored.text,
@@ -209,9 +218,8 @@ def _stored_text(file: RawFile, kind: str) -> Converted:
     converted = _CONVERTERS[kind](text.removeprefix(BOM))
     if converted is None:
         raise _FileFaultError(f"unreadable: it cannot be converted from {kind} to Markdown")
-    return Converted(
-        converted.text, defects + converted.defects, html_title(text) if kind == "html" else None
-    )
+    title = html_title(text) if kind == "html" else None
+    return converted._replace(defects=defects + converted.defects, title=title)
 
 
 def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
@@ -237,12 +245,44 @@ def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
     return decoded.text, [f"charset_{decoded.outcome}"]
 
 
-def _title(parsed: Markdown | None, stored: Converted, *, is_converted: bool) -> str | None:
-    """The first h1, or the title that the format carries; of several h1 of an office file the first may be a chapter."""
-    names = [] if parsed is None else [b.text for b in parsed.headings if b.level == 1 and b.text]
-    if is_converted and len(names) > 1 and stored.title:
+def _title(parsed: Markdown | None, stored: Converted, kind: str, path: str) -> str | None:
+    """The title that the format carries, else the heading of level 1, else the first heading of the first page.
+
+    The title element of a page of HTML may name its site, too, and that of a file's properties may be its template's.
+    """
+    headings = [] if parsed is None else [b for b in parsed.headings if b.text]
+    names = [b.text.rstrip(_PERMALINKS) for b in headings if b.level == 1]
+    if kind == "html" and stored.title:
+        return _page_title(stored.title, names)
+    if kind in CONVERTED_FORMATS and stored.title and _is_of(stored.title, path, stored.text):
         return stored.title
-    return names[0] if names else stored.title
+    if stored.page_starts and not names:
+        end = stored.page_starts[1] if len(stored.page_starts) > 1 else len(stored.text.encode())
+        names = [b.text for b in headings if b.start < end][:1]
+    return names[0] if names and (len(names) == 1 or not is_section(names[0])) else None
+
+
+def _page_title(title: str, names: list[str]) -> str:
+    """A title element without the name of the site: the heading with which it begins, or what stands before one at its end.
+
+    >>> _page_title("Tests - The Book", ["The Book", "Tests"]), _page_title("Tests - The Book", ["The Book"])
+    ('Tests', 'Tests')
+    """
+    places = sorted(
+        (at, name) for name in names if name and (at := title.casefold().find(name.casefold())) >= 0
+    )
+    if not places:
+        return title
+    at, name = places[0]
+    before = title[:at].rstrip(_DIVIDERS)
+    return before if before and at + len(name) == len(title) else name
+
+
+def _is_of(title: str, path: str, text: str) -> bool:
+    """True if a title is not the file's name, and a word of it is in the text, or it has no word of three letters."""
+    words = _WORD.findall(title.casefold())
+    is_name = title.casefold() == file_name(path).casefold()
+    return not is_name and (not words or any(word in f"{path} {text}".casefold() for word in words))
 
 
 def _text_field(value: Any) -> str | None:
@@ -285,7 +325,11 @@ def _time(fields: dict[str, Any], names: tuple[str, ...], defects: list[str]) ->
             continue
         iso = _SPACED_ZONE.sub("", value.strip().replace("/", "-"))
         try:
-            time = datetime.fromisoformat(iso)
+            time = (
+                datetime.strptime(iso, "%d-%b-%Y")
+                if _NAMED_MONTH.fullmatch(iso)
+                else datetime.fromisoformat(iso)
+            )
             return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
         except (ValueError, OverflowError):
             defects.append(f"time_unreadable: {name}")

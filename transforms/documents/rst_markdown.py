@@ -6,6 +6,7 @@ import re
 
 from docutils import nodes
 from docutils.core import publish_doctree, publish_from_doctree
+from docutils.parsers.rst import Parser
 
 from transforms.formats.converted import Converted
 from transforms.formats.html_markdown import html_markdown
@@ -34,20 +35,49 @@ DOCUTILS_FAULTS = (RecursionError, LookupError, AttributeError, ValueError, Type
 _ROLE = re.compile(r":[\w:.+-]+:`([~!.]*)(?P<text>[^`]*?)(?:\s*<[^<>`]*>)?`", re.DOTALL)
 
 
+_MAIL_HEADER = re.compile(r"\s*(?:[A-Z][\w-]*:(?:[ \t].*)?\n(?:[ \t]+\S.*\n)*){2,}[ \t]*\n")
+"""Fields as in a mail, with which a Python enhancement proposal begins."""
+
+
 def rst_markdown(text: str) -> Converted | None:
     """The text as Markdown; None if docutils fails or keeps nothing of it (a line over 10,000 characters).
 
     Directives that docutils does not know (those of Sphinx) or that are switched off stay as code
-    blocks of their source, roles it does not know as their text.
+    blocks of their source, roles it does not know as their text. `fields` are those at the top.
     """
     try:
-        tree = publish_doctree(text, settings_overrides=_SETTINGS)
+        tree = publish_doctree(
+            text, settings_overrides=_SETTINGS, parser=Parser(rfc2822=bool(_MAIL_HEADER.match(text)))
+        )
         _replace_complaints(tree)
+        fields = _fields(tree)
         page = publish_from_doctree(tree, writer="html5", settings_overrides=_SETTINGS)
     except DOCUTILS_FAULTS:
         return None
     html = html_markdown(page)
-    return html if html is not None and html.text else None
+    if html is None or not html.text:
+        return None
+    return html._replace(fields=fields)
+
+
+def _fields(tree: nodes.document) -> dict[str, str] | None:
+    """The fields at the top of a text, or below its title, by name; in the tree a paragraph takes their place."""
+    first = next((node for node in tree if not isinstance(node, nodes.Invisible)), None)
+    if isinstance(first, nodes.section):
+        first = next((node for node in first if not isinstance(node, nodes.title | nodes.Invisible)), None)
+    if not isinstance(first, nodes.field_list):
+        return None
+    pairs = [(name.astext(), " ".join(body.astext().split())) for name, body in map(_parts, first)]
+    lines = "\n".join(f"{name}: {value}" for name, value in pairs)
+    first.replace_self(nodes.paragraph("", nodes.Text(lines)))
+    return dict(pairs)
+
+
+def _parts(field: nodes.Element) -> tuple[nodes.Element, nodes.Element]:
+    """The name and the body of a field."""
+    name, body = field.children
+    assert isinstance(name, nodes.Element) and isinstance(body, nodes.Element)
+    return name, body
 
 
 def _replace_complaints(tree: nodes.document) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-VERSION = "3"
+VERSION = "4"
 """Version of all readers of formats."""
 
 _MARKUP = re.compile(
@@ -17,6 +17,11 @@ _JUNK_TITLE = re.compile(
     r"|.*\.(?:docx?|pptx?|xlsx?|odt|odp|tex|dvi|indd|qxd|rtf|pdf)$",
     re.IGNORECASE,
 )
+_SECTIONS = re.compile(
+    "abstract|contents|copyright|description|introduction|license|logo|motivation|name|overview|preface|rationale|"
+    "summary|synopsis",
+    re.IGNORECASE,
+)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
@@ -25,7 +30,7 @@ class Converted(NamedTuple):
 
     `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin; None without pages.
     `created` and `modified` are the times of its properties, as ISO 8601 writes them. `picture` is a picture that is to
-    have a vector, made small, as `transforms.text.pictures` writes it.
+    have a vector, made small, as `transforms.text.pictures` writes it. `fields` are its properties by name.
     """
 
     text: str
@@ -35,6 +40,7 @@ class Converted(NamedTuple):
     created: str | None = None
     modified: str | None = None
     picture: str | None = None
+    fields: dict[str, str] | None = None
 
 
 class FormatError(Exception):
@@ -63,6 +69,15 @@ def own_title(text: str | None) -> str | None:
     """
     title = " ".join((text or "").split())
     return title if title and not _JUNK_TITLE.match(title) else None
+
+
+def is_section(heading: str) -> bool:
+    """True if a heading is one that parts of any text have, so that it is the title of the whole only if it stands alone.
+
+    >>> is_section("Abstract"), is_section("Abstract nonsense")
+    (True, False)
+    """
+    return bool(_SECTIONS.fullmatch(heading))
 
 
 def table(rows: Iterable[Iterable[object]]) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import takewhile
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 from PIL import Image
 
-from transforms.formats.converted import Converted, FormatError, heading, own_title, paged, plain
+from transforms.formats.converted import Converted, FormatError, heading, is_section, own_title, paged, plain
+from transforms.formats.pdf_lines import Line, page_lines
 
 MAX_PAGES = 20_000
 _SCAN_CHARS = 16
@@ -29,12 +28,10 @@ _RUNNING_PAGES = 3
 _FEW_LINES = 8
 _SAME_BASELINE = 1.0
 """Points by which baselines may differ for texts to stand beside each other."""
-_COLUMN_LINES = 3
-"""Lines that a column of a table has at least."""
-_CELL_CHARS = 24
-"""Characters of the cells of a table at the mean; columns of prose have more."""
 _NUMBER_LETTERS = 12
 """Letters and digits that a heading may have before its title in the outline, as `Chapter 12`."""
+_TITLE_HEIGHT = 0.5
+"""Part of the height of the first page's highest line above which its title stands."""
 _TITLE_LINES = 4
 """Lines that a heading of the outline may take up on its page."""
 _HEADING_RATIO = 1.15
@@ -48,14 +45,6 @@ _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W_]")
 _TIME = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:(Z|[+-]\d\d)'?(\d\d)?'?)?", re.ASCII)
 _PASSWORD = "password"
-
-
-class Line(NamedTuple):
-    """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points."""
-
-    text: str
-    size: float
-    baseline: float
 
 
 Ocr = Callable[[bytes], str]
@@ -84,9 +73,10 @@ def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
     pages: list[list[Line]] = []
     scans: dict[int, str] = {}
     missing: list[int] = []
+    solid: set[str] = set()
     for number in range(len(document)):
         page = document[number]
-        lines = _lines(page)
+        lines = page_lines(page, solid)
         if sum(len(_LETTERS.findall(line.text)) for line in lines) < _SCAN_CHARS and _has_picture(page):
             if ocr is None:
                 missing.append(number + 1)
@@ -121,69 +111,6 @@ def _time(value: str | None) -> str | None:
     year, month, day, hour, minute, second, zone, of_zone = match.groups()
     offset = f"{zone}:{of_zone or '00'}" if zone and zone != "Z" else zone or ""
     return f"{year}-{month or '01'}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{offset}"
-
-
-def _lines(page: pypdfium2.PdfPage) -> list[Line]:
-    """The lines of a page in the order of its text layer; a word that is parted at the end of a line is whole.
-
-    Cells of a table that stand beside each other and come after each other are one line.
-    """
-    lines: list[Line] = []
-    text_page = page.get_textpage()
-    text = text_page.get_text_range()
-    at, x, y, matrix = 0, ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
-    for line in text.split("\r\n"):
-        shown = line.replace("\ufffe", "").replace("\0", "").replace("\xad", "").strip()
-        if shown:
-            index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at + len(line) - len(line.lstrip()))
-            pdfium.FPDFText_GetCharOrigin(text_page, index, x, y)
-            scale = 1.0
-            if pdfium.FPDFText_GetMatrix(text_page, index, matrix):
-                scale = math.hypot(matrix.c, matrix.d) or 1.0
-            size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
-            lines.append(Line(" ".join(shown.split()), size, y.value))
-        at += 2 + (len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2)
-    text_page.close()
-    rows: list[Line] = []
-    for line in lines:
-        if rows and abs(rows[-1].baseline - line.baseline) < _SAME_BASELINE:
-            rows[-1] = rows[-1]._replace(text=f"{rows[-1].text} {line.text}")
-        else:
-            rows.append(line)
-    return _rows_of_columns(rows)
-
-
-def _rows_of_columns(lines: list[Line]) -> list[Line]:
-    """`lines` with tables whose text layer goes down column by column put back into rows, cells divided by ` | `.
-
-    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines.
-    """
-    starts = [
-        n for n in range(len(lines)) if n == 0 or lines[n].baseline > lines[n - 1].baseline + _SAME_BASELINE
-    ]
-    runs = [lines[a:b] for a, b in pairwise([*starts, len(lines)])]
-    result: list[Line] = []
-    columns: list[list[Line]] = []
-    for run in runs:
-        if columns and not _stand_beside(columns[0], run):
-            result += _joined(columns)
-            columns = []
-        columns.append(run)
-    return result + _joined(columns)
-
-
-def _stand_beside(first: list[Line], second: list[Line]) -> bool:
-    """True if two runs of lines are columns of one table."""
-    return (
-        len(first) == len(second) >= _COLUMN_LINES
-        and all(abs(a.baseline - b.baseline) < _SAME_BASELINE for a, b in zip(first, second, strict=True))
-        and sum(len(line.text) for line in (*first, *second)) <= _CELL_CHARS * 2 * len(first)
-    )
-
-
-def _joined(columns: list[list[Line]]) -> list[Line]:
-    """The lines of one run, or of several beside each other the rows."""
-    return [row[0]._replace(text=" | ".join(cell.text for cell in row)) for row in zip(*columns, strict=True)]
 
 
 def _has_picture(page: pypdfium2.PdfPage) -> bool:
@@ -349,14 +276,19 @@ def _begins_paragraph(above: Line, line: Line, pitch: float) -> bool:
 
 
 def _title(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> str | None:
-    """The title of the metadata if it is none of a program's making, else the largest line of the first page."""
+    """The title of the metadata if no program made it, else the largest text in the upper part of the first page."""
     if named := own_title(document.get_metadata_value("Title")):
         return named
     first = [line for line in pages[0] if len(_LETTERS.findall(line.text)) > 2] if pages else []
-    largest = max(first, key=lambda line: line.size, default=None)
-    if largest is None or largest.size <= _usual_size(pages) or len(largest.text) > _HEADING_CHARS:
-        return None
-    return largest.text
+    lowest = max((line.baseline for line in first), default=0.0) * _TITLE_HEIGHT
+    size = max((line.size for line in first if line.baseline >= lowest), default=0.0)
+    largest = next((n for n, line in enumerate(first) if line.size == size), 0)
+    title = " ".join(line.text for line in takewhile(lambda line: line.size == size, first[largest:]))
+    return (
+        title
+        if size > _usual_size(pages) and len(title) <= _HEADING_CHARS and not is_section(title)
+        else None
+    )
 
 
 def _ranges(numbers: list[int]) -> str:

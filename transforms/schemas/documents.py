@@ -15,7 +15,11 @@ DOCUMENTS = Table(
         SOURCE,
         PARTITION,
         required("path", pa.string(), "path below the root of the source, with forward slashes"),
-        required("title", pa.string(), "title of the frontmatter, else the first h1, else the file name"),
+        required(
+            "title",
+            pa.string(),
+            "title of the frontmatter, fields or properties, else the first heading of level 1, else the file name",
+        ),
         required("has_own_title", pa.bool_(), "false where the title is the file's name"),
         required(
             "format",
@@ -26,7 +30,7 @@ DOCUMENTS = Table(
         Column("description", pa.string(), "description of the frontmatter"),
         required("tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"),
         required("aliases", pa.list_(pa.string()), "other names the frontmatter gives"),
-        Column("frontmatter", pa.string(), "the frontmatter as JSON"),
+        Column("frontmatter", pa.string(), "the frontmatter, or the fields of reStructuredText, as JSON"),
         Column(
             "created_at",
             TIME,

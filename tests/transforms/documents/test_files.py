@@ -39,9 +39,18 @@ TITLES = [
     ("empty h1", "n.md", "#\n\nx", "n"),
     ("plain text has no headings", "d/n.txt", "# B\n", "n"),
     ("dot file", ".md", None, None),
-    ("html h1", "n.html", "<title>T</title><h1>B &amp; c</h1>", "B & c"),
+    ("html site", "n.html", "<title>B &amp; c - T</title><h1>T</h1><h1>B &amp; c</h1>", "B & c"),
     ("html title", "n.htm", "<html><head><title>T\n x</title></head><p>a", "T x"),
     ("rst title", "n.rst", "B\n=\n\nx\n", "B"),
+    ("rst field", "n.rst", "B\n=\n\n:Title: A b\n\nx\n", "A b"),
+    (
+        "rst proposal",
+        "n.rst",
+        "PEP: 1\nTitle: A b\nAuthor:\n\n\nAbstract\n========\n\nx\n\nB\n=\n\ny\n",
+        "A b",
+    ),
+    ("rst sections", "n.rst", "Abstract\n========\n\nx\n\nB\n=\n\ny\n", "n"),
+    ("html book", "n.html", "<title>B - The C</title><h1>The C</h1>x", "B"),
 ]
 
 
@@ -51,6 +60,17 @@ def test_title(path: str, text: str | None, title: str | None):
         assert file_name(path) == path
     else:
         assert row(path, text)["title"] == title
+
+
+def test_fields_at_the_top_of_restructuredtext_are_properties_and_stay_text():
+    proposal = row("n.rst", "PEP: 1\nStatus: Final\nCreated: 05-Jul-2001\n\n\nMotives\n=======\n\nx\n")
+    assert json.loads(proposal["frontmatter"]) == {"PEP": "1", "Status": "Final", "Created": "05-Jul-2001"}
+    assert proposal["created_at"] == datetime(2001, 7, 5, tzinfo=UTC)
+    assert proposal["text"].startswith("PEP: 1\nStatus: Final\nCreated: 05-Jul-2001\n\n# Motives")
+    page = row("n.rst", "B\n=\n\n:Author: Ann *b*\n:Date: 2020-01-02\n\nx\n")
+    assert json.loads(page["frontmatter"]) == {"Author": "Ann b", "Date": "2020-01-02"}
+    assert page["text"] == "# B\n\nAuthor: Ann b\nDate: 2020-01-02\n\nx\n"
+    assert row("n.rst", "Warning: a\nb\n\nx\n")["frontmatter"] is None
 
 
 TAGS = [
@@ -282,8 +302,12 @@ def test_text_that_is_very_deep_in_a_page_stays():
 @pytest.mark.parametrize(
     ("text", "title", "expected"),
     [
-        ("# One\n\n# Two\n", "Book", "Book"),
-        ("# One\n", "Book", "One"),
+        ("# One\n\n# Two\n\nof a book\n", "Book", "Book"),
+        ("# One\n\nof a book\n", "Book", "Book"),
+        ("# One\n", "Logo", "One"),
+        ("# Name\n\n# Two\n", None, "a"),
+        ("ab\n\n## Slide\n", None, "a"),
+        ("## Slide\n", None, "Slide"),
         ("# One\n\n# Two\n", None, "One"),
         ("text", None, "a"),
     ],

@@ -92,6 +92,18 @@ def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
         ("epub", made.epub({"a.xhtml": "<p>x"}, title="A book"), "A book"),
         ("pdf", pdf([[Text("x")]], title="A  paper"), "A paper"),
         ("pdf", pdf([[Text("On Cats", size=20, y=720), Text("They sleep all day long.")]]), "On Cats"),
+        (
+            "pdf",
+            pdf([[Text("Why", size=20, y=740), Text("Cats", size=20, y=720), Text("They sleep.")]]),
+            "Why Cats",
+        ),
+        (
+            "pdf",
+            pdf([[Text("stamp", 30, 20, 400, True), Text("On Cats", 20), Text("They sleep.", y=600)]]),
+            "On Cats",
+        ),
+        ("pdf", pdf([[Text("They sleep."), Text("Large foot", size=20, y=100)]]), None),
+        ("pdf", pdf([[Text("NAME", size=20), Text("They sleep all day long.", y=600)]]), None),
     ],
 )
 def test_the_title_is_that_of_the_properties_unless_a_program_made_it(
@@ -163,6 +175,13 @@ def test_columns_of_prose_are_read_one_after_the_other():
     left = [f"the left column of this page says {n}" for n in range(3)]
     right = [f"and the right column of it says {n}" for n in range(3)]
     assert pages(pdf([columns_of(left, right)])) == ["\n".join([*left, "", *right])]
+
+
+def test_words_whose_glyphs_are_apart_are_parted_and_spaced_letters_are_not():
+    any_other = [Text("any"), Text("other and more", x=90.1)]
+    assert pages(pdf([any_other])) == ["any other and more"]
+    spaced = [Text(letter, x=72 + 7.2 * at) for at, letter in enumerate("aboob")]
+    assert pages(pdf([spaced])) == ["aboob"]
 
 
 def test_a_long_pdf_says_the_page_of_each_text():

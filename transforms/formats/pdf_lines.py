@@ -1,0 +1,128 @@
+"""The lines of a page of a PDF: text in reading order with the blanks that one sees, and where it stands."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+from itertools import pairwise
+from typing import NamedTuple
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+_SAME_BASELINE = 1.0
+"""Points by which baselines may differ for texts to stand beside each other."""
+_COLUMN_LINES = 3
+"""Lines that a column of a table has at least."""
+_CELL_CHARS = 24
+"""Characters of the cells of a table at the mean; columns of prose have more."""
+_LONG_WORD = re.compile(r"[^\s\ufffe\0\U00010000-\U0010ffff]{5,}")
+_UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad"))
+_WORD_GAP = 0.15
+"""Distance of two glyphs : size of the letters, from which a blank stands between them."""
+_SPACED_LETTERS = 3
+"""Letters for each gap in a word at least; one with more gaps is spaced out."""
+
+
+class Line(NamedTuple):
+    """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points."""
+
+    text: str
+    size: float
+    baseline: float
+
+
+def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
+    """The lines of a page in the order of its text layer; a word that is parted at the end of a line is whole.
+
+    Cells of a table that stand beside each other and come after each other are one line. `solid` are words of earlier
+    pages that are one word, and gets those of this page.
+    """
+    lines: list[Line] = []
+    turned: set[int] = set()
+    text_page = page.get_textpage()
+    text = text_page.get_text_range()
+    at, x, y, matrix = 0, ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
+    for line in text.split("\r\n"):
+        if line and not line.isspace():
+            index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at + len(line) - len(line.lstrip()))
+            pdfium.FPDFText_GetCharOrigin(text_page, index, x, y)
+            scale = 1.0
+            if pdfium.FPDFText_GetMatrix(text_page, index, matrix):
+                scale = math.hypot(matrix.c, matrix.d) or 1.0
+                if abs(matrix.b) > abs(matrix.a):
+                    turned.add(len(lines))
+            size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
+            if shown := " ".join(_spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()):
+                lines.append(Line(shown, size, y.value))
+        at += 2 + (len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2)
+    text_page.close()
+    if len(turned) * 2 < len(lines):  # a stamp in the margin is no heading, however large it is
+        lines = [line._replace(size=0.0) if n in turned else line for n, line in enumerate(lines)]
+    rows: list[Line] = []
+    for line in lines:
+        if rows and abs(rows[-1].baseline - line.baseline) < _SAME_BASELINE:
+            rows[-1] = rows[-1]._replace(text=f"{rows[-1].text} {line.text}")
+        else:
+            rows.append(line)
+    return _rows_of_columns(rows)
+
+
+def _spaced(text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, solid: set[str]) -> str:
+    """A line that begins at a place of the page's text, with blanks where its glyphs are apart.
+
+    Programs that place each word by itself leave them out.
+    """
+    box = pdfium.FS_RECTF()
+
+    def parted(word: re.Match[str]) -> str:
+        text, before = word[0], line[: word.start()]
+        if text in solid:
+            return text
+        units = len(before) if before.isascii() else len(before.encode("utf-16-le", "surrogatepass")) // 2
+        index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at + units)
+        gaps, end = [], math.inf
+        for n in range(len(text)):
+            pdfium.FPDFText_GetLooseCharBox(text_page, index + n, box)
+            gaps.append(box.left - end > size * _WORD_GAP)
+            end = box.right
+        if 0 < sum(gaps) * _SPACED_LETTERS <= len(text):
+            return "".join(f" {char}" if gap else char for char, gap in zip(text, gaps, strict=True))
+        solid.add(text)
+        return text
+
+    return _LONG_WORD.sub(parted, line)
+
+
+def _rows_of_columns(lines: list[Line]) -> list[Line]:
+    """`lines` with tables whose text layer goes down column by column put back into rows, cells divided by ` | `.
+
+    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines.
+    """
+    starts = [
+        n for n in range(len(lines)) if n == 0 or lines[n].baseline > lines[n - 1].baseline + _SAME_BASELINE
+    ]
+    runs = [lines[a:b] for a, b in pairwise([*starts, len(lines)])]
+    result: list[Line] = []
+    columns: list[list[Line]] = []
+    for run in runs:
+        if columns and not _stand_beside(columns[0], run):
+            result += _joined(columns)
+            columns = []
+        columns.append(run)
+    return result + _joined(columns)
+
+
+def _stand_beside(first: list[Line], second: list[Line]) -> bool:
+    """True if two runs of lines are columns of one table."""
+    return (
+        len(first) == len(second) >= _COLUMN_LINES
+        and all(abs(a.baseline - b.baseline) < _SAME_BASELINE for a, b in zip(first, second, strict=True))
+        and sum(len(line.text) for line in (*first, *second)) <= _CELL_CHARS * 2 * len(first)
+    )
+
+
+def _joined(columns: list[list[Line]]) -> list[Line]:
+    """The lines of one run, or of several beside each other the rows."""
+    return [row[0]._replace(text=" | ".join(cell.text for cell in row)) for row in zip(*columns, strict=True)]
