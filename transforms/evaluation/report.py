@@ -195,53 +195,50 @@ def _query_reports(
     tags: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
     """One entry per measured query: its values, hits and what became of its right answers in each profile."""
-    losses_by_doc: dict[tuple[str, str], dict[str, list[str]]] = {}
+    losses: dict[tuple[str, str], dict[str, list[str]]] = {}
     for profile, query, doc, stage, reason in loss_rows.iter_rows():
-        losses_by_doc.setdefault((query, profile), {})[doc] = [stage, reason]
-    grades = grades_of(judgements, "document")
-    chunk_grades = grades_of(judgements, "chunk")
-    measured: dict[str, dict[str, dict[str, float]]] = {}
-    main = values.filter((pl.col("stage") == MAIN[0]) & pl.col("level").is_in([MAIN[1], "chunk"]))
-    values_to_show = main.filter((pl.col("level") == MAIN[1]) | ~pl.col("measure").is_in(MEASURES))
-    for row in values_to_show.iter_rows(named=True):
-        of_query = measured.setdefault(row["query_id"], {}).setdefault(row["profile"], {})
-        of_query[row["measure"]] = rounded(row["value"]) or 0.0
+        losses.setdefault((query, profile), {})[doc] = [stage, reason]
     lists: dict[tuple[str, str], dict[str, pl.DataFrame]] = {}
     for (query, profile, stage), group in groups_by(runs, "query_id", "profile", "stage"):
         lists.setdefault((query, profile), {})[stage] = group.sort("rank")
+    grades, chunk_grades = grades_of(judgements, "document"), grades_of(judgements, "chunk")
+    measured = _shown_measures(values)
     entries = []
     for row in queries.iter_rows(named=True):
         query_id = row["query_id"]
-        right = {d: g for d, g in grades.get(query_id, {}).items() if g > 0}
+        right = {doc: grade for doc, grade in grades.get(query_id, {}).items() if grade > 0}
         if not right:
             continue
-        right_docs = sorted(right, key=lambda d: (-right[d], d))[:SHOWN_RIGHT]
+        shown = {doc: right[doc] for doc in sorted(right, key=lambda doc: (-right[doc], doc))[:SHOWN_RIGHT]}
         results = {}
-        for profile, values_of in measured.get(query_id, {}).items():
-            stages = lists.get((query_id, profile), {})
+        for profile, measures in measured.get(query_id, {}).items():
+            stages, lost = lists.get((query_id, profile), {}), losses.get((query_id, profile), {})
             results[profile] = {
                 "label": stages["final"]["label"][0] if "final" in stages else NOTHING,
-                "measures": values_of,
+                "measures": measures,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
-                "places": {doc: _positions(stages, doc) for doc in right_docs},
-                "lost": {
-                    doc: why
-                    for doc, why in losses_by_doc.get((query_id, profile), {}).items()
-                    if doc in right_docs
-                },
+                "places": {doc: _positions(stages, doc) for doc in shown},
+                "lost": {doc: why for doc, why in lost.items() if doc in shown},
             }
-        entries.append(
-            {
-                "id": query_id,
-                "query": row["query"],
-                "tags": list(tags[query_id]),
-                "is_draft": row["is_draft"],
-                "right": {doc: right[doc] for doc in right_docs},
-                "right_count": len(right),
-                "results": results,
-            }
-        )
+        entry = {
+            "id": query_id,
+            "query": row["query"],
+            "tags": list(tags[query_id]),
+            "is_draft": row["is_draft"],
+        }
+        entries.append(entry | {"right": shown, "right_count": len(right), "results": results})
     return entries
+
+
+def _shown_measures(values: pl.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
+    """By query and profile its value of each measure of the final hits; of chunks those that documents do not have."""
+    stage, level = MAIN
+    is_shown = (pl.col("level") == level) | (pl.col("level") == "chunk") & ~pl.col("measure").is_in(MEASURES)
+    measured: dict[str, dict[str, dict[str, float]]] = {}
+    for row in values.filter((pl.col("stage") == stage) & is_shown).iter_rows(named=True):
+        of_query = measured.setdefault(row["query_id"], {}).setdefault(row["profile"], {})
+        of_query[row["measure"]] = rounded(row["value"]) or 0.0
+    return measured
 
 
 def _hits(

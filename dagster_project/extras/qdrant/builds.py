@@ -5,13 +5,13 @@ The vectors that are to be sent are written to a folder aside, which the publish
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dagster_project.extras.qdrant import points_sql
 from dagster_project.index.files.arrays import fits
 from dagster_project.index.files.hit_rows import write_hit_rows
 from dagster_project.index.files.segments import postings_of
@@ -21,6 +21,56 @@ from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import DAMAGES, IndexUpdate
 from dagster_project.index.publish.version_inputs import UnfitBaseError
 from dagster_project.lake.lake_texts import PLACE, place_from
+from transforms.errors import CheckFailedError
+from transforms.schemas.chunks import UNEMBEDDED
+from transforms.settings.models import EmbeddingSettings
+
+_ELSEWHERE = "error('{what} of this version are in Qdrant, which {asked}')"
+_VECTOR = _ELSEWHERE.format(
+    what="vectors",
+    asked="`weft search` and `weft similar` ask; `weft sql --lake` reads those of texts in embeddings",
+)
+_POSTING = _ELSEWHERE.format(
+    what="postings", asked="`weft search` asks; `weft sql --lake` reads the words of chunks in message_terms"
+)
+
+_VIEWS: Mapping[str, str] = {
+    "embeddings": f"""
+SELECT chunk_no, chunk_id, '{{model}}' AS model, {_VECTOR}::FLOAT[{{dimensions}}] AS vector FROM chunks
+WHERE checksum <> '{UNEMBEDDED}' AND chunk_no NOT IN (SELECT chunk_no FROM embedding_refusals)
+""",
+    "postings": f"""
+SELECT {_POSTING}::INTEGER AS term_id, {_POSTING}::UBIGINT AS chunk_key,
+  {", ".join(f"{_POSTING}::USMALLINT AS {tf}" for tf in table_sql.TFS.split(", "))}
+WHERE {_POSTING} IS NULL
+""",
+}
+VIEWS = tuple(_VIEWS)
+COUNTED = {
+    "embeddings": "SELECT count(*) FROM embeddings",
+    "postings": "SELECT coalesce(sum(df), 0)::BIGINT FROM terms",
+}
+"""How many rows there would be."""
+
+_WITHOUT_VECTOR = f"""
+SELECT count(*) FROM embedded_texts JOIN chunks c USING (chunk_no)
+WHERE c.checksum <> '{UNEMBEDDED}' AND chunk_no NOT IN (SELECT chunk_no FROM vectors)
+  AND chunk_no NOT IN (SELECT chunk_no FROM embedding_refusals)
+"""
+
+
+def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: EmbeddingSettings) -> None:
+    """Create the views; CheckFailedError if one of `embedded_texts` has neither a vector in `vectors` nor a reason."""
+    (count,) = connection.execute(_WITHOUT_VECTOR).fetchone() or (0,)
+    if count:
+        raise CheckFailedError(
+            f"nothing was published: {count} rows break the rule that a chunk has one vector, or a reason why it has none"
+        )
+    model = embedding.model_id.replace("'", "''")
+    for name, rows in _VIEWS.items():
+        statement = rows.format(model=model, dimensions=embedding.dimensions)
+        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {statement}")
+
 
 LAYOUT = (PLACE, VECTORS_IN)
 """By these the layout of such a file differs from that of others."""
@@ -36,12 +86,12 @@ class PointBuild(IndexBuild):
     """The full rebuild: all vectors are to be sent."""
 
     texts_stay = True
-    further_views = points_sql.VIEWS
+    further_views = VIEWS
 
     def _create_vectors(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE TEMP TABLE vectors AS {self._embedded('lake_embeddings')}")
         connection.execute(table_sql.REFUSALS)
-        points_sql.create(connection, self.settings.embedding)
+        create_elsewhere(connection, self.settings.embedding)
 
     def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
         """Nothing: the segments beside the file have them."""
@@ -58,7 +108,7 @@ class PointBuild(IndexBuild):
 
     def _further_rows(self) -> dict[str, int]:
         rows = {}
-        for name, statement in points_sql.COUNTED.items():
+        for name, statement in COUNTED.items():
             (rows[name],) = self.connection.execute(statement).fetchone() or (0,)
         return rows
 
@@ -98,7 +148,7 @@ class PointUpdate(PointBuild, IndexUpdate):
 
     def _add_vectors(self) -> None:
         self.connection.execute(f"CREATE TEMP TABLE vectors AS {self._embedded('needed_embeddings')}")
-        points_sql.create(self.connection, self.settings.embedding)
+        create_elsewhere(self.connection, self.settings.embedding)
 
     def _write_arrays(self) -> None:
         super()._write_arrays()

@@ -1,9 +1,10 @@
-"""The site: its templates, its pool of opened indexes, and how a view of the index becomes an answer."""
+"""The site: its templates, its opened indexes, how a view becomes an answer, and what a page says of the index's state."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,102 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.web import addresses, state
+from dagster_project.extras.web import addresses
 from dagster_project.extras.web.asked import asked
-from dagster_project.index.search.index_pool import IndexPool
+from dagster_project.index.publish.versions import CURRENT
+from dagster_project.index.search.completeness import changed_since
+from dagster_project.index.search.index_pool import AllBusyError, IndexPool
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.limits import fault_text
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
-from transforms.errors import QueryError, SettingsError, WeftError
+from dagster_project.system.locks import BUILD_LOCK, is_held
+from transforms.errors import (
+    DisclosureLimitError,
+    IndexUnavailableError,
+    ModelMismatchError,
+    QueryError,
+    QueryInterruptedError,
+    SettingsError,
+    SourceError,
+    UnknownIdError,
+    WeftError,
+)
+
+RETRY_SECONDS = 5
+"""Seconds after which to ask a busy server again."""
+
+
+@dataclass(frozen=True)
+class State:
+    """When the version was published that answers, whether a build is running, since when what came later waits for it."""
+
+    published_at: datetime | None
+    is_building: bool
+    stale_since: datetime | None
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a page has nothing to show: a code that programs read, the status of the answer, and words for people."""
+
+    code: str
+    status: int
+    title: str
+    message: str
+
+
+def index_state(root: Path, published_at: str | None, lens: str | None) -> State:
+    """The state of the index below `root`, whose version says when it was published.
+
+    Under a lens nothing is said of builds and of sources, which may be others than those that it shows.
+    """
+    published = datetime.fromisoformat(published_at) if published_at else None
+    if lens is not None:
+        return State(published, False, None)
+    return State(published, is_held(root / BUILD_LOCK), changed_since(root, published))
+
+
+def trouble_of(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
+    """What a fault of a search or of reading means to whoever asked, perhaps under a lens."""
+    message = fault_text(fault, lens) if isinstance(fault, WeftError) else ""
+    if isinstance(fault, AllBusyError):
+        text = f"Questions that took too long are still at work. Ask again in {RETRY_SECONDS} seconds."
+        return Trouble("BUSY", 503, "The server is busy", text)
+    if isinstance(fault, TimeoutError | QueryInterruptedError):
+        text = "The answer took too long and was given up. Ask for less: a longer word, a shorter time, one list."
+        return Trouble("TIMED_OUT", 504, "No answer in time", text)
+    if isinstance(fault, IndexUnavailableError):
+        if (root / "index" / CURRENT).exists():
+            return Trouble("INDEX_DAMAGED", 503, "The index cannot be read", message)
+        if is_held(root / BUILD_LOCK):
+            text = "The first build is running. This page looks again by itself."
+            return Trouble("BUILDING", 503, "The index is being built", text)
+        return Trouble("NO_INDEX", 503, "There is no index yet", "Run weft build; then search here.")
+    if isinstance(fault, ModelMismatchError):
+        return Trouble("MODEL_MISMATCH", 503, "The index belongs to another model", message)
+    if isinstance(fault, UnknownIdError):
+        return Trouble("UNKNOWN_ID", 404, "The index does not hold this", message)
+    if isinstance(fault, QueryError):
+        return Trouble("QUERY", 400, "The query cannot be understood", message.replace(" (--plain)", ""))
+    if isinstance(fault, SourceError):
+        return Trouble("NOT_AT_SOURCE", 404, "The source does not give this mail", message)
+    if isinstance(fault, DisclosureLimitError):
+        return Trouble("WITHHELD", 403, "This is not shown here", message)
+    return Trouble("ERROR", 500, "That did not work", message)
+
+
+def ago(at: datetime | None) -> str:
+    """How long ago a time is, in words."""
+    if at is None:
+        return "never"
+    seconds = (datetime.now(UTC) - at).total_seconds()
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count:,} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
 
 FOLDER = Path(__file__).parent
 SECONDS = 20.0
@@ -49,7 +139,7 @@ class Site:
         self.templates.globals |= {
             "page_of": addresses.page_of,
             "with_parameters": addresses.with_parameters,
-            "ago": state.ago,
+            "ago": ago,
         }
         self.templates.filters |= {
             "day": _day,
@@ -102,7 +192,7 @@ class Site:
         shown = {
             "asked": asked(request.query_params),
             "path": request.url.path,
-            "state": state.state(self.settings.root, manifest.get("published_at"), self.lens),
+            "state": index_state(self.settings.root, manifest.get("published_at"), self.lens),
             "version": manifest.get("version"),
             **values,
         }
@@ -111,7 +201,7 @@ class Site:
 
     def refusal(self, request: Request, fault: WeftError | TimeoutError) -> Response:
         """What is answered to a request that met a fault."""
-        trouble = state.trouble(fault, self.settings.root, self.lens)
+        trouble = trouble_of(fault, self.settings.root, self.lens)
         response: Response
         if request.url.path.startswith("/api/"):
             answer = {"outcome": "ERROR", "kind": trouble.code, "error": trouble.message}
@@ -119,7 +209,7 @@ class Site:
         else:
             response = self.page("trouble.html", request, None, trouble.status, trouble=trouble)
         if trouble.code == "BUSY":
-            response.headers["Retry-After"] = str(state.RETRY_SECONDS)
+            response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response
 
 

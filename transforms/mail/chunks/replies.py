@@ -368,32 +368,22 @@ class Body:
                 self._exclude(*anchor, "unused_quote")
             return False
         is_plain = len(sections) == 1 and not sections[0].is_code
-        spans = [Span(sections[0].start, sections[0].end, "own")] if is_plain else joined_spans(sections)
-        point, display = "", None
+        own = [Span(section.start, section.end, "own") for section in sections]
+        spans = own if is_plain else joined_spans(sections)
         file, hunk = (segment.file, segment.hunk) if segment else ("", "")
+        draft = Draft(kind, text, content_class="text" if is_plain else content_class(sections))
         if anchor:
+            quoted = Span(*anchor, "anchor")
+            spans = sorted([*spans, quoted])
             file, hunk = (file, hunk) if file else self.reviewed.of(*anchor)
-            point = self._display([Span(*anchor, "anchor")])
-            spans = sorted([*spans, Span(*anchor, "anchor")])
-            display = self._display(spans)
-        elif len(spans) > 1:
-            display = self._display(spans)
-        diff = prose = ""
-        diffs = [] if is_plain else [Span(s.start, s.end, "own") for s in sections if s.is_diff]
-        if diffs:
-            diff = self._display(diffs, "\n")
-            prose = self._display([Span(s.start, s.end, "own") for s in sections if not s.is_diff], "\n")
-        draft = Draft(
-            kind,
-            text,
-            display,
-            point,
-            reply.is_review and bool(anchor),
-            file,
-            hunk,
-            diff,
-            prose,
-            "text" if is_plain else content_class(sections),
-        )
-        self.drafts.add(draft, spans, self.offsets)
+            draft = draft._replace(point=self._display([quoted]), is_hunk=reply.is_review)
+        if anchor or len(spans) > 1:
+            draft = draft._replace(display=self._display(spans))
+        if not is_plain and any(section.is_diff for section in sections):
+            parts: tuple[list[Span], list[Span]] = [], []
+            for section, span in zip(sections, own, strict=True):
+                parts[section.is_diff].append(span)
+            prose, diff = (self._display(part, "\n") for part in parts)
+            draft = draft._replace(diff=diff, prose=prose)
+        self.drafts.add(draft._replace(file=file, hunk=hunk), spans, self.offsets)
         return True
