@@ -22,6 +22,8 @@ from transforms.mail.threads.threads import build_threads
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module", params=["pgsql/pgsql-*", "linux-erofs/linux-erofs.2022*"])
 def mails(corpora: Path, request: pytest.FixtureRequest) -> pa.Table:

@@ -13,6 +13,8 @@ from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
 from transforms.settings.documents import DocumentSettings
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def files(corpora: Path) -> list[RawFile]:

@@ -14,6 +14,8 @@ from transforms.mail.messages import read_mail, split_mbox
 from transforms.mail.threads.threads import build_threads
 from transforms.settings.mail import BlockSettings, MailSettings, ThreadSettings
 
+pytestmark = pytest.mark.exhaustive
+
 FOUND, WITH_REWRAPPED = 0.98, 0.99
 """Shares of depth-1 quoted lines that are lines of the parent, and that stand in it if line ends do not count."""
 

@@ -160,10 +160,6 @@ def run(count: int) -> None:
                 raise
 
 
-def test_some_damaged_mails():
-    run(6)
-
-
 @pytest.mark.exhaustive
 def test_5000_damaged_mails():
     run(500)

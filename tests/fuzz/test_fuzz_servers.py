@@ -231,10 +231,3 @@ def test_servers_that_lie(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     converse(case, 170, tmp_path, monkeypatch, caplog)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_some_servers_that_lie(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    converse(case, 15, tmp_path, monkeypatch, caplog)

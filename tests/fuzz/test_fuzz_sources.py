@@ -211,11 +211,6 @@ def run(case: Case, count: int, folder: Path) -> None:
         subprocess.run(["rm", "-rf", str(folder / str(seed))], check=True)  # shutil cannot go so deep
 
 
-@pytest.mark.parametrize("case", [broken_sources, mutated_archive, hostile_vault])
-def test_some_broken_sources(tmp_path: Path, case: Case):
-    run(case, 10, tmp_path)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("case", "count"), [(broken_sources, 200), (mutated_archive, 500), (hostile_vault, 500)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dagster_project import composition
+from dagster_project.composition import objects
 from dagster_project.index.files.arrays import FIRST, folder_of
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.orchestration import asset_graph
@@ -167,8 +167,8 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
     built: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
     settings = built.settings
-    publisher = composition.make_publisher(settings, composition.make_lake(settings))
-    source_types = {u.key: u.source_type for u in composition.make_sources(settings).discover()}
+    publisher = objects.make_publisher(settings, objects.make_lake(settings))
+    source_types = {u.key: u.source_type for u in objects.make_sources(settings).discover()}
     shutil.rmtree(built.index)
     writing, ended = threading.Event(), []
 

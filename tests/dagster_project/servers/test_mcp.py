@@ -380,52 +380,51 @@ def test_no_cell_is_read_before_it_is_measured(office: Workspace):
     assert explained.is_error and "only SELECT" in explained.content[0].text
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "FROM duckdb_databases()",
-        'SELECT (SELECT path FROM system.main."DuckDB_Databases"() LIMIT 1)',
-        "WITH a AS (FROM pragma_database_list) SUMMARIZE FROM a",
-        "SELECT current_setting('allowed_paths')",
-        "FROM query/**/('FROM duckdb_' || 'settings()')",
-        "FROM duckdb_extensions()",
-        "SELECT no_such_column FROM messages, read_text('weft.toml')",
-    ],
-)
-def test_sql_names_no_path_of_the_machine(office: Workspace, statement: str):
-    (refused,) = called(office, ("sql", {"statement": statement}))
-    assert refused.is_error and "QueryError" in refused.content[0].text
-    assert str(office.folder) not in refused.content[0].text
+PLACES = [
+    "FROM duckdb_databases()",
+    'SELECT (SELECT path FROM system.main."DuckDB_Databases"() LIMIT 1)',
+    "WITH a AS (FROM pragma_database_list) SUMMARIZE FROM a",
+    "SELECT current_setting('allowed_paths')",
+    "FROM query/**/('FROM duckdb_' || 'settings()')",
+    "FROM duckdb_extensions()",
+    "SELECT no_such_column FROM messages, read_text('weft.toml')",
+]
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
+def test_sql_names_no_path_of_the_machine(office: Workspace):
+    answers = called(office, *(("sql", {"statement": statement}) for statement in PLACES))
+    for statement, refused in zip(PLACES, answers, strict=True):
+        assert refused.is_error and "QueryError" in refused.content[0].text, statement
+        assert str(office.folder) not in refused.content[0].text, statement
+
+
+def test_a_fault_of_a_row_shows_nothing_of_it(office: Workspace):
+    made = [
         "body::INTEGER",
         "error(body)",
         "strptime(body, '%Y')",
         "regexp_matches('x', '(' || body)",
         "body::ENUM('a')",
-    ],
-)
-def test_a_fault_of_a_row_shows_nothing_of_it(office: Workspace, made: str):
-    (fault,) = called(office, ("sql", {"statement": f"SELECT {made} FROM messages"}))
-    assert fault.is_error and "TRY_CAST" in fault.content[0].text
-    assert not [text for text in (*SECRETS, "compactor", "Pay now") if text in fault.content[0].text]
+    ]
+    for fault in called(office, *(("sql", {"statement": f"SELECT {value} FROM messages"}) for value in made)):
+        assert fault.is_error and "TRY_CAST" in fault.content[0].text
+        assert not [text for text in (*SECRETS, "compactor", "Pay now") if text in fault.content[0].text]
 
 
-@pytest.mark.parametrize(
-    "made",
-    ["repeat('x', 2_000_000_000)", "repeat(repeat('x', 1_000_000), 2_000)", "list_sum(range(1_000_000_000))"],
-)
-def test_a_value_that_is_made_takes_no_more_memory_than_its_process_may(office: Workspace, made: str):
+def test_a_value_that_is_made_takes_no_more_memory_than_its_process_may(office: Workspace):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    giant, small = called(
+    made = [
+        "repeat('x', 2_000_000_000)",
+        "repeat(repeat('x', 1_000_000), 2_000)",
+        "list_sum(range(1_000_000_000))",
+    ]
+    *giants, small = called(
         office,
-        ("sql", {"statement": f"SELECT length({made}::VARCHAR)"}),
+        *(("sql", {"statement": f"SELECT length({value}::VARCHAR)"}) for value in made),
         ("sql", {"statement": "SELECT 1 AS n"}),
     )
-    assert giant.is_error and "MemoryLimitError" in giant.content[0].text
+    for giant in giants:
+        assert giant.is_error and "MemoryLimitError" in giant.content[0].text
     assert small.structured_content["rows"] == [[1]]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 500_000
 

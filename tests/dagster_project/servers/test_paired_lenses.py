@@ -222,9 +222,8 @@ def bytes_of(said: str) -> str:
     return said
 
 
-@pytest.mark.parametrize(
-    "lens", ["shown", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in LENSES if n != "shown")]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("lens", LENSES)
 def test_what_a_lens_hides_changes_no_table_and_no_answer(
     pair: tuple[Workspace, Workspace], lens: str
 ) -> None:

@@ -46,7 +46,7 @@ def test_throughput_is_over_all_runs_and_the_slowest_step_is_first():
     assert rows[0] == ("mail", 40, 4.0, 10.0)
 
 
-@pytest.mark.parametrize("hours", [0, 1, 100])
+@pytest.mark.parametrize("hours", [0, 100])
 def test_the_report_has_a_small_picture_and_is_the_same_for_the_same(hours: int):
     text = report(figures(hours))
     found = re.search(r"\(data:image/png;base64,([^)]+)\)", text)
