@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +24,6 @@ from click.testing import CliRunner, Result
 from nbclient import NotebookClient
 
 from dagster_project.cli.main import COMMANDS, main
-from dagster_project.cli.options import NO_RESULTS
 from dagster_project.cli.terminal.lazy_group import loaded
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
@@ -33,7 +31,6 @@ from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.names import SEARCH
 from tests.timing import HUNG
-from transforms.errors import WeftError
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -265,20 +262,6 @@ def test_the_published_comments_are_those_of_the_tables_page(sample: Sample):
         if not comment or comment not in text
     ]
     assert missing == []
-
-
-def test_documented_exit_codes_are_those_of_the_code():
-    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page("docs/operations.md"))
-    documented = {int(c) for c in re.findall(r"^\| (\d+) \|", table, re.M)}
-    faults = {WeftError.exit_code, *(kind.exit_code for kind in WeftError.__subclasses__())}
-    ended = {128 + number for number in (signal.SIGINT, signal.SIGTERM)}
-    assert documented == {0, NO_RESULTS, *faults, *ended}
-
-
-def test_the_help_text_has_the_same_exit_codes():
-    said = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2].partition("Options:")[0]
-    (table,) = re.findall(r"## Exit codes\n\n((?:\|.*\n)+)", page("docs/operations.md"))
-    assert set(re.findall(r"(?<!\S)(\d+) ", said)) == set(re.findall(r"^\| (\d+) \|", table, re.M))
 
 
 def test_the_readme_shows_the_row_counts_of_the_sample(sample: Sample):

@@ -244,12 +244,6 @@ def test_filters_choose_between_mail_and_documents(made_once: Workspace, options
     assert {h["source_kind"] for h in json.loads(found.output)["queries"][0]["hits"]} == kinds
 
 
-def test_an_unknown_source_is_an_error_that_names_the_known_ones(made_once: Workspace):
-    found = made_once.weft("search", "--source", "x", "key")
-    assert found.exit_code == 2
-    assert "the index holds dev, docs, journal, notes" in found.output
-
-
 @pytest.mark.exhaustive
 def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_they_are_renamed(
     tmp_path: Path,

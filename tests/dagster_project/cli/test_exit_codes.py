@@ -79,6 +79,8 @@ def test_an_unknown_id_is_3(built_once: Workspace, command: str, name: str):
         (["explain", "compactor \udcff", "--json"], 0),
         (["sql", "SELECT '\udcff'"], 0),
         (["search"], 2),
+        (["search", "\u2028"], 2),
+        (["search", "%_\\"], 3),
         (["explain", "compactor"], 0),
         (["explain", '"no such phrase at all"'], 3),
         (["explain", '"no such phrase at all"', "m1@example.org"], 0),
@@ -112,7 +114,8 @@ def test_a_context_is_0_and_none_is_3(built_once: Workspace, text: str, code: in
 
 def test_what_is_not_there_or_not_readable_has_its_code(workspace: Workspace, tmp_path: Path):
     for arguments in (["search", "x"], ["get", "x"], ["similar", "x"], ["explain", "x"], ["sql", "SELECT 1"]):
-        assert ended(workspace, *arguments)[0] == 5, arguments
+        code, said = ended(workspace, *arguments)
+        assert code == 5 and "weft build" in said, arguments
     assert ended(workspace, "build")[0] == 4, "no file matches the source"
     manifest = tmp_path / "manifest.json"
     manifest.write_text("{}")

@@ -79,10 +79,9 @@ def test_what_is_no_candidate_says_its_places(index: SearchIndex):
     assert "of which the first 1 are taken" in made.fate.answer and made.fate.moments == ()
 
 
-@pytest.mark.parametrize("ident", ["no@such.mail", "x'; DROP TABLE chunks; --", "\x01"])
-def test_an_unknown_id_is_an_error_that_says_what_ids_are(index: SearchIndex, ident: str):
+def test_an_unknown_id_is_an_error_that_says_what_ids_are(index: SearchIndex):
     with pytest.raises(UnknownIdError, match="nothing in the index has the id"):
-        explanation(index, QUERY, ident)
+        explanation(index, QUERY, "no@such.mail")
 
 
 def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
