@@ -12,7 +12,7 @@ import pytest
 from dagster_project.config.settings import Settings
 from dagster_project.sources.chats import ChatFiles
 from tests.archives import Workspace
-from tests.dagster_project.builds.test_conversations import CHAT, configure, weft, write
+from tests.dagster_project.builds.test_conversations import CHAT, configure, write
 from tests.dagster_project.sources.test_chat_exports import written, zipped
 from tests.format_files import Text, docx, paragraph, pdf
 from tests.pages import pages
@@ -143,10 +143,10 @@ def test_a_pdf_in_a_chat_is_found_with_its_page(tmp_path: Path):
     for name, data in {**TRIP, "trip/_chat.txt": WHATSAPP + b"27.03.25, 18:09 - Ada: at last\n"}.items():
         write(work, f"chats/{name}", data)
     work.build()
-    hit = json.loads(weft(work, "search", "sluice opens noon", "--json").output)["queries"][0]["hits"][0]
+    hit = json.loads(work.weft("search", "sluice opens noon", "--json").output)["queries"][0]["hits"][0]
     assert (hit["source_kind"], hit["filename"], hit["page"]) == ("attachment", "Plan.pdf", 2)
-    assert "attached file Plan.pdf" in weft(work, "search", "sluice opens noon").output
-    assert "sluice" in weft(work, "get", hit["citation"]).output
+    assert "attached file Plan.pdf" in work.weft("search", "sluice opens noon").output
+    assert "sluice" in work.weft("get", hit["citation"]).output
     with pages(work.settings) as client:
         page = client.get(f"/a/{hit['attachment_id']}")
     assert not list(work.folder.glob("state/cache/documents/*/*"))
