@@ -16,6 +16,9 @@ _RELATIONS = f"{_OFFICE}/officeDocument/2006/relationships"
 _PACKAGE = f"{_OFFICE}/package/2006"
 
 
+_BOLD = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /WinAnsiEncoding >>"
+
+
 class Text(NamedTuple):
     """A line of a page: text, size in points, distance from the left and from the foot; `turned` goes upwards."""
 
@@ -24,6 +27,7 @@ class Text(NamedTuple):
     x: float = 72
     y: float = 700
     turned: bool = False
+    bold: bool = False
 
 
 def picture(*lines: str, kind: str = "PNG") -> bytes:
@@ -64,7 +68,7 @@ def pdf(
             content, used = b"\n".join(map(_shown, page)), b""
         objects.append(_stream(b"", content))
         objects.append(b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R "
-                       b"/Resources << /Font << /F 3 0 R >> %s >> >>" % (len(objects), used))  # fmt: skip
+                       b"/Resources << /Font << /F 3 0 R /B %s >> %s >> >>" % (len(objects), _BOLD, used))  # fmt: skip
         kids.append(len(objects))
     first = len(objects) + 1
     for at, (name, number) in enumerate(outline):
@@ -109,7 +113,9 @@ def _stream(entries: bytes, data: bytes) -> bytes:
 
 def _shown(line: Text) -> bytes:
     matrix = b"0 1 -1 0" if line.turned else b"1 0 0 1"
-    return b"BT /F %.1f Tf %s %.1f %.1f Tm (%s) Tj ET" % (
+    font = b"/B" if line.bold else b"/F"
+    return b"BT %s %.1f Tf %s %.1f %.1f Tm (%s) Tj ET" % (
+        font,
         line.size,
         matrix,
         line.x,
@@ -150,8 +156,8 @@ def _types(**parts: str) -> str:
     )
 
 
-def docx(body: str, title: str = "", created: str = "") -> bytes:
-    """A text of Word with this body; `paragraph` makes its paragraphs."""
+def docx(body: str, title: str = "", created: str = "", styles: str = "") -> bytes:
+    """A text of Word with this body and further styles; `paragraph` makes its paragraphs."""
     word = f"{_OFFICE}/wordprocessingml/2006/main"
     return zipped(
         {
@@ -163,6 +169,7 @@ def docx(body: str, title: str = "", created: str = "") -> bytes:
                 f'<w:style w:type="paragraph" w:styleId="{style.replace(" ", "")}"><w:name w:val="{style}"/></w:style>'
                 for style in ("Title", "heading 1", "heading 2")
             )
+            + styles
             + "</w:styles>",
             "word/_rels/document.xml.rels": _relations(("styles", "styles.xml")),
             "docProps/core.xml": _core(title, created),

@@ -18,6 +18,13 @@ from transforms.formats.html_markdown import html_markdown
 from transforms.formats.zipped import DC, Zipped
 
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_OUTLINE = f"{_W}pPr/{_W}outlineLvl"
+_MAX_STYLES = 2000
+_BODY_LEVEL = 9
+"""The level of text that is no heading (ECMA-376, 17.3.1.20)."""
+_STYLE_ID = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
+"""Names that a rule of mammoth may hold as they are."""
 _MAMMOTH_FAULTS = (
     KeyError, ValueError, TypeError, AttributeError, IndexError, NotImplementedError, OSError,
     BadZipFile, ExpatError, zlib.error,
@@ -42,9 +49,10 @@ _MAX_BLANKS = 100
 def docx_markdown(data: bytes) -> Converted:
     """A text of Word as Markdown: headings by their styles, lists, tables, links, notes; FormatError if it is none."""
     zipped = Zipped(data)
+    styles = "\n".join([_STYLES, *_own_headings(zipped)])
     try:
         html = mammoth.convert_to_html(
-            io.BytesIO(data), style_map=_STYLES, convert_image=mammoth.images.img_element(lambda image: {})
+            io.BytesIO(data), style_map=styles, convert_image=mammoth.images.img_element(lambda image: {})
         ).value
     except _MAMMOTH_FAULTS as error:
         raise FormatError(f"unreadable: it is no text of Word ({type(error).__name__}: {error})") from error
@@ -52,6 +60,27 @@ def docx_markdown(data: bytes) -> Converted:
     if converted is None:
         raise FormatError("unreadable: it cannot be converted to Markdown")
     return zipped.with_core_properties(converted)
+
+
+def _own_headings(zipped: Zipped) -> Iterator[str]:
+    """The rules of mammoth for styles of a level of the outline, of their own or of the style that they stand on."""
+    if "word/styles.xml" not in zipped.names:
+        return
+    levels: dict[str, int | None] = {}
+    above: dict[str, str] = {}
+    for style in list(zipped.xml("word/styles.xml").iter(f"{_W}style"))[:_MAX_STYLES]:
+        name, level, base = style.get(f"{_W}styleId", ""), style.find(_OUTLINE), style.find(f"{_W}basedOn")
+        value = "" if level is None else level.get(f"{_W}val", "")
+        levels[name] = int(value) if value.isdecimal() else None
+        above[name] = "" if base is None else base.get(f"{_W}val", "")
+    for name in levels:
+        at, seen = name, {name}
+        while levels.get(at) is None and above.get(at, "") not in ("", *seen):
+            at = above[at]
+            seen.add(at)
+        found = levels.get(at)
+        if found is not None and found < _BODY_LEVEL and _STYLE_ID.fullmatch(name):
+            yield f"p.{name} => h{min(found + 1, 6)}:fresh"
 
 
 def pptx_markdown(data: bytes) -> Converted:

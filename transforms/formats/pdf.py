@@ -37,7 +37,7 @@ _TITLE_LINES = 4
 _HEADING_RATIO = 1.15
 """Size of a heading : size of most letters, in a document without an outline."""
 _HEADING_CHARS = 150
-_MOST_HEADINGS = 0.15
+_MOST_HEADINGS = 0.3
 """Share of lines from which large lines are no headings."""
 _PARAGRAPH_GAP = 1.25
 """Distance to the line above : usual distance, from which a paragraph begins."""
@@ -88,8 +88,8 @@ def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
         what = "OCR finds no text in them" if ocr else "set documents.ocr to read them"
         raise FormatError(f"no_text: its {len(pages)} pages have no text layer; {what}")
     pages = _without_running_lines(pages)
-    levels = _outline_levels(document, pages) or _size_levels(pages)
     pitch = _usual_pitch(pages)
+    levels = _outline_levels(document, pages) or _size_levels(pages, pitch)
     texts = [
         plain(scans[number]) if number in scans else _page_text(lines, levels.get(number, {}), pitch)
         for number, lines in enumerate(pages)
@@ -205,31 +205,46 @@ def _letters(text: str) -> str:
     return "".join(_LETTERS.findall(text)).casefold()
 
 
-def _size_levels(pages: list[list[Line]]) -> dict[int, dict[int, tuple[int, int]]]:
-    """As `_outline_levels`, of lines in larger letters than most have: the largest of all are of level 2."""
+def _size_levels(pages: list[list[Line]], pitch: float) -> dict[int, dict[int, tuple[int, int]]]:
+    """As `_outline_levels`, of lines in larger letters than most have, the largest of level 2, and of bold ones that stand
+    alone, below them.
+    """
     body = _usual_size(pages)
     places = [
-        (number, at, line.size)
+        (number, at, line.size if line.size >= body * _HEADING_RATIO else 0.0)
         for number, lines in enumerate(pages)
         for at, line in enumerate(lines)
-        if line.size >= body * _HEADING_RATIO
-        and len(line.text) <= _HEADING_CHARS
+        if len(line.text) <= _HEADING_CHARS
         and len(_LETTERS.findall(line.text)) > 1
+        and (line.size >= body * _HEADING_RATIO or (line.size >= body and _stands_alone(lines, at, pitch)))
     ]
-    if len(places) > _MOST_HEADINGS * sum(map(len, pages)) + 1:
+    most = _MOST_HEADINGS * sum(map(len, pages)) + 1
+    places = places if len(places) <= most else [place for place in places if place[2]]
+    if len(places) > most:
         return {}
     sizes = sorted({round(size) for _, _, size in places}, reverse=True)
     levels: dict[int, dict[int, tuple[int, int]]] = {}
     last: tuple[int, int, float] | None = None
     for number, at, size in places:
         page = levels.setdefault(number, {})
-        if last == (number, at - 1, size):  # a heading of two lines
+        if size and last == (number, at - 1, size):  # a heading of two lines
             first = next(start for start, (_, count) in page.items() if start + count == at)
             page[first] = (page[first][0], page[first][1] + 1)
         else:
             page[at] = (2 + min(sizes.index(round(size)), 4), 1)
         last = (number, at, size)
     return levels
+
+
+def _stands_alone(lines: list[Line], at: int, pitch: float) -> bool:
+    """True if a line is bold, ends no sentence, and begins a paragraph that is not bold."""
+    line, below = lines[at], lines[at + 1] if at + 1 < len(lines) else None
+    return (
+        line.bold
+        and line.text[-1] not in ".,;:"
+        and (at == 0 or _begins_paragraph(lines[at - 1], line, pitch))
+        and (below is None or not below.bold)
+    )
 
 
 def _usual_size(pages: list[list[Line]]) -> float:

@@ -19,6 +19,10 @@ _CELL_CHARS = 24
 """Characters of the cells of a table at the mean; columns of prose have more."""
 _LONG_WORD = re.compile(r"[^\s\ufffe\0\U00010000-\U0010ffff]{5,}")
 _UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad"))
+_BOLD = re.compile(rb"bold|black|heavy|demi|-medi", re.IGNORECASE)
+_FONT_NAME_BYTES = 128
+_BOLD_CHARS = 80
+"""Characters of a line at most that counts as bold."""
 _WORD_GAP = 0.15
 """Distance of two glyphs : size of the letters, from which a blank stands between them."""
 _SPACED_LETTERS = 3
@@ -26,11 +30,15 @@ _SPACED_LETTERS = 3
 
 
 class Line(NamedTuple):
-    """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points."""
+    """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points.
+
+    `bold` is true if its first and its last letter are.
+    """
 
     text: str
     size: float
     baseline: float
+    bold: bool = False
 
 
 def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
@@ -55,7 +63,11 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
                     turned.add(len(lines))
             size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
             if shown := " ".join(_spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()):
-                lines.append(Line(shown, size, y.value))
+                bold = len(shown) <= _BOLD_CHARS and all(
+                    _is_bold(text_page, at + n)
+                    for n in (len(line) - len(line.lstrip()), len(line.rstrip()) - 1)
+                )
+                lines.append(Line(shown, size, y.value, bold))
         at += 2 + (len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2)
     text_page.close()
     if len(turned) * 2 < len(lines):  # a stamp in the margin is no heading, however large it is
@@ -63,10 +75,19 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
     rows: list[Line] = []
     for line in lines:
         if rows and abs(rows[-1].baseline - line.baseline) < _SAME_BASELINE:
-            rows[-1] = rows[-1]._replace(text=f"{rows[-1].text} {line.text}")
+            above = rows[-1]
+            rows[-1] = above._replace(text=f"{above.text} {line.text}", bold=above.bold and line.bold)
         else:
             rows.append(line)
     return _rows_of_columns(rows)
+
+
+def _is_bold(text_page: pypdfium2.PdfTextPage, at: int) -> bool:
+    """True if the name of the font says so in which the letter at a place of the page's text is printed."""
+    name, flags = ctypes.create_string_buffer(_FONT_NAME_BYTES), ctypes.c_int()
+    index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at)
+    pdfium.FPDFText_GetFontInfo(text_page, index, name, _FONT_NAME_BYTES, flags)
+    return bool(_BOLD.search(name.value))
 
 
 def _spaced(text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, solid: set[str]) -> str:

@@ -41,6 +41,18 @@ CASES = [
         "# Report\n\n## Costs\n\n\\# no heading\n\n| a | b |\n| --- | --- |\n| 1 | 2 |",
     ),
     (
+        "docx with styles of its own",
+        "docx",
+        made.docx(
+            paragraph("Costs", "Kapitel") + paragraph("Travel", "Unter") + paragraph("text", "Loop"),
+            styles='<w:style w:type="paragraph" w:styleId="Kapitel"><w:name w:val="Kapitel der Firma"/><w:pPr>'
+            '<w:outlineLvl w:val="1"/></w:pPr></w:style><w:style w:type="paragraph" w:styleId="Unter">'
+            '<w:name w:val="Unter"/><w:basedOn w:val="Kapitel"/></w:style><w:style w:type="paragraph" '
+            'w:styleId="Loop"><w:name w:val="Loop"/><w:basedOn w:val="Loop"/></w:style>',
+        ),
+        "## Costs\n\n## Travel\n\ntext",
+    ),
+    (
         "pptx",
         "pptx",
         made.pptx([("Why", "Because"), ("How", "Thus")], notes="Speak slowly"),
@@ -175,6 +187,17 @@ def test_columns_of_prose_are_read_one_after_the_other():
     left = [f"the left column of this page says {n}" for n in range(3)]
     right = [f"and the right column of it says {n}" for n in range(3)]
     assert pages(pdf([columns_of(left, right)])) == ["\n".join([*left, "", *right])]
+
+
+def test_bold_lines_that_stand_alone_are_headings():
+    page = [
+        Text("NAME", y=700, bold=True), Text("cat, an animal of the house", y=688), Text("WARNING", y=664, bold=True),
+        Text("Bold words that end a sentence.", y=640, bold=True), Text("It scratches whoever comes", y=628),
+        Text("within", y=616, bold=True), Text("reach, and does not say", y=604), Text("so before.", y=592),
+        *(Text(f"line {n}", y=580 - 12 * n) for n in range(9)),
+    ]  # fmt: skip
+    (text,) = pages(pdf([page]))
+    assert [line for line in text.splitlines() if line.startswith("#")] == ["## NAME"]
 
 
 def test_words_whose_glyphs_are_apart_are_parted_and_spaced_letters_are_not():
