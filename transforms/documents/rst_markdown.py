@@ -67,17 +67,10 @@ def _fields(tree: nodes.document) -> dict[str, str] | None:
         first = next((node for node in first if not isinstance(node, nodes.title | nodes.Invisible)), None)
     if not isinstance(first, nodes.field_list):
         return None
-    pairs = [(name.astext(), " ".join(body.astext().split())) for name, body in map(_parts, first)]
+    pairs = [(field[0].astext(), " ".join(field[1].astext().split())) for field in first]
     lines = "\n".join(f"{name}: {value}" for name, value in pairs)
     first.replace_self(nodes.paragraph("", nodes.Text(lines)))
     return dict(pairs)
-
-
-def _parts(field: nodes.Element) -> tuple[nodes.Element, nodes.Element]:
-    """The name and the body of a field."""
-    name, body = field.children
-    assert isinstance(name, nodes.Element) and isinstance(body, nodes.Element)
-    return name, body
 
 
 def _replace_complaints(tree: nodes.document) -> None:
