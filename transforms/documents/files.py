@@ -273,9 +273,8 @@ def _page_title(title: str, names: list[str]) -> str:
     )
     if not places:
         return title
-    at, name = places[0]
-    before = title[:at].rstrip(_DIVIDERS)
-    return before if before and at + len(name) == len(title) else name
+    (at, name), *_ = places
+    return title[:at].rstrip(_DIVIDERS) if at and at + len(name) == len(title) else name
 
 
 def _is_of(title: str, path: str, text: str) -> bool:

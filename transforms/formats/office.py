@@ -74,12 +74,10 @@ def _own_headings(zipped: Zipped) -> Iterator[str]:
         levels[name] = int(value) if value.isdecimal() else None
         above[name] = "" if base is None else base.get(f"{_W}val", "")
     for name in levels:
-        at, seen = name, {name}
-        while levels.get(at) is None and above.get(at, "") not in ("", *seen):
-            at = above[at]
-            seen.add(at)
-        found = levels.get(at)
-        if found is not None and found < _BODY_LEVEL and _STYLE_ID.fullmatch(name):
+        at, seen = name, {"", name}
+        while levels.get(at) is None and above.get(at, "") not in seen:
+            seen.add(at := above[at])
+        if (found := levels.get(at)) is not None and found < _BODY_LEVEL and _STYLE_ID.fullmatch(name):
             yield f"p.{name} => h{min(found + 1, 6)}:fresh"
 
 

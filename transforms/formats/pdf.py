@@ -206,7 +206,7 @@ def _letters(text: str) -> str:
 
 
 def _size_levels(pages: list[list[Line]], pitch: float) -> dict[int, dict[int, tuple[int, int]]]:
-    """As `_outline_levels`, of lines in larger letters, the largest of level 2, and below them of bold ones that stand alone."""
+    """As `_outline_levels`, of lines in larger letters, and below them of bold ones that stand alone."""
     body = _usual_size(pages)
     places = [
         (number, at, line.size if line.size >= body * _HEADING_RATIO else 0.0)
