@@ -97,12 +97,6 @@ def configure(work: Workspace, *sources: dict) -> None:
     work.config.write_text("\n".join(lines))
 
 
-@pytest.fixture
-def made(made_once: Workspace, tmp_path: Path) -> Workspace:
-    """A copy of `made_once` that a test may change."""
-    return made_once.copied(tmp_path / "work")
-
-
 def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
     windows = [
         p.name.rpartition(".")[2] for p in made_once.plan().partitions if p.source_type == "conversations"

@@ -173,9 +173,6 @@ SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param(
-            SETTINGS + "[chunks]\nmesage_chars = 3\n", "chunks.mesage_chars: unknown setting", id="a typo"
-        ),
         pytest.param("[[sources]\n", "no valid TOML", id="bad TOML"),
         pytest.param("\udcff", "no valid TOML", id="no UTF-8"),
         pytest.param(
@@ -186,7 +183,6 @@ SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
         pytest.param(SETTINGS.replace('"dev"', '"../dev"'), "sources.0.name", id="a name that is a path"),
         pytest.param(SETTINGS.replace('"mbox"', '"pst"'), "sources.0.kind", id="an unknown kind"),
         pytest.param("[storage]\n", "sources", id="no sources"),
-        pytest.param(SETTINGS + '[terms]\nstemmer = "klingon"\n', "terms.stemmer", id="an unknown stemmer"),
     ],
 )
 def test_wrong_settings_are_explained(workspace: Workspace, text: str, said: str):

@@ -204,6 +204,7 @@ def test_a_model_of_several_scores_is_no_reranker(tiny: Callable[[int], Path], t
 
 
 def test_a_cross_encoder_without_its_library_leaves_the_features(built: Workspace):
+    pytest.importorskip("dagster_project.extras.transformer")
     if importlib.util.find_spec("sentence_transformers") is not None:
         pytest.skip("the extra `transformer` is installed")
     settings = RerankSettings(method="cross_encoder", name="some/model", top=4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,16 @@ import pytest
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from tests import gemini_loopback as server
 from tests.archives import Workspace, discussion
-from tests.gemini_loopback import KEY, Loopback, loopback
+from tests.gemini_loopback import Loopback
 from transforms.errors import AnswerCacheError, WeftError
 
 ROWS = "SELECT chunk_id, sentence, sentence_kind, text_embed, checksum FROM chunk_context ORDER BY chunk_id"
 
 
 @pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        state.reply = answered
-        yield state
+def gemini(gemini: Loopback) -> Loopback:
+    gemini.reply = answered
+    return gemini
 
 
 def answered(prompt: str) -> str:

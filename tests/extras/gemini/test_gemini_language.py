@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
 
 import pytest
 from pydantic import BaseModel, Field
@@ -14,7 +13,7 @@ from dagster_project.extras.gemini.embedder import GeminiEmbedder
 from dagster_project.extras.gemini.language import GeminiLanguageModel
 from dagster_project.system.rate_limit import RunBudget
 from tests import gemini_loopback as server
-from tests.gemini_loopback import FORBIDDEN, KEY, Loopback, candidate, loopback
+from tests.gemini_loopback import FORBIDDEN, Loopback, candidate
 from transforms.embedding.prompts import DATA_NOTE
 from transforms.errors import BudgetError, ServiceError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
@@ -31,13 +30,11 @@ class Score(BaseModel):
 
 
 @pytest.fixture
-def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("GEMINI_API_KEY", KEY)
-    with loopback() as state:
-        state.reply = lambda prompt: json.dumps(
-            {"score": int(prompt[-4]), "reason": json.loads(prompt)["question"]}
-        )
-        yield state
+def gemini(gemini: Loopback) -> Loopback:
+    gemini.reply = lambda prompt: json.dumps(
+        {"score": int(prompt[-4]), "reason": json.loads(prompt)["question"]}
+    )
+    return gemini
 
 
 def answers(gemini: Loopback, **settings: object) -> dict[int, tuple[Score | None, str | None]]:
