@@ -11,6 +11,7 @@ printed last, on both, are those of `dagster_project/extras/triage/transforms/du
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -31,9 +32,9 @@ from transforms.documents.files import RawFile, read_documents
 from transforms.settings.documents import DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import TermSettings
-from transforms.text.passages import above_diff
 
 _SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "issues"
+_DIFF = re.compile(r"^(?:---$|diff --git )", re.M)
 _COVERS = """
     SELECT series_id, p.title, body FROM patch_series p JOIN messages m USING (message_id)
     WHERE message_id = patch_id AND (p.is_cover OR p.part IS NULL) ORDER BY effective_at, message_id
@@ -114,7 +115,9 @@ def erofs(path: Path) -> Items:
         duckdb.connect(str(current_version(load_settings(path).root / "index")), read_only=True)
     ) as index:
         series, titles, bodies = zip(*index.execute(_COVERS).fetchall(), strict=True)
-    return Items("linux-erofs covers", pl.Series(titles), pl.Series([above_diff(b) for b in bodies]), series)
+    return Items(
+        "linux-erofs covers", pl.Series(titles), pl.Series([_DIFF.split(b, 1)[0] for b in bodies]), series
+    )
 
 
 def judge(items: Items) -> Judged:
