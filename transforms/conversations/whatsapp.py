@@ -20,14 +20,31 @@ DateOrder = Literal["auto", "dmy", "mdy", "ymd"]
 
 _MARKS = "\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff"
 _BLANK = "[ \u00a0\u202f\u2009]"
-# `27.03.25, 18:02 - ` (Android) or `[27/03/2025, 6:02:33 PM] ` (iOS), direction marks before it.
-_HEAD = re.compile(
-    rf"^[{_MARKS}]*(?P<open>\[?)(?P<a>\d{{1,4}})[{_MARKS}]?(?P<sep>[./-])[{_MARKS}]?"
-    rf"(?P<b>\d{{1,2}})[{_MARKS}]?(?P=sep)[{_MARKS}]?(?P<c>\d{{1,4}})"
-    rf"[,.\u060c]?{_BLANK}+(?P<h>\d{{1,2}})[:.](?P<m>\d\d)(?:[:.](?P<s>\d\d))?"
-    rf"(?:{_BLANK}?(?:(?P<half>[AaPp])\.?{_BLANK}?[Mm]\.?|(?P<arabic>[\u0635\u0645])))?(?P<close>\]?){_BLANK}(?P<dash>[-\u2013]{_BLANK})?",
-    re.M,
+_DATE = (
+    rf"(?P<a>\d{{1,4}})[{_MARKS}]?(?P<sep>[./-])[{_MARKS}]?{_BLANK}?"
+    rf"(?P<b>\d{{1,2}})[{_MARKS}]?(?P=sep)[{_MARKS}]?{_BLANK}?(?P<c>\d{{1,4}})"
 )
+_MORNING = "\u4e0a\u5348|\u51cc\u6668|\u65e9\u4e0a|\u5348\u524d|\uc624\uc804"
+_EVENING = "\u4e0b\u5348|\u4e2d\u5348|\u665a\u4e0a|\u5348\u5f8c|\uc624\ud6c4"
+_CLOCK = (
+    rf"(?:klo{_BLANK})?(?:(?P<before>{_MORNING}|{_EVENING}){_BLANK}?)?"
+    r"(?P<h>\d{1,2})[:.](?P<m>\d\d)(?:[:.](?P<s>\d\d))?"
+    rf"(?:{_BLANK}?(?:(?P<half>[AaPp])\.?{_BLANK}?[Mm]\.?|(?P<arabic>[\u0635\u0645])))?"
+)
+_END = rf"(?P<close>\]?){_BLANK}(?P<dash>[-\u2013]{_BLANK})?"
+_HEADS = tuple(
+    re.compile(rf"^[{_MARKS}]*(?P<open>\[?){form}", re.M)
+    for form in (
+        # `27.03.25, 18:02 - ` (Android) or `[27/03/2025, 6:02:33 PM] ` (iOS), direction marks before it.
+        rf"{_DATE}[,.\u060c]?{_BLANK}+{_CLOCK}{_END}",
+        # `18:02, 27/3/2025 - ` (Vietnamese)
+        rf"{_CLOCK},?{_BLANK}+{_DATE}{_END}",
+        # `2025\ub144 3\uc6d4 27\uc77c \uc624\ud6c4 6:02, ` (Korean, Android)
+        rf"(?P<a>\d{{4}})\ub144 (?P<b>\d{{1,2}})\uc6d4 (?P<c>\d{{1,2}})\uc77c {_CLOCK}(?P<close>)(?P<dash>,{_BLANK})",
+    )
+)
+_LOOK_CHARS = 1 << 16
+"""Characters by which the form of the lines is chosen."""
 _AUTHOR = re.compile(rf"[{_MARKS}]*(?P<author>[^\n]{{1,120}}?)[{_MARKS}]*:(?:{_BLANK}|(?=\n|\Z))")
 _LINE_MARK = re.compile(r"^\u200e", re.M)
 _ODD_DATES = 0.05
@@ -48,7 +65,7 @@ class _Head(NamedTuple):
 
 def looks_like_whatsapp(text: str) -> bool:
     """True if one of the first lines has the form of an exported message."""
-    return any(_HEAD.match(line) and _heads(line) for line in text[:4096].split("\n")[:20])
+    return any(map(_heads, text[:4096].split("\n")[:20]))
 
 
 def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto") -> Chat:
@@ -91,15 +108,16 @@ def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto"
 
 def _heads(text: str) -> list[_Head]:
     heads = []
-    for match in _HEAD.finditer(text):
+    form = max(_HEADS, key=lambda form: len(form.findall(text, 0, _LOOK_CHARS)))
+    for match in form.finditer(text):
         bracketed = bool(match["open"]) and bool(match["close"])
         if bracketed == bool(match["dash"]) or bool(match["open"]) != bool(match["close"]):
             continue
         parts = (match["a"], match["b"], match["c"])
         hour = int(match["h"])
-        half = match["half"] or match["arabic"]
+        half = match["half"] or match["arabic"] or match["before"]
         if half:
-            hour = hour % 12 + (12 if half in "pP\u0645" else 0)
+            hour = hour % 12 + (12 if half in ("p", "P", "\u0645", *_EVENING.split("|")) else 0)
         clock = (hour, int(match["m"]), int(match["s"] or 0))
         a, b, c = (int(p) for p in parts)
         la, lb, lc = (len(p) for p in parts)
