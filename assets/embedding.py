@@ -177,22 +177,14 @@ class _Renamed:
         yield pa.table({"text_hash": pa.array(own, pa.string()), "vector": vector})
 
 
-def embed_missing(
-    texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
-) -> EmbeddingReport:
-    """Give every text of `texts` (text_hash, text), as it is sent, a vector in the cache; what it took.
-
-    Each batch is stored when it is done. What other processes embed meanwhile is left to them. A text
-    that the model refuses is not asked for again; the report says why.
-    BudgetError before the first call if a paid model would need more tokens than its budget.
-    """
-    return _embed_sent(_sent(texts, embedder).texts, embedder, cache, progress)
-
-
 def _embed_sent(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
 ) -> EmbeddingReport:
-    """`embed_missing` of texts that are as they are sent."""
+    """Give every text (text_hash, text), which is as it is sent, a vector in the cache; what it took.
+
+    Each batch is stored when it is done. What other processes embed meanwhile is left to them. A text that the model
+    refuses is not asked for again; the report says why. BudgetError before the first call if it would cost too much.
+    """
     names, missing = missing_texts(texts, embedder, cache)
     embedder = embedder.for_texts(len(missing))
     report = EmbeddingReport(len(names), embedder.price)

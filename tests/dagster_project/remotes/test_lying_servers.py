@@ -15,9 +15,9 @@ import httpx2
 import pytest
 
 from dagster_project.config.source_settings import HttpRemote
+from dagster_project.orchestration.alerts import post
 from dagster_project.remotes.redirects import Hop, is_public, next_hop
 from dagster_project.remotes.source_remotes import SourceRemotes
-from dagster_project.remotes.webhook import post
 from dagster_project.system.credentials import Credentials
 from tests.archives import Workspace
 from tests.http_loopback import Archives, raw, served_archives, status

@@ -1,8 +1,35 @@
-"""Languages in Latin script, an entry each."""
+"""Languages, as the mail programs of each write around a quote, and those in Latin script, an entry each.
+
+To add a language, add one entry with an example: the tests read the examples.
+"""
 
 from __future__ import annotations
 
-from transforms.mail.blocks.language import Language
+from typing import NamedTuple
+
+
+class Language(NamedTuple):
+    """What one language contributes to the rules; alternatives are divided by `|`.
+
+    `verbs` stand in the line above a quote, `starts` open such a line when a date or an address
+    follows. `sender` to `subject` are the field names of a pasted header block, `banners` the words
+    between dashes above it, `device` begins a line that a phone or a mail program adds. The text is
+    matched as bytes: a character outside ASCII may neither stand in brackets nor be repeated or optional
+    without a group around it.
+    """
+
+    name: str
+    examples: tuple[str, ...]
+    verbs: str
+    starts: str
+    sender: str = ""
+    sent: str = ""
+    to: str = ""
+    copy: str = ""
+    subject: str = ""
+    banners: str = ""
+    device: str = ""
+
 
 LATIN_LANGUAGES = (
     Language(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transforms.mail.blocks.language import Language
+from transforms.mail.blocks.latin_languages import Language
 
 OTHER_LANGUAGES = (
     Language(

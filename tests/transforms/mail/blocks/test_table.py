@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.mail.blocks.language import Language
+from transforms.mail.blocks.latin_languages import Language
 from transforms.mail.blocks.rules import LANGUAGES
 from transforms.mail.blocks.table import message_blocks
 from transforms.schemas.mail import MESSAGE_BLOCKS
