@@ -68,7 +68,6 @@ def test_fields_at_the_top_of_restructuredtext_are_properties_and_stay_text():
     assert proposal["created_at"] == datetime(2001, 7, 5, tzinfo=UTC)
     assert proposal["text"].startswith("PEP: 1\nStatus: Final\nCreated: 05-Jul-2001\n\n# Motives")
     page = row("n.rst", "B\n=\n\n:Author: Ann *b*\n:Date: 2020-01-02\n\nx\n")
-    assert json.loads(page["frontmatter"]) == {"Author": "Ann b", "Date": "2020-01-02"}
     assert page["text"] == "# B\n\nAuthor: Ann b\nDate: 2020-01-02\n\nx\n"
     assert row("n.rst", "Warning: a\nb\n\nx\n")["frontmatter"] is None
 
@@ -277,19 +276,8 @@ def test_the_text_of_restructured_text_is_markdown_and_keeps_what_docutils_does_
         ".. include:: /etc/passwd\n\n.. raw:: html\n\n   <b>i</b>\n\nJ\n-\n\nk undefined_\n"
     )
     made = row("n.rst", text)["text"]
-    for piece in (
-        "# A\n",
-        "`c`",
-        "`d`",
-        "*f*",
-        "versionadded:: 1",
-        "G",
-        "h = 1",
-        "include:: /etc/passwd",
-        "<b>i</b>",
-        "## J",
-        "undefined_",
-    ):
+    known = ("# A\n", "`c`", "`d`", "*f*", "## J", "h = 1")
+    for piece in (*known, "versionadded:: 1", "G", "include:: /etc/passwd", "<b>i</b>", "undefined_"):
         assert piece in made
     assert "root:" not in made and "System Message" not in made
 
