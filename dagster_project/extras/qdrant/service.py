@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dagster_project.extras.qdrant import collection
 from dagster_project.extras.qdrant.batch import PointRanking
-from dagster_project.extras.qdrant.collection import Collection, connected
 from dagster_project.extras.qdrant.mirror import QdrantMirror
 from dagster_project.extras.qdrant.mirrored import mirrored
 from dagster_project.extras.qdrant.points import Points
@@ -16,7 +16,7 @@ from transforms.settings.search import SearchSettings
 def make_mirror(index: IndexSettings, search: SearchSettings) -> QdrantMirror:
     """What sends each publish to Qdrant."""
     alias = (index.url or "").rpartition("/")[2]
-    return QdrantMirror(connected(_address(index)), alias, search, _address(index))
+    return QdrantMirror(collection.connected(_address(index)), alias, search, _address(index))
 
 
 def ranking_of(published: Path, index: IndexSettings) -> PointRanking | None:
@@ -24,7 +24,8 @@ def ranking_of(published: Path, index: IndexSettings) -> PointRanking | None:
     if (stored := mirrored(published)) is None:
         return None
     facts, ids = stored
-    return PointRanking(Points(Collection(connected(_address(index)), facts.collection), facts, ids))
+    client = collection.connected(_address(index))
+    return PointRanking(Points(collection.Collection(client, facts.collection), facts, ids))
 
 
 def _address(index: IndexSettings) -> str:
