@@ -16,7 +16,7 @@ from dagster_project.index.files.arrays import fits
 from dagster_project.index.files.hit_rows import write_hit_rows
 from dagster_project.index.files.segments import postings_of
 from dagster_project.index.files.vector_arrays import VECTORS_IN, vectors_of, write_vectors
-from dagster_project.index.publish import table_sql
+from dagster_project.index.publish import change_sql, table_sql
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import DAMAGES, IndexUpdate
 from dagster_project.index.publish.version_inputs import UnfitBaseError
@@ -119,6 +119,7 @@ class PointBuild(IndexBuild):
 class PointUpdate(PointBuild, IndexUpdate):
     """The build on the current version: the vectors of chunks that came or changed are to be sent."""
 
+    lost_text = change_sql.LOST_WORDS
     _change_tables = (*IndexUpdate._change_tables, "vectors")
 
     def _remove_postings(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.table_sql import key_of
 
@@ -69,10 +71,37 @@ SELECT 1 FROM (
 ) n USING (key)
 GROUP BY place HAVING NOT coalesce(bool_or(contains(n.text, b.text)), false)
 """
-LOST_TEXT = " UNION ALL ".join(
-    _LOST_TEXT.format(table=table, key=KEYS[table], text=text) for table, text in _OWN_TEXTS.items()
+_OWN_NAMES = {"messages": "subject", "attachments": "filename", "documents": "concat_ws(chr(10), path, frontmatter)",
+              "nodes": "title"}  # fmt: skip
+"""What people wrote in a file that refers to its texts, beside the words of chunks."""
+_LOST_WORDS = """
+SELECT 1 FROM (
+  SELECT doc_id, {words} FROM chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
+) b LEFT JOIN (
+  SELECT doc_id, {all_words} FROM rows_of_chunks
+  WHERE doc_id IN (SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunks)) GROUP BY doc_id
+) n USING (doc_id)
+WHERE NOT coalesce({has_all}, false)
+""".format(
+    words=", ".join(f"coalesce({field}, '') AS w{n}" for n, field in enumerate(table_sql.FIELDS)),
+    all_words=", ".join(
+        f"string_agg(coalesce({field}, ''), chr(10) ORDER BY chunk_index) AS w{n}"
+        for n, field in enumerate(table_sql.FIELDS)
+    ),
+    has_all=" AND ".join(f"contains(n.w{n}, b.w{n})" for n in range(len(table_sql.FIELDS))),
 )
+
+
+def _lost(texts: Mapping[str, str]) -> str:
+    return " UNION ALL ".join(
+        _LOST_TEXT.format(table=table, key=KEYS[table], text=text) for table, text in texts.items()
+    )
+
+
+LOST_TEXT = _lost(_OWN_TEXTS)
 """A row for each mail, attachment, document and window that lost text."""
+LOST_WORDS = f"{_lost(_OWN_NAMES)} UNION ALL {_LOST_WORDS}"
+"""As `LOST_TEXT`, for a file that refers to its texts."""
 
 # Partitions are read from the lake if their files changed, if other mails of them are canonical now, or if the
 # relations of one of their chunks changed, or whether a model refuses it.

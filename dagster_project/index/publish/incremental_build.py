@@ -39,6 +39,8 @@ class IndexUpdate(IndexBuild):
 
     came: np.ndarray
     """The numbers of the chunks that came or whose terms or vectors changed, once the arrays are updated."""
+    lost_text = change_sql.LOST_TEXT
+    """Selects a row for each text that the earlier version has and the lake has lost."""
     _is_update = True
     _threads = 0
     _memory_limit = "3GB"
@@ -68,7 +70,7 @@ class IndexUpdate(IndexBuild):
         self._lake_rows_of(changed)
         for name, rows in table_sql.PARTITIONED.items():
             self._compare(name, rows, OF_TOUCHED)
-        if run(f"{change_sql.LOST_TEXT} LIMIT 1").fetchone():
+        if run(f"{self.lost_text} LIMIT 1").fetchone():
             raise LostTextError
         run(change_sql.TEXTS_BEFORE)
         for name in table_sql.PARTITIONED:

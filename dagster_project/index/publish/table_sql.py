@@ -163,12 +163,13 @@ SELECT chunk_key, {_each("coalesce(sum({tf}), 0)::INTEGER AS {field}_length")}
 FROM (SELECT chunk_key FROM counted) LEFT JOIN added USING (chunk_key) GROUP BY chunk_key ORDER BY chunk_key
 """
 
-_TEXTS = ", ".join(
+FIELDS = [
     f"array_to_string({c.name}, chr(10))" if pa.types.is_list(c.type) else c.name
     for c in CHUNKS.columns
     if c.name in terms.FIELDS.values()
-)
-TEXTS = f"SELECT concat_ws(chr(10), {_TEXTS}) AS text FROM"
+]
+"""The words of a chunk by field."""
+TEXTS = f"SELECT concat_ws(chr(10), {', '.join(FIELDS)}) AS text FROM"
 """The words of each chunk, those of a relation with the columns of `chunks`."""
 
 TERM_FORMS = """

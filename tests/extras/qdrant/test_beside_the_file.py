@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,18 @@ def test_what_cannot_follow_is_made_of_the_lake_and_sent_anew_where_the_collecti
     assert mirrored(current(points))[0].number == number  # type: ignore[index]
     require_as_rebuilt(client, points, tmp_path / "again")
     assert points.plan().is_empty
+
+
+def test_a_text_that_grows_changes_the_version_and_one_that_is_lost_leaves_no_word(
+    points: Workspace, client: EdgeClient, tmp_path: Path
+):
+    first, *others = discussion(0, 6, "compactor")
+    for body, is_update in ((f"{first.body} Zqxjvkwb.", True), (first.body, False)):
+        points.write("dev/dev.2004-01.mbox", [replace(first, body=body), *others])
+        result = points.build()
+        assert result.published and result.published["built_on_previous"] is is_update
+        assert bool(points.files_with("zqxjvkwb")) is is_update
+    require_as_rebuilt(client, points, tmp_path / "again")
 
 
 def test_the_target_may_change_and_change_back(
