@@ -16,31 +16,13 @@ from transforms.text.finds.finder import KINDS
 from transforms.text.redaction import masked_in_place
 
 _NAMES = {
-    "id",
-    "path",
-    "place",
-    "slug",
-    "citation",
-    "source",
-    "source_kind",
-    "chunk_kind",
-    "kind",
-    "reason",
-    "stands_for",
-    "reranker",
-    "label",
-}
+    "id", "path", "place", "slug", "citation", "source", "source_kind", "chunk_kind", "kind", "reason", "stands_for",
+    "reranker", "label",
+}  # fmt: skip
 """Columns that name things, beside those that end with _id."""
 _SHOWN_OF_HITS = (
-    "subject",
-    "title",
-    "from_name",
-    "from_addr",
-    "breadcrumb",
-    "filename",
-    "thread_subject",
-    "answered_name",
-)
+    "subject", "title", "from_name", "from_addr", "breadcrumb", "filename", "thread_subject", "answered_name",
+)  # fmt: skip
 Ask = Callable[[str, Mapping[str, object]], pa.Table]
 """Gives the rows of a statement with named parameters on one published file."""
 _MARK = re.compile(rf"\[({'|'.join(KINDS)})\]")

@@ -218,19 +218,9 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
 
 
 _SAME = (
-    "rank",
-    "snippet",
-    "breadcrumb",
-    "citation",
-    "doc_id",
-    "source",
-    "source_kind",
-    "list_id",
-    "thread_id",
-    "score",
-    "lexical_score",
-    "vector_score",
-)
+    "rank", "snippet", "breadcrumb", "citation", "doc_id", "source", "source_kind", "list_id", "thread_id", "score",
+    "lexical_score", "vector_score",
+)  # fmt: skip
 
 
 def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Text]:

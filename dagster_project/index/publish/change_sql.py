@@ -74,22 +74,17 @@ GROUP BY place HAVING NOT coalesce(bool_or(contains(n.text, b.text)), false)
 _OWN_NAMES = {"messages": "subject", "attachments": "filename", "documents": "concat_ws(chr(10), path, frontmatter)",
               "nodes": "title"}  # fmt: skip
 """What people wrote in a file that refers to its texts, beside the words of chunks."""
-_LOST_WORDS = """
-SELECT 1 FROM (
-  SELECT doc_id, {words} FROM chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))
-) b LEFT JOIN (
-  SELECT doc_id, {all_words} FROM rows_of_chunks
-  WHERE doc_id IN (SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunks)) GROUP BY doc_id
-) n USING (doc_id)
-WHERE NOT coalesce({has_all}, false)
-""".format(
-    words=", ".join(f"coalesce({field}, '') AS w{n}" for n, field in enumerate(table_sql.FIELDS)),
-    all_words=", ".join(
-        f"string_agg(coalesce({field}, ''), chr(10) ORDER BY chunk_index) AS w{n}"
-        for n, field in enumerate(table_sql.FIELDS)
-    ),
-    has_all=" AND ".join(f"contains(n.w{n}, b.w{n})" for n in range(len(table_sql.FIELDS))),
+_FIELDS = [f"coalesce({field}, '')" for field in table_sql.FIELDS]
+_DIFFERING_CHUNKS = (
+    "chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE chunk_id IN (FROM differing_chunks))"
 )
+_LOST_WORDS = f"""
+SELECT 1 FROM (SELECT doc_id, [{", ".join(_FIELDS)}] AS words FROM {_DIFFERING_CHUNKS}) b LEFT JOIN (
+  SELECT doc_id, [{", ".join(f"string_agg({f}, chr(10) ORDER BY chunk_index)" for f in _FIELDS)}] AS words
+  FROM rows_of_chunks WHERE doc_id IN (SELECT doc_id FROM {_DIFFERING_CHUNKS}) GROUP BY doc_id
+) n USING (doc_id)
+WHERE NOT coalesce(list_bool_and([contains(n.words[i], b.words[i]) FOR i IN range(1, {len(_FIELDS) + 1})]), false)
+"""
 
 
 def _lost(texts: Mapping[str, str]) -> str:

@@ -14,16 +14,8 @@ from transforms.text.finds import keys, named, personal
 from transforms.text.finds.forms import Find, coded_prefixes, coded_token_at, forms, token_at
 
 SECRETS = (
-    "private_key",
-    "url_password",
-    "cloud_key",
-    "access_token",
-    "jwt",
-    "authorization",
-    "password",
-    "card",
-    "iban",
-)
+    "private_key", "url_password", "cloud_key", "access_token", "jwt", "authorization", "password", "card", "iban",
+)  # fmt: skip
 """Kinds of secrets, the first ones before the later where two find the same bytes."""
 KINDS = (*SECRETS, "email", "phone")
 
@@ -186,8 +178,8 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
         ]
     if "phone" in kinds:
         looks += [
-            (w, personal.phones_at)
-            for w in (
+            (word, personal.phones_at)
+            for word in (
                 "tel",
                 "tél",
                 "phone",
