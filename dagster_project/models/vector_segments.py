@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ from upath import UPath
 from dagster_project.system.durable import put
 from transforms.embedding.vectors import require_usable, stacked
 from transforms.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 
 TEMPORARY = ".tmp-"
 _ROW_GROUP = 16384
@@ -215,20 +218,10 @@ Key = tuple[str, int, str]
 """Model, dimensions and task of vectors."""
 
 
-class Segments(Protocol):
-    """The segments of a cache."""
-
-    def segments(self, model: str, dimensions: int, task: str) -> Mapping[str, Path]:
-        """The files with vectors by their names."""
-
-    def hashes_in(self, key: Key, segment: str) -> pa.ChunkedArray:
-        """The text hashes of a segment; FileNotFoundError if it vanished in a merge."""
-
-
 class CacheLookup:
     """Which of some texts have a vector in the cache. A segment that was read is not read again."""
 
-    def __init__(self, cache: Segments, key: Key, hashes: Iterable[str]):
+    def __init__(self, cache: ParquetEmbeddingCache, key: Key, hashes: Iterable[str]):
         self.cache, self.key = cache, key
         self._missing = set(hashes)
         self._seen: set[str] = set()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from dagster_project.extras.qdrant.collection import Collection
 from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds
 from dagster_project.extras.qdrant.searches import Allowed, Found, Search
 from dagster_project.extras.qdrant.transforms import sparse_vectors
@@ -17,19 +18,6 @@ _SPARE = 30
 """Points asked for beyond those that are taken, as ties are broken by number here and otherwise there."""
 _MORE = 8
 """How many times as many are asked for where even these end in a tie."""
-
-
-class Searched(Protocol):
-    """A collection that is searched."""
-
-    def count(self, number: int) -> int:
-        """How many points count in a publish; 0 if there is no such collection."""
-
-    def search(self, searches: Sequence[Search]) -> list[Found]:
-        """What each of some searches finds, in one round trip."""
-
-    def dense(self, ids: Sequence[str]) -> np.ndarray:
-        """The dense vectors of some points, a row for each id; zeros for one that has none."""
 
 
 class Listed(NamedTuple):
@@ -60,7 +48,7 @@ NOTHING = Known(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
 class Points:
     """The points of one published version; IndexUnavailableError if the collection does not have all of them."""
 
-    def __init__(self, collection: Searched, facts: Mirrored, ids: PointIds):
+    def __init__(self, collection: Collection, facts: Mirrored, ids: PointIds):
         self.collection, self.facts, self.ids = collection, facts, ids
         if (count := self.collection.count(facts.number)) != len(ids.keys):
             raise IndexUnavailableError(

@@ -45,16 +45,7 @@ def query_current(
     `values` are those of the statement's named parameters. With an `embedder` the statement may call
     `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
     """
-    return query_file(current_version(folder), statement, values, embedder)
-
-
-def query_file(
-    file: Path,
-    statement: str,
-    values: Mapping[str, object] | None = None,
-    embedder: Callable[[], Embedder] | None = None,
-) -> pa.Table:
-    """As `query_current`, on one published file."""
+    file = current_version(folder)
 
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
         if embedder and "search_semantic" in statement.lower():
