@@ -88,20 +88,9 @@ def test_a_mask_ends_where_the_secret_does(text: str, expected: str):
 
 
 REPEATED = (
-    "ghp_",
-    "xoxb-",
-    "-eyJ.",
-    "password: ",
-    "://a:",
-    "curl ",
-    "Cookie: a=b; ",
-    "+1 ",
-    "4111 ",
-    "Z2hwXw",
-    "%5F",
-    "(at)",
-    "'",
-)
+    "ghp_", "xoxb-", "-eyJ.", "password: ", "://a:", "curl ", "Cookie: a=b; ", "+1 ", "4111 ", "Z2hwXw", "%5F", "(at)", "'",
+    "wifi:", "radius key ", "openssl -", "pw for x ",
+)  # fmt: skip
 KEY_LINES = ("-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n", "MIIE" * 16 + "\n")
 
 
