@@ -18,15 +18,8 @@ _FEWEST_LETTERS = 24
 _FROM_LINE = r"\A\s*From:[ \t]*([^\n<]*)<([^<>\s]+@[^<>\s]+)>[ \t]*\n"
 _KEY = ["addr", "name", "role", "also"]
 COLUMNS = [
-    "message_id",
-    "from_addr",
-    "from_name",
-    "to_addrs",
-    "to_names",
-    "cc_addrs",
-    "cc_names",
-    "effective_at",
-]
+    "message_id", "from_addr", "from_name", "to_addrs", "to_names", "cc_addrs", "cc_names", "effective_at",
+]  # fmt: skip
 """The columns of `messages` that are read, beside the body."""
 
 

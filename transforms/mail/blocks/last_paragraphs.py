@@ -47,15 +47,8 @@ _BEGINNINGS = (
     "謝謝", "谢谢", "감사합니다", "בברכה", "בכבוד רב", "مع التحي", "مع أطيب", "وتفضلوا", "ขอแสดงความนับถือ",
 )  # fmt: skip
 _NO_CLOSINGS = (
-    "best case",
-    "best effort",
-    "best way",
-    "thanks to",
-    "thank you to",
-    "warm up",
-    "reciba el",
-    "att:",
-)
+    "best case", "best effort", "best way", "thanks to", "thank you to", "warm up", "reciba el", "att:",
+)  # fmt: skip
 
 
 def closes(line: str) -> bool:

@@ -88,19 +88,8 @@ GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
 EMPTY_QUOTE = Rule(r"[> \t]+$", ">")
 INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)")
 PROMPT_NAMES = {
-    b"SQL",
-    b"sql",
-    b"ftp",
-    b"gdb",
-    b"db",
-    b"cmd",
-    b"psql",
-    b"sh",
-    b"jdb",
-    b"irb",
-    b"sftp",
-    b"lua",
-}
+    b"SQL", b"sql", b"ftp", b"gdb", b"db", b"cmd", b"psql", b"sh", b"jdb", b"irb", b"sftp", b"lua",
+}  # fmt: skip
 QUOTE_MARKS = re.compile(rb"(?:>[ \t]{0,3})+")
 
 # Reply headers. A folded one is read whole: its verb may stand in any line, or across two.

@@ -23,6 +23,8 @@ _Looks = Callable[[bytes, int], Iterable[Find]]
 _BEGIN = 3
 """Bytes by which a word is looked up; all words but `@` have as many."""
 _AT_SIGN = ord("@")
+_WRITTEN_AT = ("(at)", "[at]", "{at}", "<at>", "(a)", "(@)", "[@]", " dot ")
+_PHONES = ("tel", "tél", "phone", "mob", "cell", "fax", "handy", "whatsapp", "call me", "reach me", "ring me")
 _ESCAPES = ("%5f", "%2d", "%2e", "%40", "&#", "&lowbar;", "&commat;", "\\_", "=5f", "\\u00",
             "\u200b", "\u200c", "\u200d", "\u2060",
             "\ufeff", "\u00ad", "\uff20", "\uff0e")  # fmt: skip
@@ -172,27 +174,9 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
         looks += [(word, _once(keys.block_before)) for word in ("-----end", "---- end")]
         looks += [("private-lines:", _once(keys.putty_at))]
     if "email" in kinds:
-        looks += [
-            (word, _once(personal.written_email_at))
-            for word in ("(at)", "[at]", "{at}", "<at>", "(a)", "(@)", "[@]", " dot ")
-        ]
+        looks += [(word, _once(personal.written_email_at)) for word in _WRITTEN_AT]
     if "phone" in kinds:
-        looks += [
-            (word, personal.phones_at)
-            for word in (
-                "tel",
-                "tél",
-                "phone",
-                "mob",
-                "cell",
-                "fax",
-                "handy",
-                "whatsapp",
-                "call me",
-                "reach me",
-                "ring me",
-            )
-        ]
+        looks += [(word, personal.phones_at) for word in _PHONES]
     by_begin: dict[bytes, list[tuple[bytes, _Looks]]] = {}
     for word, look in looks:
         lower = word.lower().encode()
