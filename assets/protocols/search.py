@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ibis
 
     from assets.protocols.lake import Progress
-    from transforms.context.block import Passage
+    from transforms.context.passages import Passage
     from transforms.evaluation.judgements import Contents
     from transforms.operations.figures import Figures
     from transforms.retrieval.saved_searches import Answers

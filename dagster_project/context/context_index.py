@@ -6,8 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import repeat
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,14 @@ from dagster_project.index.search.filters import Filters, where_conditions
 from dagster_project.index.search.opened_version import HnswScores
 from dagster_project.index.search.ranking import Near
 from dagster_project.index.search.search_index import SearchIndex
-from transforms.context.block import Passage
-from transforms.context.candidates import parts, telling_terms
+from dagster_project.models.static import PackagedTokenCounter
+from transforms.context.candidates import in_stretches, parts, telling_terms
+from transforms.context.passages import Passage
 from transforms.context.selection import most_passages
 from transforms.errors import QueryError
 from transforms.retrieval import bm25, fusion
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
-from transforms.text import terms
 
 _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
@@ -53,8 +52,8 @@ class IndexForContext:
     window that stays as it is costs nothing in the next version.
     """
 
-    def __init__(self, index: SearchIndex, token_counter: str, cache: EmbeddingCache):
-        self.index, self.token_counter, self.cache = index, token_counter, cache
+    def __init__(self, index: SearchIndex, cache: EmbeddingCache):
+        self.index, self.cache = index, cache
         self.paths: Counter[str] = Counter()
         """How many queries of the last call were searched by the HNSW index (hnsw), and by every vector (exact)."""
 
@@ -68,15 +67,18 @@ class IndexForContext:
             "model": manifest["model"],
             "chunking": {name: values for name, values in settings.items() if name in _CHUNKING},
             "dimensions": int(manifest["dimensions"]),
-            "tokenizer": self.token_counter,
+            "tokenizer": PackagedTokenCounter.name,
         }
 
     def suited(self, settings: ContextSettings) -> ContextSettings:
-        """The settings with the least cosine of a candidate, where they name none: in the profile seed that of the model."""
-        if settings.min_similarity is not None:
-            return settings
-        least = self._least_of_model if settings.profile == "seed" else 0.0
-        return settings.model_copy(update={"min_similarity": least})
+        """The settings with what they leave open: the weight of words in a search, and the least cosine of a candidate, in
+        the profile seed that of the model."""
+        least, weight = settings.min_similarity, settings.lexical_weight
+        if least is None:
+            least = self._least_of_model if settings.profile == "seed" else 0.0
+        if weight is None:
+            weight = self.index.settings.lexical_weight
+        return settings.model_copy(update={"min_similarity": least, "lexical_weight": weight})
 
     @cached_property
     def _least_of_model(self) -> float:
@@ -99,28 +101,62 @@ class IndexForContext:
         settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
         if settings.candidates is None:
-            settings = settings.model_copy(update={"candidates": _wanted(queries, settings)})
+            # What fills the budget of the window with the fewest queries.
+            counts = queries.group_by("window_id").len().get_column("len").to_list()
+            wanted = max(_LEAST_CANDIDATES, most_passages(settings) // min(counts, default=1))
+            settings = settings.model_copy(update={"candidates": wanted})
         masks = self._masks(
             askers or {w: Asker((w,)) for w in queries.get_column("window_id").unique()}, settings
         )
         allowed = [masks[window] for window in queries.get_column("window_id").to_list()]
-        query_terms = self._telling_terms(texts, settings)
         self.paths = Counter()
         near = self._similar(self._query_vectors(texts), allowed, settings)
-        words = self._lexical_scores(query_terms, allowed, settings)
+        words = self._lexical_scores(texts, allowed, settings)
         found = [
-            _best(number, scores, similar, settings)
-            for number, (scores, similar) in enumerate(zip(words, near, strict=True))
+            fusion.fused_candidates(
+                row, self._fusion(text, scores, similar, settings), mask, self.index.arrays.places
+            )
+            for row, (text, scores, similar, mask) in enumerate(zip(texts, words, near, allowed, strict=True))
         ]
         said = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
         logging.getLogger("weft").info("context: %d queries (%s)", len(texts), said or "none")
-        best = pl.concat([pl.DataFrame(schema=_CANDIDATES), *found])
+        best = pl.concat([pl.DataFrame(schema=fusion.FUSED), *found]).select(
+            "chunk_no",
+            "lexical_score",
+            row=pl.col("query").cast(pl.Int64),
+            similarity="vector_score",
+            score="score" if settings.lexical_weight else "vector_score",
+            evidence=pl.lit(None, pl.Float64),
+        )
+        is_far = (pl.col("similarity") < (settings.min_similarity or 0.0)) & (pl.col("lexical_score") <= 0)
+        best = self._described(best.filter(~is_far))
         if settings.by_parts:
             weak, passing = self.index.settings.label_weak, self.index.settings.label_pass
-            floor = weak + _WAY_TO_PASS * (passing - weak)
             best = best.with_columns(evidence=self._evidence(best, texts))
-            best = best.filter(pl.col("evidence") >= floor)
-        return self._named(best, queries)
+            best = best.with_columns(is_near=pl.col("evidence") >= weak + _WAY_TO_PASS * (passing - weak))
+            best = self._in_stretches(best, allowed) if settings.fills_budget else best.filter("is_near")
+        best = best.sort("row", "score", "chunk_no", descending=[False, True, False])
+        best = best.with_columns(rank=1 + pl.int_range(pl.len()).over("row")).filter(
+            pl.col("rank") <= settings.candidates
+        )
+        numbered = queries.select("window_id", "query", row=pl.int_range(pl.len()))
+        named = best.join(numbered, on="row", how="left", maintain_order="left")
+        return named.select(CONVERSATION_CANDIDATES.names)
+
+    def _fusion(
+        self, text: str, words: bm25.TermScores, near: fusion.Scores, settings: ContextSettings
+    ) -> fusion.Fusion:
+        """The scores of a query, blended as those of a search; threads have no share, since the block chooses by itself."""
+        index, most = self.index, settings.candidates
+        changes = {
+            "candidates_lexical": most,
+            "candidates_vector": most,
+            "lexical_weight": settings.lexical_weight,
+        }
+        changed = index.settings.model_copy(update={**changes, "thread_weight": 0.0, "fusion": "blend"})
+        mails = partial(fusion.WholeMails, words, index.weighed_mails(changed), index.arrays.places)
+        logs = None if fusion.is_diagnostic(text) else index.arrays.logs
+        return fusion.Fusion(words, near, changed, logs, mails if words.is_scattered else None)
 
     def _evidence(self, candidates: pl.DataFrame, texts: Sequence[str]) -> pl.Series:
         """What bears out each candidate: of the part of its query that it answers best the share of words, plus the cosine.
@@ -173,37 +209,22 @@ class IndexForContext:
         none = np.zeros(embedder.dimensions, dtype=np.float32)
         return np.stack([known.get(text, none) for text in texts])
 
-    def _telling_terms(self, texts: Sequence[str], settings: ContextSettings) -> pl.DataFrame:
-        """The telling terms of each text; none where lexical candidates are off."""
-        if not settings.lexical_weight or not texts:
-            return pl.DataFrame(schema={"query": pl.Int32, "term": pl.String})
-        counted = terms.counted_terms(pl.Series(list(texts), dtype=pl.String), self.index.term_settings)
-        known = dict(
-            self.index.connection.execute(
-                "SELECT term, df FROM terms WHERE term IN (SELECT unnest(?::VARCHAR[]))",
-                [counted.get_column("term").unique().to_list()],
-            ).fetchall()
-        )
-        return telling_terms(
-            texts,
-            known,
-            self.index.postings.ranked_count,
-            _LEXICAL_TERMS,
-            self.index.settings.stopwords,
-            self.index.term_settings,
-        )
-
     def _lexical_scores(
-        self, query_terms: pl.DataFrame, allowed: Sequence[np.ndarray | None], settings: ContextSettings
-    ) -> Iterator[bm25.TermScores | None]:
-        """The BM25 scores of each query over the chunks that are allowed; None if the settings want none."""
-        if not settings.lexical_weight:
-            yield from repeat(None, len(allowed))
-            return
-        weights = self.index.weighed(self.index.settings)
-        words = bm25.terms_by_query(query_terms.to_arrow(), len(allowed))
-        for some, mask in zip(words, allowed, strict=True):
-            yield bm25.TermScores(some, self.index.postings, weights, mask)
+        self, texts: Sequence[str], allowed: Sequence[np.ndarray | None], settings: ContextSettings
+    ) -> Iterator[bm25.TermScores]:
+        """The BM25 scores of the telling terms of each query over the chunks that are allowed."""
+        index = self.index
+        chosen = telling_terms(
+            texts if settings.lexical_weight else [""] * len(texts),
+            index.postings.df,
+            index.postings.ranked_count,
+            _LEXICAL_TERMS,
+            index.settings.stopwords,
+            index.term_settings,
+        )
+        weights = index.weighed(index.settings)
+        for some, mask in zip(bm25.terms_by_query(chosen.to_arrow(), len(texts)), allowed, strict=True):
+            yield bm25.TermScores(some, index.postings, weights, mask)
 
     def _similar(
         self, vectors: np.ndarray, allowed: Sequence[np.ndarray | None], settings: ContextSettings
@@ -242,72 +263,38 @@ class IndexForContext:
                 masks[window] = mask
         return masks
 
-    def _named(self, candidates: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    def _described(self, candidates: pl.DataFrame) -> pl.DataFrame:
+        """The candidates with what they are chunks of, but for turns that say nothing by themselves."""
         numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
         chunks = self.index.frame(
-            f"SELECT chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind FROM chunks "
-            f"WHERE chunk_no IN ({numbers}) AND (chunk_kind <> 'turn' OR "
+            f"SELECT {_FACTS} FROM chunks WHERE chunk_no IN ({numbers}) AND (chunk_kind <> 'turn' OR "
             f"list_sum([s.byte_end - s.byte_start FOR s IN spans]) >= {_LEAST_TURN})"
         )
-        numbered = (
-            queries.select("window_id", "query")
-            .with_row_index("row")
-            .with_columns(pl.col("row").cast(pl.Int64))
+        return candidates.join(chunks, on="chunk_no", how="inner", maintain_order="left")
+
+    def _in_stretches(self, found: pl.DataFrame, allowed: Sequence[np.ndarray | None]) -> pl.DataFrame:
+        """The candidates as `steps.in_stretches` has them, of turns those that the query may find."""
+        documents = found.drop_nulls("turn").get_column("document_id").unique().to_list()
+        turns = self.index.frame(
+            f"SELECT {_FACTS} FROM chunks WHERE chunk_kind = 'turn' AND doc_id IN (SELECT unnest($ids::VARCHAR[]))",
+            documents,
         )
-        return (
-            candidates.join(numbered, on="row", how="left", maintain_order="left")
-            .join(chunks, on="chunk_no", how="inner", maintain_order="left")
-            .select(CONVERSATION_CANDIDATES.names)
+        spread = in_stretches(found, turns)
+        masks = {row: mask for row, mask in enumerate(allowed) if mask is not None}
+        may = [
+            row not in masks or bool(masks[row][chunk])
+            for row, chunk in spread.select("row", "chunk_no").iter_rows()
+        ]
+        return spread.filter(pl.Series(may, dtype=pl.Boolean)).with_columns(
+            pl.col("lexical_score").fill_null(0.0)
         )
 
 
-def _wanted(queries: pl.DataFrame, settings: ContextSettings) -> int:
-    """How many candidates of each query fill the budget of a window with the fewest queries."""
-    counts = queries.group_by("window_id").len().get_column("len").to_list()
-    return max(_LEAST_CANDIDATES, most_passages(settings) // min(counts, default=1))
-
-
-_CANDIDATES = {
-    "row": pl.Int64,
-    "rank": pl.Int64,
-    "chunk_no": pl.Int64,
-    "similarity": pl.Float64,
-    "lexical_score": pl.Float64,
-    "score": pl.Float64,
-    "evidence": pl.Float64,
-}
-
-
-def _best(
-    row: int, words: bm25.TermScores | None, near: fusion.Scores, settings: ContextSettings
-) -> pl.DataFrame:
-    """The candidates of one query, best first, ties by chunk number."""
-    most = settings.candidates or _LEAST_CANDIDATES
-    chosen = near.best(most)
-    lexical_scores = np.zeros(len(chosen))
-    weight = settings.lexical_weight if words is not None else 0.0
-    if words is not None:
-        chosen = np.union1d(chosen, words.best(most))
-        lexical_scores = words.of(chosen)
-    similarity = near.of(chosen)
-    eligible = (similarity >= (settings.min_similarity or 0.0)) | (lexical_scores > 0)
-    chosen, lexical_scores, similarity = chosen[eligible], lexical_scores[eligible], similarity[eligible]
-    if weight:
-        by_words = fusion.scaled(lexical_scores, 0.0, words.high if words is not None else 0.0)
-        score = weight * by_words + (1 - weight) * fusion.scaled(similarity, near.low, near.high)
-    else:
-        score = similarity
-    order = np.lexsort((chosen, -score))[:most]
-    columns = {
-        "row": np.full(len(order), row),
-        "rank": np.arange(1, len(order) + 1),
-        "chunk_no": chosen[order],
-        "similarity": similarity[order],
-        "lexical_score": lexical_scores[order],
-        "score": score[order],
-        "evidence": np.full(len(order), None),
-    }
-    return pl.DataFrame(columns, schema=_CANDIDATES)
+_FACTS = """chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind,
+chunk_kind = 'window_segment' AS is_segment,
+CASE chunk_kind WHEN 'turn' THEN chunk_index::BIGINT END AS turn,
+list_min([s.byte_start FOR s IN spans IF s.role = 'own']) AS byte_start,
+list_max([s.byte_end FOR s IN spans IF s.role = 'own']) AS byte_end"""
 
 
 _HIDDEN = """
@@ -318,13 +305,6 @@ SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT unnest($own::VARCHAR[])) OR 
 )
 """
 _CHUNKING = (
-    "mail",
-    "blocks",
-    "chunks",
-    "documents",
-    "document_chunks",
-    "conversations",
-    "terms",
-    "sentences",
-)
+    "mail", "blocks", "chunks", "documents", "document_chunks", "conversations", "terms", "sentences",
+)  # fmt: skip
 """The settings of a version that say how its texts became chunks."""

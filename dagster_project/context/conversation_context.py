@@ -34,6 +34,7 @@ from dagster_project.sources.chat_exports import (
 from dagster_project.sources.chats import ChatFiles
 from transforms.context import block as context_block
 from transforms.context import selection
+from transforms.context.passages import Passage, stretches
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
@@ -74,14 +75,17 @@ class ContextResult:
     documents: int
     seconds: float
     completeness: Completeness
-    passages: Sequence[context_block.Passage] = ()
+    passages: Sequence[Passage] = ()
     stages: Sequence[Mapping[str, Any]] = ()
     texts: Sequence[str] = ()
 
     def disclosed(self) -> list[Disclosed]:
         """The passages of the block, with the bytes that it shows of each."""
-        shown = ((passage, *passage.shown) for passage in self.passages)
-        return [Disclosed(cited(p.place, start, end), text, p.doc_id) for p, text, start, end in shown]
+        shown = [(own[0], own[0].shown[1], own[-1].shown[2], own) for own in stretches(self.passages)]
+        return [
+            Disclosed(cited(p.place, start, end), "\n".join(turn.shown[0] for turn in own), p.doc_id)
+            for p, start, end, own in shown
+        ]
 
     def explained(self) -> dict[str, Any]:
         """What `weft context --explain` shows: stages with counts and milliseconds, queries with passages, omissions."""

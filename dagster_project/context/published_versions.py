@@ -8,7 +8,6 @@ from pathlib import Path
 
 import duckdb
 
-from assets.protocols.models import Embedder, EmbeddingCache
 from dagster_project.config.settings import Settings
 from dagster_project.context.context_index import IndexForContext
 from dagster_project.index.publish.versions import current_version
@@ -17,19 +16,18 @@ from dagster_project.index.search.ranking import ranking_of
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.embedding_cache import QueryVectorCache
-from dagster_project.models.static import PackagedTokenCounter
 
 
 class PublishedVersions:
     """Opens the current version below a folder."""
 
-    def __init__(self, settings: Settings, embedder: Embedder, cache: EmbeddingCache):
-        self.settings, self.embedder, self.cache = settings, embedder, cache
-        self.token_counter = PackagedTokenCounter.name
+    def __init__(self, settings: Settings):
+        self.settings, self.cache = settings, QueryVectorCache(settings.root / "cache" / "embeddings")
+        self.embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
 
     def of(self, index: SearchIndex) -> IndexForContext:
         """A version that is open already."""
-        return IndexForContext(index, self.token_counter, self.cache)
+        return IndexForContext(index, self.cache)
 
     @contextlib.contextmanager
     def open(self, place: Path | None = None) -> Iterator[IndexForContext]:
@@ -48,8 +46,4 @@ class PublishedVersions:
 
 def open_versions(settings: Settings) -> PublishedVersions:
     """The published versions that conversations search, as the settings say that they are opened."""
-    return PublishedVersions(
-        settings,
-        make_embedder(settings.embedding, settings.gemini, settings.safety),
-        QueryVectorCache(settings.root / "cache" / "embeddings"),
-    )
+    return PublishedVersions(settings)

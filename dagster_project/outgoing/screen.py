@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.context.block import Passage
+from transforms.context.passages import Passage
 from transforms.settings.models import SafetySettings
 from transforms.text.finds.finder import KINDS
 from transforms.text.redaction import masked_in_place

@@ -39,22 +39,11 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._serdes import ConfigurableClassData
 
 __all__ = [  # what has no public name and is used elsewhere: to keep engines of the event log, and to erase its texts
-    "ASSET_CHECK_EVENTS",
-    "ASSET_EVENTS",
-    "EVENT_TYPE_TO_PIPELINE_RUN_STATUS",
-    "SQLITE_BUSY_TIMEOUT_SECONDS",
-    "AssetKeyTable",
-    "ConfigurableClassData",
-    "SqlEventLogStorageTable",
-    "SqliteEventLogStorage",
-    "UserConfigSchema",
-    "failed_by_itself",
-    "listed",
-    "partitions_of_backfills",
-    "request_backfill",
-    "run_dev",
+    "ASSET_CHECK_EVENTS", "ASSET_EVENTS", "EVENT_TYPE_TO_PIPELINE_RUN_STATUS", "SQLITE_BUSY_TIMEOUT_SECONDS",
+    "AssetKeyTable", "ConfigurableClassData", "SqlEventLogStorageTable", "SqliteEventLogStorage",
+    "UserConfigSchema", "failed_by_itself", "listed", "partitions_of_backfills", "request_backfill", "run_dev",
     "settings_fault",
-]
+]  # fmt: skip
 
 MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
 """Where Dagster finds Weft, and what it calls that place; the shipped workspace.yaml says the same."""

@@ -1,4 +1,4 @@
-"""Passages to a block of context: the form of the egregora design, and a compiled block that a manifest reproduces.
+"""Passages to a block of context within a budget, which a manifest reproduces.
 
 Compiling follows what AvocadoDB calls context compilation: a fixed order, a budget of tokens, no
 text twice, a citation for every passage, and a manifest that reproduces the same bytes.
@@ -7,91 +7,36 @@ text twice, a citation for every passage, and a manifest that reproduces the sam
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from transforms.documents.markdown import closing_fence
+from transforms.context.passages import (
+    HEAD,
+    Passage,
+    heading,
+    is_noise,
+    joins,
+    quoted,
+    render_block,
+    render_stretch,
+    said_at,
+    stretches,
+    turn_line,
+)
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
 from transforms.text.passages import repeated
 
-VERSION = "4"
-_SEED_HEAD = (
-    "\n\n## Related Previous Posts (for continuity and linking):\n"
-    "You can reference these posts in your writing to maintain conversation continuity.\n\n"
-)
-_COMPILED_HEAD = "# Context\n"
-_ESCAPED = re.compile(
-    r"^(?= {0,3}(?:#{1,6}(?:\s|$)|(?:=+|-+)[ \t]*$|<(?:[!?]|(?:script|pre|style|textarea)\b)))", re.I | re.M
-)
-"""Where a line begins a heading, makes one of the line before it, or begins raw HTML that no empty line ends."""
-_LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-"""What some reader takes for the end of a line; what follows it would stand on a line of its own, not quoted."""
-_BRACKET = re.compile("[\u27e8\u27e9]")
+VERSION = "5"
 
 _SENTENCE_ENDS = re.compile(r"\n|(?<=[.!?])\s")
 _LEAST_CUT = 64
 """Tokens that a passage has at least that is cut, its title and citation included."""
 
 SHOWN = "shown: an earlier turn of the session showed it"
+NOISE = "noise: it says nothing by itself"
 TokenCounter = Callable[[Sequence[str]], list[int]]
-
-
-@dataclass(frozen=True)
-class Passage:
-    """A chunk as it is displayed: its text and position.
-
-    `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it
-    stands in, with the bytes of that, where there is one. `tags` are the document's, `page_starts` the bytes at which
-    its pages begin. `lines` and `around_lines` are the first and last line that these bytes touch, from 1. `cut` are the
-    characters that are shown of a text that does not fit as a whole.
-    """
-
-    chunk_id: str
-    doc_id: str
-    place: str
-    source_kind: str
-    title: str
-    date: datetime | None
-    tags: tuple[str, ...]
-    text: str
-    start: int
-    end: int
-    around: str | None = None
-    around_start: int = 0
-    around_end: int = 0
-    page_starts: tuple[int, ...] = ()
-    lines: tuple[int, int] = (1, 1)
-    around_lines: tuple[int, int] = (1, 1)
-    similarity: float | None = None
-    score: float | None = None
-    expanded: bool = False
-    cut: int | None = None
-
-    @property
-    def shown(self) -> tuple[str, int, int]:
-        """Text and bytes: of the passage, or of its surroundings if it is expanded."""
-        if self.expanded and self.around is not None:
-            return self.around, self.around_start, self.around_end
-        text = self.text[: self.cut]
-        return text, self.start, self.start + len(text.encode()) if self._is_exact else self.end
-
-    @property
-    def shown_lines(self) -> tuple[int, int]:
-        """The first and last line of what is shown."""
-        if self.expanded and self.around is not None:
-            return self.around_lines
-        if self.cut is None or not self._is_exact:
-            return self.lines
-        return self.lines[0], self.lines[0] + self.text[: self.cut].rstrip("\n").count("\n")
-
-    @property
-    def _is_exact(self) -> bool:
-        """True if the text is these bytes of the document, and not parts of them."""
-        return len(self.text.encode()) == self.end - self.start
 
 
 class Omission(NamedTuple):
@@ -110,27 +55,6 @@ class CompiledBlock(NamedTuple):
     dropped: list[Omission]
 
 
-def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
-    """The block of related posts of the egregora design; empty without passages.
-
-    Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is cut off is
-    closed, so that no text can pass for a post of its own or hide the next one.
-    """
-    if not passages:
-        return ""
-    texts = [_SEED_HEAD]
-    for passage in passages:
-        date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
-        text = _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text[:passage_chars])) + "..."
-        if fence := closing_fence(text):
-            text = f"{text}\n{fence}"
-        tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
-        texts.append(f"### [{_one_line(passage.title)}] ({date})\n{text}\n- Tags: {tags}\n")
-        similarity = 0.0 if passage.similarity is None else passage.similarity
-        texts.append(f"- Similarity: {similarity:.2f}\n\n")
-    return "".join(texts)
-
-
 def compile_block(
     passages: Sequence[Passage],
     budget_tokens: int,
@@ -146,42 +70,44 @@ def compile_block(
     fit. With `expand`, what is left of the budget shows sections and mails in place of the passages from them, the best
     first.
     """
+    dropped = [Omission(passage, NOISE) for passage in passages if is_noise(passage)]
+    listed = [passage for passage in passages if not is_noise(passage)]
     chosen: list[Passage] = []
-    dropped: list[Omission] = []
-    remaining = budget_tokens - count([_COMPILED_HEAD])[0]
-    first_costs = count([_render(p) for p in passages])
-    further_costs = count([_render(p, is_first=False) for p in passages])
-    headed: set[tuple[str, str, datetime | None]] = set()
-    for passage, first_cost, further_cost in zip(passages, first_costs, further_costs, strict=True):
-        cost = further_cost if _heading_of(passage) in headed else first_cost
+    remaining = budget_tokens - count([HEAD])[0]
+    headings = count([heading(passage) for passage in listed])
+    alone = count([render_stretch([passage], is_first=False) for passage in listed])
+    joined = count([quoted(turn_line(passage, said_at(passage))) for passage in listed])
+    turns: set[tuple[str, int | None]] = set()
+    headed: set[tuple[str, str]] = set()
+    for number, passage in enumerate(listed):
+        under = passage.doc_id, heading(passage)
+        cost = alone[number] + headings[number] * (under not in headed)
+        if joins(passage, turns):
+            cost = joined[number]
         if _repeats(passage, earlier):
             dropped.append(Omission(passage, SHOWN))
         elif repeated := _repeats(passage, chosen):
             dropped.append(Omission(passage, repeated))
         elif cost + 1 > remaining and (shorter := _cut_to(passage, cost, remaining - 1, count)):
             chosen.append(shorter)
-            headed.add(_heading_of(passage))
             remaining = 0
         elif cost + 1 > remaining:
             dropped.append(Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
             chosen.append(passage)
-            headed.add(_heading_of(passage))
+            turns.add((passage.doc_id, passage.turn))
+            headed.add(under)
             remaining -= cost + 1
     if expand:
         chosen = _expand(chosen, remaining, count, earlier)
-    chosen = _together(chosen)
-    block = render_block(chosen)
-    tokens = count([block])[0] if block else 0
-    while tokens > budget_tokens:
+    while (tokens := count([render_block(chosen)])[0] if chosen else 0) > budget_tokens:
         last = next((n for n in reversed(range(len(chosen))) if chosen[n].expanded), None)
         if last is None:
             dropped.append(Omission(chosen.pop(), "over_budget: the whole block is too large"))
         else:
             chosen[last] = replace(chosen[last], expanded=False)
-        block = render_block(chosen)
-        tokens = count([block])[0] if block else 0
-    return CompiledBlock(block, tokens, chosen, dropped)
+    ordered = [passage for stretch in stretches(chosen) for passage in stretch]
+    return CompiledBlock(render_block(ordered), tokens, ordered, dropped)
 
 
 def _cut_to(passage: Passage, cost: int, budget: int, count: TokenCounter) -> Passage | None:
@@ -193,7 +119,7 @@ def _cut_to(passage: Passage, cost: int, budget: int, count: TokenCounter) -> Pa
         shorter = replace(passage, cut=ends[-1] if ends else length)
         if length < 1 or not _says_anything(passage.text[: shorter.cut]):
             return None
-        cost = count([_render(shorter)])[0]
+        cost = count([render_stretch([shorter])])[0]
         if cost <= budget:
             return shorter if cost >= _LEAST_CUT else None
     return None
@@ -208,94 +134,35 @@ def _expand(
     chosen: list[Passage], remaining: int, count: TokenCounter, earlier: Sequence[Passage]
 ) -> list[Passage]:
     """The passages with their surroundings, as far as the remaining tokens allow."""
-    wider = [replace(p, expanded=p.around is not None and p.cut is None) for p in chosen]
-    narrow_costs, wide_costs = (count([_render(p) for p in form]) for form in (chosen, wider))
+    places = [n for n, passage in enumerate(chosen) if passage.around is not None and passage.cut is None]
+    wider = [replace(chosen[n], expanded=True) for n in places]
+    costs = (count([render_stretch([p]) for p in form]) for form in ([chosen[n] for n in places], wider))
     result = list(chosen)
-    for number, passage in enumerate(wider):
-        cost = wide_costs[number] - narrow_costs[number]
+    for number, passage, narrow, wide in zip(places, wider, *costs, strict=True):
+        cost = wide - narrow
         others = [*result[:number], *result[number + 1 :], *earlier]
-        if passage.expanded and cost <= remaining and not _repeats(passage, others):
+        if cost <= remaining and not _repeats(passage, others):
             result[number] = passage
             remaining -= cost
     return result
 
 
 def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
+    """Why a passage is not shown beside the chosen ones; turns of a chat repeat each other if their texts are equal."""
     text, start, end = passage.shown
     for number, other in enumerate(chosen, start=1):
-        other_text, low, high = other.shown
-        if passage.place.split("#")[0] == other.place.split("#")[0] and start < high and low < end:
-            return f"overlaps: its bytes are partly those of passage {number}"
-        if passage.doc_id == other.doc_id and repeated([other_text, text])[-1] is not None:
+        if passage.doc_id != other.doc_id and passage.place.split("#")[0] != other.place.split("#")[0]:
+            continue
+        if passage.turn is not None and other.turn is not None:
+            is_known = passage.turn == other.turn or passage.text == other.text
+        else:
+            other_text, low, high = other.shown
+            if passage.place.split("#")[0] == other.place.split("#")[0] and start < high and low < end:
+                return f"overlaps: its bytes are partly those of passage {number}"
+            is_known = passage.doc_id == other.doc_id and repeated([other_text, text])[-1] is not None
+        if is_known:
             return f"same_text: passage {number} says it"
     return None
-
-
-def _heading_of(passage: Passage) -> tuple[str, str, datetime | None]:
-    """The document and the heading under which a passage stands in a block."""
-    return passage.doc_id, passage.title, passage.date
-
-
-def _together(chosen: Sequence[Passage]) -> list[Passage]:
-    """The passages with those under one heading together, in the order of their document, where the first of them was."""
-    places: dict[tuple[str, str, datetime | None], int] = {}
-    for number, passage in enumerate(chosen):
-        places.setdefault(_heading_of(passage), number)
-    return sorted(chosen, key=lambda passage: (places[_heading_of(passage)], passage.shown[1]))
-
-
-def render_block(chosen: Sequence[Passage]) -> str:
-    """The block of these passages; none of their text can pass for a line of Weft's.
-
-    Passages under one heading follow each other, and the first has it. Every line of theirs begins with `> `, whichever
-    sign ends it, and their brackets of citations get a backslash: those without are Weft's.
-    """
-    before = [None, *map(_heading_of, chosen)]
-    rendered = (
-        _render(passage, is_first=_heading_of(passage) != last)
-        for passage, last in zip(chosen, before, strict=False)
-    )
-    return "\n".join([_COMPILED_HEAD, *rendered]) if chosen else ""
-
-
-def _render(passage: Passage, *, is_first: bool = True) -> str:
-    text, start, end = passage.shown
-    date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
-    title, citation = map(_named, (passage.title, passage.place))
-    page = f" page {bisect_right(passage.page_starts, start)}" if passage.page_starts else ""
-    heading = f"## {title}{date}\n\n" if is_first else ""
-    return f"{heading}{_quoted(text)}\n\n\u27e8{citation}{page} bytes {start}-{end}\u27e9\n"
-
-
-def render_thread(mails: Iterable[Mapping[str, Any]]) -> str:
-    """The mails of a thread below their headers; no text of theirs can pass for a header, or for a mail, of another.
-
-    `mails` have message_id, author, effective_at, subject and body, of which all but the first may be None. Bodies are
-    quoted as passages of a block are.
-    """
-    return "\n".join(map(_render_mail, mails))
-
-
-def _render_mail(mail: Mapping[str, Any]) -> str:
-    at, subject = mail["effective_at"], mail["subject"]
-    headers = [
-        f"From: {_named(mail['author'] or 'not in the archives')}",
-        f"Message-ID: <{_named(mail['message_id'])}>",
-        *([f"Date: {at:%Y-%m-%d %H:%M}"] if at else []),
-        *([f"Subject: {_named(subject)}"] if subject is not None else []),
-    ]
-    return "\n".join([*headers, "", *([_quoted(mail["body"]), ""] if mail["body"] else [])])
-
-
-def _quoted(text: str) -> str:
-    """`text` with `> ` before each line, whichever sign ends it, and a backslash before brackets of citations."""
-    lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
-    return "\n".join(f"> {line}".rstrip() for line in lines)
-
-
-def _named(text: str) -> str:
-    """A title or a name as it stands in a line of Weft's."""
-    return _escape_brackets(_one_line(text))
 
 
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -356,33 +223,17 @@ def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str,
     """What changed from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
     old = {e["chunk_id"]: (n, e) for n, e in enumerate(first["chosen"], start=1)}
     new = {e["chunk_id"]: (n, e) for n, e in enumerate(second["chosen"], start=1)}
-    new_order = [c for c in new if c in old]
+    stays = [c for c in new if c in old]
     # Only what changed its place among those that stayed has moved.
-    old_order = [c for c in old if c in new]
+    moved = [(c, was) for c, was in zip(stays, (c for c in old if c in new), strict=True) if c != was]
+    resized = [c for c in stays if any(new[c][1].get(h) != old[c][1].get(h) for h in ("expanded", "cut"))]
+
+    def entry(chunk: str, entries: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
+        return {"place": entries[chunk][1]["place"], "chunk_id": chunk, **facts}
+
     return {
-        "added": [
-            {"place": e["place"], "chunk_id": c, "rank": n} for c, (n, e) in new.items() if c not in old
-        ],
-        "removed": [
-            {"place": e["place"], "chunk_id": c, "rank": n} for c, (n, e) in old.items() if c not in new
-        ],
-        "moved": [
-            {"place": new[c][1]["place"], "chunk_id": c, "from": old[c][0], "to": new[c][0]}
-            for c, was in zip(new_order, old_order, strict=True)
-            if c != was
-        ],
-        "resized": [
-            {"place": new[c][1]["place"], "chunk_id": c, "expanded": new[c][1]["expanded"]}
-            for c in new_order
-            if any(new[c][1].get(how) != old[c][1].get(how) for how in ("expanded", "cut"))
-        ],
+        "added": [entry(c, new, rank=new[c][0]) for c in new if c not in old],
+        "removed": [entry(c, old, rank=old[c][0]) for c in old if c not in new],
+        "moved": [entry(c, new, **{"from": old[c][0], "to": new[c][0]}) for c, _ in moved],
+        "resized": [entry(c, new, expanded=new[c][1]["expanded"]) for c in resized],
     }
-
-
-def _escape_brackets(text: str) -> str:
-    """`text` with a backslash before the brackets that begin and end a citation."""
-    return _BRACKET.sub(r"\\\g<0>", text)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

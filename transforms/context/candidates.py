@@ -7,12 +7,11 @@ window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is rank
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
-from transforms.retrieval.diversity import marginal_order
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import TermSettings
 from transforms.text.terms import counted_terms, stems
@@ -22,9 +21,9 @@ _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
 _ADAPTIVE_TOKENS = 1_800
 """Tokens up to which, with strategy = "adaptive_tokens", a window is one query: as many as a query chunk may have."""
-_MMR_LAMBDA = 0.6
-"""Weight of relevance against likeness (egregora)."""
 _SHARPNESS = 4
+_NEAR_TURNS = 6
+"""Turns before and behind one of a chat to which its score gives a share, the nearer the more."""
 _SHORT = 2_000
 """Characters of a window up to which parts are asked by themselves, too: in longer ones they add chance finds."""
 
@@ -35,9 +34,8 @@ def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Cont
     `windows` has doc_id, message_count and text (all its messages); `chunks` has doc_id,
     chunk_index, token_count and text.
     """
-    by_window = windows.filter(pl.col("text").str.strip_chars() != "")
-    by_window = by_window.select(
-        window_id="doc_id", query=pl.lit(-1, pl.Int64), text="text", messages="message_count"
+    by_window = windows.select(
+        "text", window_id="doc_id", query=pl.lit(-1, pl.Int64), messages="message_count"
     )
     by_chunk = chunks.select(window_id="doc_id", query=pl.col("chunk_index").cast(pl.Int64), text="text")
     if settings.strategy in ("window", "off"):
@@ -52,7 +50,7 @@ def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Cont
         small = chunks.group_by(window_id="doc_id").agg(is_small=is_small).filter("is_small")
         by_window = by_window.join(small, on="window_id", how="semi")
         by_chunk = by_chunk.join(by_window, on="window_id", how="anti")
-    queries = pl.concat([by_window.drop("messages"), by_chunk])
+    queries = pl.concat([by_window.select(by_chunk.columns), by_chunk])
     if settings.by_parts:
         queries = pl.concat([queries, _parts_of_short(queries)])
     return queries.filter(pl.col("text").str.contains(r"[\p{L}\p{N}]")).sort("window_id", "query")
@@ -77,7 +75,7 @@ def _parts_of_short(queries: pl.DataFrame) -> pl.DataFrame:
 
 def telling_terms(
     texts: Sequence[str],
-    documents_with: Mapping[str, int],
+    df: Callable[[str], int],
     chunk_count: int,
     limit: int,
     stopwords: Sequence[str],
@@ -85,17 +83,13 @@ def telling_terms(
 ) -> pl.DataFrame:
     """Columns `query` and `term`: of each text the `limit` terms with the highest tf times idf.
 
-    As Lucene's MoreLikeThis chooses them; `documents_with` is the chunks that hold a term.
+    As Lucene's MoreLikeThis chooses them; `df` says how many chunks hold a term.
     """
-    term_counts = counted_terms(pl.Series(list(texts), dtype=pl.String), settings)
-    frequencies = pl.DataFrame(
-        {"term": list(documents_with), "df": list(documents_with.values())},
-        schema={"term": pl.String, "df": pl.Int64},
-    )
     weight = pl.col("tf") * (1 + (chunk_count - pl.col("df") + 0.5) / (pl.col("df") + 0.5)).log()
     return (
-        term_counts.join(frequencies, on="term")
-        .filter(~pl.col("term").is_in(stems(list(stopwords), settings)))
+        counted_terms(pl.Series(list(texts), dtype=pl.String), settings)
+        .with_columns(df=pl.col("term").map_elements(df, return_dtype=pl.Int64))
+        .filter(pl.col("df") > 0, ~pl.col("term").is_in(stems(list(stopwords), settings)))
         .with_columns(weight=weight)
         .sort("row", "weight", "term", descending=[False, True, False])
         .group_by("row", maintain_order=True)
@@ -104,33 +98,61 @@ def telling_terms(
     )
 
 
+def in_stretches(found: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    """The candidates `found` with, in place of single turns of chats, the stretches around them: turns by what is near.
+
+    `found` has row, chunk_no, document_id, score, byte_start, byte_end, `is_near` (the chunk bears out its query),
+    `is_segment` (of a chat) and `turn` (its number in the document, else null). A turn's score is its own or a power mean of
+    those of the found turns around it, scaled to the best: turns that answer together stand as high as the best one.
+    `turns` (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those near one that bears out
+    its query stay; a segment that does so speaks for the turns that it holds, and is not shown beside them.
+    """
+    steps = pl.DataFrame({"step": range(-_NEAR_TURNS, _NEAR_TURNS + 1)}, schema={"step": pl.Int64})
+    share = (1 - pl.col("step").abs() / (_NEAR_TURNS + 1)) * pl.col("score").clip(0.0) ** _SHARPNESS
+    segments = found.filter("is_segment").join(turns, on="document_id", how="semi")
+    holding = segments.filter("is_near").select("row", "document_id", first="byte_start", last="byte_end")
+    in_segment = pl.col("byte_start").is_between("first", "last").fill_null(False)
+    chats = (
+        found.drop_nulls("turn")
+        .join(holding, on=("row", "document_id"), how="left")
+        .with_columns(is_near=pl.col("is_near") | in_segment)
+        .group_by("row", "chunk_no", maintain_order=True)
+        .agg(pl.exclude("is_near").first(), pl.col("is_near").any())
+    )
+    near = (
+        chats.join(steps, how="cross")
+        .with_columns(turn=pl.col("turn") + pl.col("step"), share=share)
+        .group_by("row", "document_id", "turn")
+        .agg(pl.col("share").sum(), pl.col("is_near").any())
+        .filter("is_near")
+        .join(turns, on=("document_id", "turn"))
+        .join(chats.group_by("row").agg(best=pl.col("score").max()), on="row")
+    )
+    part = (pl.col("share") / pl.col("share").max().over("row")).fill_nan(0.0)
+    own = chats.rename({"score": "alone"}).drop(
+        "is_near", *set(turns.columns) - {"document_id", "turn"}, strict=False
+    )
+    spread = near.join(own, on=("row", "document_id", "turn"), how="left").with_columns(
+        score=pl.max_horizontal(pl.col("best") * part ** (1 / _SHARPNESS), pl.col("alone"))
+    )
+    others = found.filter(pl.col("turn").is_null() & pl.col("is_near"))
+    others = others.join(segments, on=("row", "chunk_no"), how="anti")
+    return pl.concat([others, spread.drop("share", "best", "alone")], how="diagonal")
+
+
 def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
     """Of each document the `n` best chunks of a window, each chunk once (egregora).
 
-    A candidate without document counts as a document of its own; one without similarity is last of
-    its document. Documents stay in the order of their first candidate, chunks best first.
+    A candidate without document counts as a document of its own; one without score is last of its
+    document. Documents stay in the order of their first candidate, chunks best first.
     """
-    window = ["window_id"] if "window_id" in candidates.columns else []
-    by = "score" if "score" in candidates.columns else "similarity"
-    numbered = candidates.with_row_index("_found").with_columns(
-        _document=pl.coalesce(
-            pl.col("document_id"),
-            pl.format("\x00{}", pl.coalesce(pl.col("chunk_id"), pl.col("_found").cast(pl.String))),
-        )
-        if "chunk_id" in candidates.columns
-        else pl.coalesce(pl.col("document_id"), pl.format("\x00{}", pl.col("_found")))
-    )
-    best = numbered.sort(by, "_found", descending=[True, False], nulls_last=True)
-    if "chunk_id" in candidates.columns:
-        best = best.unique([*window, "chunk_id"], keep="first", maintain_order=True)
-    best_of_document = best.filter(pl.int_range(pl.len()).over([*window, "_document"]) < n)
-    first = numbered.group_by([*window, "_document"]).agg(_first=pl.col("_found").min())
-    return (
-        best_of_document.join(first, on=[*window, "_document"], how="left", maintain_order="left")
-        .with_columns(_place=pl.int_range(pl.len()))
-        .sort("_first", "_place")
-        .drop("_found", "_document", "_first", "_place")
-    )
+    document = pl.coalesce("document_id", pl.format("\x00{}", "chunk_id"))
+    numbered = candidates.with_row_index("_found").with_columns(_document=document)
+    numbered = numbered.with_columns(_first=pl.col("_found").min().over("window_id", "_document"))
+    best = numbered.sort("score", "_found", descending=[True, False], nulls_last=True)
+    best = best.unique(["window_id", "chunk_id"], keep="first", maintain_order=True)
+    best = best.filter(pl.int_range(pl.len()).over("window_id", "_document") < n)
+    return best.sort("_first", maintain_order=True).drop("_found", "_document", "_first")
 
 
 def drop_similar(
@@ -152,23 +174,14 @@ def drop_similar(
 
 
 def order_documents(
-    candidates: pl.DataFrame,
-    documents: pl.DataFrame,
-    settings: ContextSettings,
-    vectors: Mapping[str, np.ndarray] | None = None,
+    candidates: pl.DataFrame, documents: pl.DataFrame, settings: ContextSettings
 ) -> pl.DataFrame:
-    """`documents` with the column `place`: 1 for the best of a window; the order of `settings.pick`.
-
-    `vectors` by chunk are needed for `mmr` alone. Ties break on the chunk's id.
-    """
+    """`documents` with the column `place`: 1 for the best of a window; the order of `settings.pick`, ties by chunk."""
     frames = []
     for (window,), rows in documents.sort(
         "window_id", "score", "chunk_id", descending=[False, True, False]
     ).group_by("window_id", maintain_order=True):
-        if settings.pick == "mmr":
-            assert vectors is not None
-            order = _mmr(rows, vectors, _MMR_LAMBDA)
-        elif settings.pick == "coverage":
+        if settings.pick == "coverage":
             order = _coverage(rows, candidates.filter(pl.col("window_id") == window))
         else:
             order = list(range(len(rows)))
@@ -178,13 +191,6 @@ def order_documents(
     return pl.concat(frames) if frames else documents.with_columns(place=pl.lit(None, pl.Int64))
 
 
-def _mmr(rows: pl.DataFrame, vectors: Mapping[str, np.ndarray], weight: float) -> list[int]:
-    """The order of `marginal_order`; relevance is the score, a cosine or a blend, so that both are of one scale."""
-    relevance = rows.get_column("score").fill_null(0.0).to_numpy()
-    matrix = np.stack([vectors[c] for c in rows.get_column("chunk_id")])
-    return marginal_order(relevance, matrix, 1 - weight)
-
-
 def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     """Greedily what adds most to the sum, over queries, of the best score among the chosen documents.
 
@@ -192,19 +198,12 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     of a conversation pulls towards its own documents. Scores count with their fourth power, so that
     one good match is worth more than many middling ones. What adds nothing follows by score.
     """
-    names = [d or f"\x00{c}" for d, c in rows.select("document_id", "chunk_id").iter_rows()]
-    columns: dict[str, list[int]] = {}
-    for column, name in enumerate(names):
-        columns.setdefault(name, []).append(column)
-    queries = {q: i for i, q in enumerate(sorted(set(candidates.get_column("query").to_list())))}
-    matrix = np.zeros((len(queries), len(rows)))
-    scores = candidates.select("query", "document_id", "chunk_id", "score").iter_rows()
-    for query, document, chunk, score in scores:
-        for column in columns.get(document or f"\x00{chunk}", ()):
-            matrix[queries[query], column] = max(
-                matrix[queries[query], column], max(score or 0.0, 0.0) ** _SHARPNESS
-            )
-    covered = np.zeros(len(queries))
+    unit = pl.coalesce("document_id", pl.format("\x00{}", "chunk_id")).alias("unit")
+    most = candidates.group_by("query", unit).agg(pl.col("score").max()).sort("query")
+    table = most.pivot(on="query", index="unit", values="score")
+    scores = rows.select(unit).join(table, on="unit", how="left", maintain_order="left").drop("unit")
+    matrix = np.maximum(scores.fill_null(0.0).to_numpy().T, 0.0) ** _SHARPNESS
+    covered = np.zeros(len(matrix))
     remaining = np.ones(len(rows), dtype=bool)
     order = []
     for _ in range(len(rows)):

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from transforms.context import block
 from transforms.context import candidates as steps
+from transforms.context.passages import Passage, related_posts
 from transforms.conversations.windows import without_headers
 from transforms.hashing import bytes_sha256
 from transforms.schemas.conversations import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
@@ -20,8 +21,8 @@ from transforms.settings.conversations import ContextSettings
 
 _EQUAL_SIMILARITY = 0.95
 """Cosine from which, with dedup_strategy = "semantic", texts are equal."""
-_PASSAGE_TOKENS = 20
-"""Tokens of a small passage, such as a turn of a chat with its citation."""
+_PASSAGE_TOKENS = 10
+"""Tokens of a small passage, such as a turn in a stretch of a chat."""
 _PASSAGE_CHARS = 400
 """Characters of a passage in the block of related posts (egregora)."""
 VERSION = f"1.{steps.VERSION}.{block.VERSION}"
@@ -68,8 +69,7 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
         )
     else:
         selected = steps.deduplicate(units, settings.dedup_max_per_doc or 1)
-    chunk_vectors = vectors(selected.get_column("chunk_id").to_list()) if settings.pick == "mmr" else None
-    ordered = steps.order_documents(units, selected, settings, chunk_vectors)
+    ordered = steps.order_documents(units, selected, settings)
     if settings.fills_budget:
         every = steps.deduplicate(units.with_columns(document_id=pl.lit(None, pl.String)))
         further = every.join(ordered, on=["window_id", "chunk_id"], how="anti")
@@ -101,7 +101,7 @@ class Retrieval(NamedTuple):
     queries: pl.DataFrame
     candidates: pl.DataFrame
     documents: pl.DataFrame
-    passages: Mapping[str, block.Passage]
+    passages: Mapping[str, Passage]
 
 
 def window_context(
@@ -131,7 +131,7 @@ def window_context(
                 "result_count": len(found),
                 "document_count": len(documents),
                 "final_count": len(best),
-                "block": block.related_posts(best, _PASSAGE_CHARS),
+                "block": related_posts(best, _PASSAGE_CHARS),
                 "records": [_record(p) for p in best],
                 "compiled": compilation.block,
                 "manifest": json.dumps(
@@ -148,7 +148,7 @@ def window_context(
     return CONVERSATION_CONTEXT.from_rows(rows)
 
 
-def scored_passages(documents: pl.DataFrame, passages: Mapping[str, block.Passage]) -> list[block.Passage]:
+def scored_passages(documents: pl.DataFrame, passages: Mapping[str, Passage]) -> list[Passage]:
     """The passages of documents in their order, with their scores."""
     return [
         replace(passages[chunk], similarity=similarity, score=score)
@@ -192,7 +192,7 @@ def coverage(
     return rows
 
 
-def _record(passage: block.Passage) -> dict[str, Any]:
+def _record(passage: Passage) -> dict[str, Any]:
     return {
         "chunk_id": passage.chunk_id,
         "document_id": passage.doc_id,

@@ -50,14 +50,8 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CREATED = ("created", "created_at", "date created", "date_created", "date")
 _MODIFIED = (
-    "modified",
-    "modified_at",
-    "date modified",
-    "date_modified",
-    "updated",
-    "lastmod",
-    "last_modified",
-)
+    "modified", "modified_at", "date modified", "date_modified", "updated", "lastmod", "last_modified",
+)  # fmt: skip
 _SPACED_ZONE = re.compile(r"\s+(?=[+-]\d|Z$)")
 _NAMED_MONTH = re.compile(r"\d\d?-[A-Za-z]{3}-\d{4}")
 _DAY = re.compile(r"((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d|\2\d)")

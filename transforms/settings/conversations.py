@@ -103,8 +103,8 @@ class ContextSettings(StageSettings):
         gt=0,
         description="chunks of each query (egregora, chunks_per_query: 5); unset: what fills the budget",
     )
-    pick: Internal[Literal["score", "mmr", "coverage"]] = "coverage"
-    """The best (seed), the least alike, or what covers most queries."""
+    pick: Internal[Literal["score", "coverage"]] = "coverage"
+    """The best (seed), or what covers most queries."""
     dedup_max_per_doc: int | None = Field(
         None, gt=0, description="chunks of one document (egregora: 1); unset: as many as the budget holds"
     )
@@ -120,8 +120,8 @@ class ContextSettings(StageSettings):
     )
     nprobe: int = Field(256, gt=0, description="vectors that `ann` keeps in view (egregora)")
     overfetch: int = Field(4, gt=0, description="times `candidates` that `ann` asks for (egregora)")
-    lexical_weight: Internal[float] = Field(0.5, ge=0, le=1)
-    """Weight of the lexical score of a candidate; the seed has none."""
+    lexical_weight: Internal[float | None] = Field(None, ge=0, le=1)
+    """Weight of the lexical score of a candidate; unset: that of a search. The seed has none."""
 
     by_parts: Internal[bool] = True
     """Ask the parts of a short text, too, and show only what bears out a part (the seed does neither)."""

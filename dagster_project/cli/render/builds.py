@@ -64,21 +64,9 @@ _STAGES = {
     "search_index": "publishing",
 } | {stage: words for extra in extras() for stage, words in extra.progress.items()}
 _SHOWN = (
-    "messages",
-    "threads",
-    "attachments",
-    "blocks",
-    "documents",
-    "nodes",
-    "conversations",
-    "links",
-    "chunks",
-    "embeddings",
-    "terms",
-    "postings",
-    "exclusions",
-    "quarantine",
-)
+    "messages", "threads", "attachments", "blocks", "documents", "nodes", "conversations", "links", "chunks",
+    "embeddings", "terms", "postings", "exclusions", "quarantine",
+)  # fmt: skip
 
 
 def _steady(console: Console) -> Console:

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from dagster_project.outgoing.screen import Ask
-from transforms.context.block import render_thread
+from transforms.context.passages import render_thread
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.query_language import storable
 

@@ -20,6 +20,7 @@ import pytest
 
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
+from dagster_project.context.conversation_context import ConversationText, context_of
 from dagster_project.context.published_versions import open_versions
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
@@ -273,6 +274,17 @@ def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path)
     made_once.weft("context", chat, "--budget", "100", "--manifest", str(smaller))
     changes = json.loads(made_once.weft("context", "--json", "--compare", str(manifest), str(smaller)).output)
     assert changes["removed"] and not changes["added"]
+
+
+@pytest.mark.parametrize("question", ["Does the dough rest?", "When does the train to Paris leave?"])
+def test_a_block_has_the_first_hit_of_a_search_in_a_stretch(made_once: Workspace, question: str):
+    context = made_once.settings.context.model_copy(update={"where": "source:chat"})
+    settings = made_once.settings.model_copy(update={"context": context})
+    with closing(open_index(settings)) as index:
+        first = index.search([f"source:chat {question}"]).hits.to_pylist()[0]
+        made = context_of(settings, ConversationText(question), index)
+    assert first["chunk_id"] in {p.chunk_id for p in made.passages}
+    assert "## Message" not in made.block and made.block.count("\u27e8") < len(made.passages)
 
 
 def test_the_command_and_the_build_give_a_window_the_same_block(made_once: Workspace):

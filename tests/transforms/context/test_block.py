@@ -10,15 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.context.block import (
-    Passage,
-    compile_block,
-    difference,
-    manifest,
-    related_posts,
-    render_thread,
-    reproduce_block,
-)
+from transforms.context.block import compile_block, difference, manifest, reproduce_block
+from transforms.context.passages import Passage, related_posts, render_thread
 from transforms.documents.markdown import outline
 from transforms.errors import ContextError
 
@@ -254,3 +247,29 @@ def test_the_difference_of_two_manifests():
 def test_a_passage_of_a_file_with_pages_is_cited_with_its_page():
     block = compile_block([passage("a", "text", start=30, end=34, page_starts=(0, 20, 40))], 500, words).block
     assert block.rstrip().endswith("\u27e8doc-a page 2 bytes 30-34\u27e9")
+
+
+def turn(number: int, text: str, at: str = "10:00") -> Passage:
+    said = f"Ann, 2025-01-15 {at}\n{text}"
+    where = {"doc_id": "chat@1", "place": "chat@1", "title": "chat", "turn": number}
+    return passage(f"t{number}", said, start=100 * number, end=100 * number + len(text), **where)
+
+
+def test_turns_of_a_chat_are_read_as_they_were_said_under_one_citation():
+    listed = [
+        turn(8, "At the harbour."),
+        turn(7, "Where is it?"),
+        turn(20, "Bye."),
+        turn(9, "ok {laughs}"),
+        turn(11, "No."),
+    ]
+    listed[0] = replace(listed[0], text="Bo, 2025-01-15 10:02\nAt the harbour.\nAnn: I pay.")
+    made = compile_block(listed, 500, words)
+    assert made.block == (
+        "# Context\n\n## chat\n\n> Ann, 2025-01-15 10:00: Where is it?\n> Bo, 10:02: At the harbour.\n>   Ann: I pay.\n"
+        "> […]\n> Ann, 10:00: No.\n\n\u27e8chat@1 bytes 700-1103\u27e9\n\n"
+        "> Ann, 2025-01-15 10:00: Bye.\n\n\u27e8chat@1 bytes 2000-2004\u27e9\n"
+    )
+    assert [(d.passage.turn, d.reason.split(":")[0]) for d in made.dropped] == [(9, "noise")]
+    recorded = manifest(made, FACTS)
+    assert reproduce_block(recorded, {p.chunk_id: p for p in listed}) == made.block

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 import pytest
 
 from transforms.context.candidates import (
     deduplicate,
-    drop_similar,
+    in_stretches,
     order_documents,
     strategy_queries,
     telling_terms,
@@ -16,59 +15,28 @@ from transforms.context.candidates import (
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import TermSettings
 
-FOUND = pl.DataFrame(
-    [
-        {"document_id": "post-123", "similarity": 0.90, "content": "chunk 0"},
-        {"document_id": "post-123", "similarity": 0.85, "content": "chunk 1"},
-        {"document_id": "post-456", "similarity": 0.88, "content": "chunk 0"},
-        {"document_id": "post-456", "similarity": 0.82, "content": "chunk 1"},
-    ]
-)
-
-
-def test_one_chunk_of_each_document():
-    assert deduplicate(FOUND, n=1).select("document_id", "similarity").rows() == [
-        ("post-123", 0.90),
-        ("post-456", 0.88),
-    ]
-
-
-def test_two_chunks_of_each_document():
-    three = pl.DataFrame({"document_id": ["post-123"] * 3, "similarity": [0.80, 0.90, 0.85]})
-    assert deduplicate(three, n=2)["similarity"].to_list() == [0.90, 0.85]
-
-
-def test_a_candidate_without_document_is_kept_and_one_without_similarity_is_last():
-    rows = pl.DataFrame(
-        {
-            "chunk_id": ["a", "b", "c", "d"],
-            "document_id": [None, None, "x", "x"],
-            "similarity": [0.5, 0.4, None, -0.3],
-        }
-    )
-    assert deduplicate(rows, n=1)["chunk_id"].to_list() == ["a", "b", "d"]
-    assert deduplicate(rows, n=2)["chunk_id"].to_list() == ["a", "b", "d", "c"]
-
-
-def test_a_chunk_that_two_queries_found_counts_once():
-    rows = pl.DataFrame(
-        {"chunk_id": ["a", "a", "b"], "document_id": ["x"] * 3, "similarity": [0.7, 0.9, 0.5]}
-    )
-    assert deduplicate(rows, n=2).rows() == [("a", "x", 0.9), ("b", "x", 0.5)]
-
-
-def test_no_candidates_make_none():
-    assert deduplicate(FOUND.clear()).is_empty()
-
 
 def found(rows: list[tuple[int, str, float]]) -> pl.DataFrame:
     """Candidates of one window: query, document (one chunk each) and score."""
-    return pl.DataFrame(
-        [
-            {"window_id": "w", "query": q, "chunk_id": d, "document_id": d, "similarity": s, "score": s}
-            for q, d, s in rows
-        ]
-    )
+    frame = pl.DataFrame(rows, schema=["query", "chunk_id", "score"], orient="row")
+    return frame.with_columns(window_id=pl.lit("w"), document_id="chunk_id", similarity="score")
+
+
+@pytest.mark.parametrize(
+    ("rows", "n", "kept"),
+    [
+        ([("a", "x", 0.9), ("b", "x", 0.85), ("c", "y", 0.88), ("d", "y", 0.82)], 1, ["a", "c"]),
+        ([("a", "x", 0.8), ("b", "x", 0.9), ("c", "x", 0.85)], 2, ["b", "c"]),
+        ([("a", None, 0.5), ("b", None, 0.4), ("c", "x", None), ("d", "x", -0.3)], 1, ["a", "b", "d"]),
+        ([("a", None, 0.5), ("b", None, 0.4), ("c", "x", None), ("d", "x", -0.3)], 2, ["a", "b", "d", "c"]),
+        ([("a", "x", 0.7), ("a", "x", 0.9), ("b", "x", 0.5)], 2, ["a", "b"]),
+    ],
+)
+def test_what_is_left_of_each_document(rows: list[tuple], n: int, kept: list[str]):
+    frame = pl.DataFrame(rows, schema=["chunk_id", "document_id", "score"], orient="row")
+    frame = frame.with_columns(window_id=pl.lit("w"))
+    assert deduplicate(frame, n)["chunk_id"].to_list() == kept
+    assert deduplicate(frame.clear()).is_empty()
 
 
 THREE_TOPICS = found(
@@ -85,14 +53,11 @@ THREE_TOPICS = found(
     [
         ("score", ["paris-1", "paris-2", "paris-3"]),
         ("coverage", ["paris-1", "recipe-1", "bug-1"]),
-        ("mmr", ["paris-1", "bug-1", "recipe-1"]),
     ],
 )
 def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
-    topics = {"paris": [1.0, 0, 0], "bug": [0, 1.0, 0], "recipe": [0, 0, 1.0]}
-    vectors = {c: np.array(topics[c.split("-")[0]]) for c in THREE_TOPICS["chunk_id"]}
     settings = ContextSettings(pick=pick)  # type: ignore[arg-type]
-    made = order_documents(THREE_TOPICS, deduplicate(THREE_TOPICS), settings, vectors)
+    made = order_documents(THREE_TOPICS, deduplicate(THREE_TOPICS), settings)
     assert made["chunk_id"].to_list()[:3] == first
     assert made["place"].to_list() == list(range(1, 8))
 
@@ -102,12 +67,6 @@ def test_the_order_does_not_depend_on_the_order_of_the_rows():
     shuffled = THREE_TOPICS.sample(fraction=1.0, shuffle=True, seed=3)
     one, other = (order_documents(rows, deduplicate(rows), settings) for rows in (THREE_TOPICS, shuffled))
     assert one["chunk_id"].to_list() == other["chunk_id"].to_list()
-
-
-def test_near_equal_texts_are_left_out_whatever_their_document():
-    rows = found([(0, "a", 0.9), (0, "b", 0.8), (0, "c", 0.7)])
-    vectors = {"a": np.array([1.0, 0]), "b": np.array([0.999, 0.045]), "c": np.array([0, 1.0])}
-    assert drop_similar(rows, vectors, 0.95)["chunk_id"].to_list() == ["a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -139,10 +98,27 @@ def test_which_queries_a_window_makes(strategy: str, small: list[int], large: li
 def test_telling_terms_are_frequent_here_and_rare_elsewhere():
     made = telling_terms(
         ["the heron the heron the gauge level", ""],
-        {"the": 990, "heron": 2, "gaug": 40, "level": 900},
+        {"the": 990, "heron": 2, "gaug": 40, "level": 900}.__getitem__,
         1000,
         2,
         ["the"],
         TermSettings(),
     )
     assert made.rows() == [(0, "heron"), (0, "gaug")]
+
+
+def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_between():
+    rows = [
+        ("chat", n, n, score, False, False, 10 * n)
+        for n, score in ((1, 0.8), (20, 0.7), (22, 0.7), (24, 0.7))
+    ]
+    rows += [("chat", 50, None, 0.9, True, True, 150), ("page", 51, None, 0.6, False, True, 0)]
+    names = ["document_id", "chunk_no", "turn", "score", "is_segment", "is_near", "byte_start"]
+    found = pl.DataFrame(rows, schema=names, orient="row")
+    found = found.with_columns(row=pl.lit(0), byte_end=pl.col("byte_start") + 150)
+    numbers = list(range(30))
+    turns = pl.DataFrame({"document_id": ["chat"] * 30, "turn": numbers, "chunk_no": numbers})
+    best = in_stretches(found, turns).sort("score", "chunk_no", descending=[True, False])
+    assert best["chunk_no"].to_list()[:4] == [22, 21, 23, 20] and best["score"].max() == 0.8
+    assert {1, 50} & {*best["chunk_no"]} == set()
+    assert best.filter(document_id="page")["score"].to_list() == [0.6]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transforms.context.block import Passage
+from transforms.context.passages import Passage
 from transforms.context.selection import Retrieval, window_context, window_documents, window_queries
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
@@ -39,19 +39,10 @@ def words(texts: Sequence[str]) -> list[int]:
 
 def candidates(*rows: tuple[str, str | None, float]) -> pl.DataFrame:
     """Candidates of the first window: chunk, document and score."""
+    always = {"window_id": "chat@1", "query": 0, "source_kind": "document", "lexical_score": 0.0}
     found = [
-        {
-            "window_id": "chat@1",
-            "query": 0,
-            "rank": n,
-            "chunk_id": chunk,
-            "document_id": document,
-            "source_kind": "document",
-            "similarity": score,
-            "lexical_score": 0.0,
-            "score": score,
-        }
-        for n, (chunk, document, score) in enumerate(rows, start=1)
+        {**always, "rank": n, "chunk_id": c, "document_id": d, "similarity": score, "score": score}
+        for n, (c, d, score) in enumerate(rows, start=1)
     ]
     return pl.DataFrame(CONVERSATION_CANDIDATES.from_rows(found))
 
@@ -121,5 +112,7 @@ def test_each_turn_of_a_chat_counts_and_what_is_left_of_the_budget_is_filled():
         *(("a", "chat"), ("mail", "m"), ("b", "chat"), ("more", "m"))
     ]
     assert made["place"].to_list() == [1, 2, 3, 4]
-    few = window_documents(found, ContextSettings(pick="score", budget_tokens=64, top_k=2), vectors)
-    assert few["chunk_id"].to_list() == ["a", "mail", "b"]
+    worse = found.with_columns(chunk_id=pl.col("chunk_id") + "2", score=pl.col("score") / 2)
+    settings = ContextSettings(pick="score", budget_tokens=64, top_k=2)
+    few = window_documents(pl.concat([found, worse]), settings, vectors)
+    assert few["chunk_id"].to_list() == ["a", "mail", "b", "a2", "b2", "more"]

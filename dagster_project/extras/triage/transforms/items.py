@@ -25,17 +25,8 @@ from transforms.text.terms import counted_terms
 
 VERSION = "1"
 DOCUMENT_COLUMNS = (
-    "doc_id",
-    "source",
-    "path",
-    "title",
-    "doc_type",
-    "tags",
-    "frontmatter",
-    "created_at",
-    "text",
-    "body_start",
-)
+    "doc_id", "source", "path", "title", "doc_type", "tags", "frontmatter", "created_at", "text", "body_start",
+)  # fmt: skip
 """The columns of documents that are read."""
 SUMMARY_CHARS = 300
 """Characters of a summary, as of a sentence that a language model writes."""
@@ -44,15 +35,8 @@ PIECE_CHARS = 400
 SCREEN = SafetySettings(secrets="mask", emails="mask", phones="mask")
 """Whatever may be sent elsewhere: what triage shows is masked."""
 _WISHES = {
-    "enhancement",
-    "feature",
-    "feature request",
-    "question",
-    "documentation",
-    "docs",
-    "discussion",
-    "proposal",
-}
+    "enhancement", "feature", "feature request", "question", "documentation", "docs", "discussion", "proposal",
+}  # fmt: skip
 """Labels of what is no report of a fault, and needs nothing."""
 _NOTHING = {"", "_no response_", "n/a", "none", "-", "…", "..."}
 """What stands below a heading that was not filled in."""
