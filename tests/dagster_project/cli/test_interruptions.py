@@ -105,7 +105,7 @@ def test_none_is_left_of_the_processes_that_threads_start_at_that_moment():
     for _ in range(3):
         process = subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True)
         assert process.wait(HUNG) == 0
-        until(lambda: not _alive(process.pid), "the end of all that it started")
+        until(lambda of=process.pid: not _alive(of), "the end of all that it started")
 
 
 COMMANDS: dict[str, Sequence[str]] = {
