@@ -216,7 +216,7 @@ def bytes_of(said: str) -> str:
         r'(?<=class="part" width=")[0-9.]+',
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+",
         r'(?<=published_at":) ?"[^"]+|(?<=published )\d{4}-\d\d-\d\d \d\d:\d\d UTC',
-        r'(?<=(?:CONTEXT|NO_HITS)", "version": ")\w+|(?<=manifest": "4", "index_version": ")\w+',
+        r'(?<=(?:CONTEXT|NO_HITS)", "version": ")\w+|(?<=manifest": "5", "index_version": ")\w+',
     ):
         said = re.sub(varying, "", said)
     return said

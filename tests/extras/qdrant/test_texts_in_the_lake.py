@@ -121,7 +121,7 @@ def test_a_statement_reads_the_texts_of_the_rows_that_joins_leave(
         (first, *_) = index.search(["compactor load"]).hits.to_pylist()
         monkeypatch.setattr(LakeTexts, "of", counted)
         passages(index.connection, [first["chunk_id"]])
-        assert len(asked) == 2, "the text that is shown, and the body around it, in which its lines are counted"
+        assert len(asked) == 2, "what is shown, and the body around it"
         asked.clear()
         index.ask("SELECT count(*), max(subject) FROM messages", {})
         assert not asked
