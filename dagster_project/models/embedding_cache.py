@@ -79,7 +79,7 @@ class ParquetEmbeddingCache:
 
     def lookup(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> CacheLookup:
         """Which of the texts with `hashes` have a vector; no memory is taken for those of others."""
-        return CacheLookup(self, (model, dimensions, task), hashes)
+        return CacheLookup((model, dimensions, task), hashes, self.segments, self.hashes_in)
 
     def count(self, model: str, dimensions: int, task: str) -> int:
         """How many vectors there are; one that two processes made at once counts twice."""

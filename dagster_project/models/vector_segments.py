@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,6 @@ from upath import UPath
 from dagster_project.system.durable import put
 from transforms.embedding.vectors import require_usable, stacked
 from transforms.errors import EmbeddingError
-
-if TYPE_CHECKING:
-    from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 
 TEMPORARY = ".tmp-"
 _ROW_GROUP = 16384
@@ -216,22 +213,23 @@ class LaidOutVectors:
 
 Key = tuple[str, int, str]
 """Model, dimensions and task of vectors."""
+_OfCache = Callable[..., Any]
 
 
 class CacheLookup:
-    """Which of some texts have a vector in the cache. A segment that was read is not read again."""
+    """Which of some texts have a vector in the cache, whose functions list its segments and read the hashes in one, once."""
 
-    def __init__(self, cache: ParquetEmbeddingCache, key: Key, hashes: Iterable[str]):
-        self.cache, self.key = cache, key
+    def __init__(self, key: Key, hashes: Iterable[str], segments: _OfCache, hashes_in: _OfCache):
+        self.key, self._segments, self._hashes_in = key, segments, hashes_in
         self._missing = set(hashes)
         self._seen: set[str] = set()
 
     def missing(self) -> set[str]:
         """The hashes of those that have none now."""
-        while self._missing and (new := self.cache.segments(*self.key).keys() - self._seen):
+        while self._missing and (new := self._segments(*self.key).keys() - self._seen):
             for name in sorted(new):
                 try:
-                    self._discard(self.cache.hashes_in(self.key, name))
+                    self._discard(self._hashes_in(self.key, name))
                 except FileNotFoundError:
                     continue  # merged meanwhile
                 self._seen.add(name)

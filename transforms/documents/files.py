@@ -173,8 +173,9 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
-    properties: dict[str, Any] = stored.fields or {"created": stored.created, "modified": stored.modified}
-    fields = {name.lower(): value for name, value in (front.fields or properties).items()}
+    asked: dict[str, Any] | None = front.fields or stored.fields
+    properties = asked or {"created": stored.created, "modified": stored.modified}
+    fields = {name.lower(): value for name, value in properties.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
     title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)
     return {
@@ -187,9 +188,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "description": _text_field(fields.get("description")),
         "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
-        "frontmatter": json.dumps(asked, ensure_ascii=False)
-        if (asked := front.fields or stored.fields)
-        else None,
+        "frontmatter": json.dumps(asked, ensure_ascii=False) if asked else None,
         "created_at": created or _named_day(file_name(file.path)),
         "modified_at": modified,
         "text": stored.text,
@@ -252,7 +251,7 @@ def _title(parsed: Markdown | None, stored: Converted, kind: str, path: str) -> 
         return stored.title
     if stored.page_starts and not names:
         end = stored.page_starts[1] if len(stored.page_starts) > 1 else len(stored.text.encode())
-        names = [b.text for b in headings if b.start < end][:1]
+        names = [b.text for b in headings if b.start < end and not is_section(headings[0].text)][:1]
     return names[0] if names and (len(names) == 1 or not is_section(names[0])) else None
 
 

@@ -295,9 +295,9 @@ def test_text_that_is_very_deep_in_a_page_stays():
         ("# One\n", "Logo", "One"),
         ("# Name\n\n# Two\n", None, "a"),
         ("ab\n\n## Slide\n", None, "a"),
+        ("## NAME\n\n## Two\n", None, "a"),
         ("## Slide\n", None, "Slide"),
         ("# One\n\n# Two\n", None, "One"),
-        ("text", None, "a"),
     ],
 )
 def test_a_converted_file_has_title_times_and_pages_of_its_properties(
