@@ -18,7 +18,7 @@ SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using
   { gsub(/^ +| \(from .*/, ""); printf moves ? "\r  %-76.76s" : "  %.76s\n", $$0; fflush() } END { if (moves) print "" }'
 
 # Three at once on two cores: cases wait for disks and processes. Tests of one file share what it builds, so they stay in
-# one process; the files that take longest begin (tests/longest_first.txt). Long proofs wait more, so four run at once.
+# one process; the files that take longest begin (tests/longest_first.txt). Long proofs wait more, so five run at once.
 FILES = --dist loadfile --no-loadscope-reorder
 SLOWEST = --durations=$(if $(CI),60,0 --durations-min=20)
 
@@ -48,7 +48,7 @@ suite: $(DEV)
 
 # Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests.
 exhaustive: $(CLUSTERS)
-	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 4 $(FILES) -m "exhaustive or property" $(SLOWEST)
+	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 5 $(FILES) -m "exhaustive or property" $(SLOWEST)
 
 test-all: test exhaustive
 
@@ -56,7 +56,7 @@ lint: $(DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/mypy -n 2
+	@$(BIN)/pyrefly check --output-format min-text
 
 ui: $(STAMP)
 	@$(BIN)/weft ui
@@ -90,8 +90,8 @@ clean:
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Weft needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing packages into $(VENV): a minute or two, 1.1 GB on disk"
-	@$(INSTALL) ".[web]" | $(SHOWN)
+	@echo "Installing packages into $(VENV): a minute or two, 1 GB on disk"
+	@$(INSTALL) ".[evaluation,web]" | $(SHOWN)
 	@touch $@
 
 $(DEV): $(STAMP)

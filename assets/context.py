@@ -1,7 +1,5 @@
 """What is added to chunks before they are embedded: the text of a parent, quotes told apart, sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -11,22 +11,11 @@ from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.protocols.models import TokenCounter
 from assets.protocols.search import Asker, ContextIndex
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Made, Stage, terms_stage
+from assets.stages.declaration import Made, Needs, Shown, Stage, terms_stage
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
-from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
-from transforms.schemas.conversations import (
-    CONVERSATION_CANDIDATES,
-    CONVERSATION_CONTEXT,
-    CONVERSATION_DOCUMENTS,
-    CONVERSATION_MESSAGES,
-    CONVERSATION_QUERY_CHUNKS,
-    CONVERSATION_WINDOWS,
-)
-from transforms.schemas.mail import ATTACHMENTS
-from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import ContextSettings, ConversationSettings
 from transforms.settings.search import TermSettings
 
@@ -39,75 +28,77 @@ def conversation_stages(
         _reading_stage(settings, ocr),
         Stage(
             "consolidate_conversations",
-            {"conversation_markdown": CONVERSATION_WINDOWS},
             conversations.conversation_markdown,
             conversations.VERSION,
-            "Writes a window as one Markdown text, entry by entry.",
+            Shown(
+                "Writes a window as one Markdown text, entry by entry.",
+                lineage={"markdown": ("conversations.text", "conversations.author", "conversations.sent_at")},
+            ),
             inputs=("conversations",),
+            outputs=("conversation_markdown",),
             source_type=CONVERSATIONS,
-            lineage={"markdown": ("conversations.text", "conversations.author", "conversations.sent_at")},
         ),
         Stage(
             "cut_query_chunks",
-            {"conversation_query_chunks": CONVERSATION_QUERY_CHUNKS},
             partial(query_chunks.conversation_query_chunks, count=tokens.counts),
             query_chunks.VERSION,
-            "Cuts the Markdown of a window into the queries with which its context is searched.",
+            Shown(
+                "Cuts the Markdown of a window into the queries with which its context is searched.",
+                lineage={"text": ("conversation_markdown.markdown",)},
+            ),
             inputs=("conversation_markdown",),
+            outputs=("conversation_query_chunks",),
             settings=settings,
             digest=ConversationSettings.cutting_digest,
             source_type=CONVERSATIONS,
-            lineage={"text": ("conversation_markdown.markdown",)},
         ),
         Stage(
             "chunk_conversations",
-            {"conversation_chunks": CHUNKS, "conversation_exclusions": EXCLUSIONS},
             partial(conversation_chunks.conversation_chunks, count=tokens.counts),
             f"{conversation_chunks.VERSION}.{query_chunks.VERSION}",
-            "Makes a chunk of each turn of a window, of its segments and of its files; what has none gets a reason.",
+            Shown(
+                "Makes a chunk of each turn of a window, of its segments and of its files; what has none gets a reason.",
+                lineage={
+                    "doc_id": ("conversations.doc_id",),
+                    "title": ("conversations.title", "conversation_attachments.filename"),
+                    "text_display": ("conversations.text", "conversation_attachments.text"),
+                    "text_embed": (
+                        *("conversations.text", "conversations.author", "conversations.sent_at"),
+                        "conversation_attachments.text",
+                    ),
+                    "text_lex": ("conversations.text", "conversation_attachments.text"),
+                },
+            ),
             inputs=("conversations", "conversation_attachments"),
+            outputs=("conversation_chunks", "conversation_exclusions"),
             settings=settings,
             digest=ConversationSettings.cutting_digest,
             source_type=CONVERSATIONS,
-            lineage={
-                "doc_id": ("conversations.doc_id",),
-                "title": ("conversations.title", "conversation_attachments.filename"),
-                "text_display": ("conversations.text", "conversation_attachments.text"),
-                "text_embed": (
-                    *("conversations.text", "conversations.author", "conversations.sent_at"),
-                    "conversation_attachments.text",
-                ),
-                "text_lex": ("conversations.text", "conversation_attachments.text"),
-            },
         ),
         terms_stage(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
     ]
 
 
 def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
-    """What reads the entries of a window."""
     return Stage(
         "read_conversations",
-        {
-            "conversations": CONVERSATION_MESSAGES,
-            "conversation_attachments": ATTACHMENTS,
-            "conversation_quarantine": QUARANTINE,
-        },
         _read_conversation,
         f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
-        "Reads the entries of a window of a chat and the documents attached to them; what is no entry goes to "
-        "quarantine.",
+        Shown(
+            "Reads the entries of a window of a chat and the documents attached to them; what is no entry goes to "
+            "quarantine.",
+            kinds=("python",),
+        ),
+        outputs=("conversations", "conversation_attachments", "conversation_quarantine"),
         settings=settings,
         digest=ConversationSettings.reading_digest,
         source_type=CONVERSATIONS,
-        kinds=("python",),
     )
 
 
 def _read_conversation(
     sources: Sources, partition: SourcePartition, settings: ConversationSettings
 ) -> Sequence[pa.Table]:
-    """The tables of one window, which the sources read under `settings`."""
     return sources.conversation(partition)
 
 
@@ -117,43 +108,43 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
     return [
         Stage(
             "conversation_candidates",
-            {"conversation_candidates": CONVERSATION_CANDIDATES},
             _candidates,
             selection.VERSION,
-            "Asks the published index with the queries of a window.",
+            Shown("Asks the published index with the queries of a window."),
             inputs=windows,
             settings=settings,
             source_type=CONTEXT,
-            asks_index=True,
+            needs=Needs(resources=("index",)),
         ),
         Stage(
             "conversation_documents",
-            {"conversation_documents": CONVERSATION_DOCUMENTS},
             _documents,
             selection.VERSION,
-            "Keeps the best candidates of each document, in the order in which the context takes them.",
+            Shown(
+                "Keeps the best candidates of each document, in the order in which the context takes them."
+            ),
             inputs=("conversation_candidates",),
             settings=settings,
             source_type=CONTEXT,
-            asks_index=True,
+            needs=Needs(resources=("index",)),
         ),
         Stage(
             "conversation_context",
-            {"conversation_context": CONVERSATION_CONTEXT},
             partial(_context, count=tokens.counts),
             selection.VERSION,
-            "Writes what a window found as blocks of Markdown, with citations and a manifest.",
+            Shown(
+                "Writes what a window found as blocks of Markdown, with citations and a manifest.",
+                code=selection.window_context,
+            ),
             inputs=(*windows, "conversation_candidates", "conversation_documents"),
             settings=settings,
             source_type=CONTEXT,
-            asks_index=True,
-            code=selection.window_context,
+            needs=Needs(resources=("index",)),
         ),
     ]
 
 
 def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
-    """The table `conversation_candidates` of a window."""
     queries = selection.window_queries(_frame(windows), _frame(chunks), settings)
     askers = {
         window["doc_id"]: Asker((window["doc_id"],), window["conversation_id"], window["last_at"])
@@ -165,13 +156,11 @@ def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, 
 
 
 def _documents(candidates: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
-    """The table `conversation_documents` of a window."""
     kept = selection.window_documents(_frame(candidates), settings, index.chunk_vectors)
     return Made([kept.to_arrow()], {"before": candidates.num_rows, "after": len(kept)})
 
 
-def _context(*args: Any, index: ContextIndex, count: selection.TokenCounter) -> Made:
-    """The table `conversation_context` of a window, of its inputs and the settings."""
+def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> Made:
     *tables, chosen = args
     settings = index.suited(chosen)
     windows, chunks, candidates, documents = map(_frame, tables)

@@ -1,21 +1,15 @@
 """Notes and documentation: files to documents, nodes, references, chunks and terms, each partition by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from assets.partitions import DOCUMENTS
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Stage, terms_stage
+from assets.stages.declaration import Shown, Stage, terms_stage
 from transforms.documents import files as documents
 from transforms.documents import links, nodes
 from transforms.documents.chunks import table as document_chunks
-from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
-from transforms.schemas.documents import DOCUMENT_NODES, DOCUMENT_REFERENCES
-from transforms.schemas.documents import DOCUMENTS as DOCUMENTS_SCHEMA
-from transforms.schemas.operations import QUARANTINE
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.search import TermSettings
 
@@ -27,51 +21,53 @@ def document_stages(
     return [
         Stage(
             "read_documents",
-            {"documents": DOCUMENTS_SCHEMA, "document_quarantine": QUARANTINE},
             _read_documents,
             documents.VERSION,
-            "Reads the files of a partition as Markdown; what cannot be read goes to quarantine.",
+            Shown(
+                "Reads the files of a partition as Markdown; what cannot be read goes to quarantine.",
+                kinds=("python",),
+                code=documents.read_documents,
+            ),
+            outputs=("documents", "document_quarantine"),
             settings=settings,
             source_type=DOCUMENTS,
-            kinds=("python",),
-            code=documents.read_documents,
         ),
         Stage(
             "document_nodes",
-            {"document_nodes": DOCUMENT_NODES},
             nodes.document_nodes,
             nodes.VERSION,
-            "Finds the tree of headings of each document, with the text that stands below each.",
+            Shown("Finds the tree of headings of each document, with the text that stands below each."),
             inputs=("documents",),
             source_type=DOCUMENTS,
         ),
         Stage(
             "document_references",
-            {"document_references": DOCUMENT_REFERENCES},
             links.document_references,
             links.VERSION,
-            "Finds links, wikilinks, embeds and tags in documents, as they are written.",
+            Shown("Finds links, wikilinks, embeds and tags in documents, as they are written."),
             inputs=("documents",),
             source_type=DOCUMENTS,
         ),
         Stage(
             "chunk_documents",
-            {"document_chunks": CHUNKS, "document_exclusions": EXCLUSIONS},
             document_chunks.document_chunks,
             document_chunks.VERSION,
-            "Cuts documents into chunks by the chunker of their source; what has none gets a reason.",
+            Shown(
+                "Cuts documents into chunks by the chunker of their source; what has none gets a reason.",
+                lineage={
+                    "doc_id": ("documents.doc_id",),
+                    "parent_id": ("document_nodes.node_id",),
+                    "title": ("documents.title",),
+                    "heading_path": ("document_nodes.breadcrumb",),
+                    "text_display": ("documents.text",),
+                    "text_embed": ("documents.text",),
+                    "text_lex": ("documents.text",),
+                },
+            ),
             inputs=("documents", "document_nodes"),
+            outputs=("document_chunks", "document_exclusions"),
             settings=chunkers,
             source_type=DOCUMENTS,
-            lineage={
-                "doc_id": ("documents.doc_id",),
-                "parent_id": ("document_nodes.node_id",),
-                "title": ("documents.title",),
-                "heading_path": ("document_nodes.breadcrumb",),
-                "text_display": ("documents.text",),
-                "text_embed": ("documents.text",),
-                "text_lex": ("documents.text",),
-            },
         ),
         terms_stage(DOCUMENTS, "document_terms", "document_chunks", term_settings),
     ]
@@ -80,7 +76,6 @@ def document_stages(
 def _read_documents(
     sources: Sources, partition: SourcePartition, settings: DocumentSettings
 ) -> Sequence[pa.Table]:
-    """The files of a partition as `files.read_documents` makes tables of them."""
     return documents.read_documents(
         sources.files(partition), source=partition.source, partition=partition.key, settings=settings
     )

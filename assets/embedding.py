@@ -45,7 +45,7 @@ class Estimate:
 class EmbeddingReport:
     """What a run did: texts in all and embedded now, the tokens and calls that took, texts that were cut.
 
-    `found` counts the secrets and personal data that did not leave this machine, by kind, `held` the
+    `finds` counts the secrets and personal data that did not leave this machine, by kind, `held` the
     texts that did not. `sent_as` has the hash of what was sent for the texts that were altered.
     `refused` says why texts have no vector, by their hash, now or in an earlier run. `unfinished` were sent
     by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice.
@@ -59,7 +59,7 @@ class EmbeddingReport:
     truncated: int = 0
     refused: dict[str, str] = field(default_factory=dict)
     unfinished: set[str] = field(default_factory=set)
-    found: Counter[str] = field(default_factory=Counter)
+    finds: Counter[str] = field(default_factory=Counter)
     held: int = 0
     sent_as: Mapping[str, str] = field(default_factory=dict)
 
@@ -112,12 +112,14 @@ def _estimate(
     counts: dict[str, int] = {}
     truncated = calls = 0
     for batch in batches(texts, missing, _READ_TEXTS):
-        found = embedder.token_counts(batch.column("text").to_pylist())
+        lengths = embedder.token_counts(batch.column("text").to_pylist())
         if embedder.max_tokens is not None:
-            truncated += int((found > embedder.max_tokens).sum())
-            found = found.clip(max=embedder.max_tokens)
-        counts |= dict(zip(batch.column("text_hash").to_pylist(), found.tolist(), strict=True))
-        calls += len(list(vectors.batch_ranges(found.tolist(), embedder.batch_texts, embedder.batch_tokens)))
+            truncated += int((lengths > embedder.max_tokens).sum())
+            lengths = lengths.clip(max=embedder.max_tokens)
+        counts |= dict(zip(batch.column("text_hash").to_pylist(), lengths.tolist(), strict=True))
+        calls += len(
+            list(vectors.batch_ranges(lengths.tolist(), embedder.batch_texts, embedder.batch_tokens))
+        )
     tokens = sum(counts.values())
     dollars = tokens * embedder.price / 1e6
     calls = calls if embedder.is_paid else 0
@@ -137,16 +139,16 @@ def vectors_of(
     model = embedder.model, embedder.dimensions, TASK
     sent_as = {name: sent.renamed.get(name, name) for name in names} if sent.renamed else {}
     wanted = sorted(set(sent_as.values())) if sent_as else names
-    found = cache.laid_out(*model, wanted)
-    if found.count < len(wanted) - len(report.refused):
+    stored = cache.laid_out(*model, wanted)
+    if stored.count < len(wanted) - len(report.refused):
         # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
         report.include(_embed_sent(sent.texts, embedder, cache, progress))
-        found = cache.laid_out(*model, wanted)
-    report.found, report.held, report.sent_as = sent.finds, sent.withheld, sent.renamed
+        stored = cache.laid_out(*model, wanted)
+    report.finds, report.held, report.sent_as = sent.finds, sent.withheld, sent.renamed
     if not sent_as:
-        return found, report
+        return stored, report
     report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}
-    return _Renamed(sent_as, pa.concat_tables(found.between(0, len(wanted)))), report
+    return _Renamed(sent_as, pa.concat_tables(stored.between(0, len(wanted)))), report
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
@@ -157,11 +159,11 @@ def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
 
 
 class _Renamed:
-    """Vectors by the hashes of the texts, made of `found` (text_hash, vector) by the hashes of what was sent."""
+    """Vectors by the hashes of the texts, made of `stored` (text_hash, vector) by the hashes of what was sent."""
 
-    def __init__(self, sent_as: Mapping[str, str], found: pa.Table):
-        self.names, self.found = list(sent_as), found
-        places = {name: i for i, name in enumerate(found.column("text_hash").to_pylist())}
+    def __init__(self, sent_as: Mapping[str, str], stored: pa.Table):
+        self.names, self.stored = list(sent_as), stored
+        places = {name: i for i, name in enumerate(stored.column("text_hash").to_pylist())}
         self.rows = np.array([places.get(sent, -1) for sent in sent_as.values()], dtype=np.int64)
 
     @property
@@ -173,7 +175,7 @@ class _Renamed:
             name for name, row in zip(self.names[first:end], self.rows[first:end], strict=True) if row >= 0
         ]
         rows = self.rows[first:end]
-        vector = self.found.column("vector").take(pa.array(rows[rows >= 0]))
+        vector = self.stored.column("vector").take(pa.array(rows[rows >= 0]))
         yield pa.table({"text_hash": pa.array(own, pa.string()), "vector": vector})
 
 
@@ -225,9 +227,9 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
         asked = {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}
         row_of |= _embed_queries(asked, embedder, cache)
     cache.compact(*key)
-    found = cache.vectors(*key, sorted(by_hash.keys() - row_of.keys()))
-    rows = vectors.stacked(found, embedder.dimensions)
-    row_of |= zip(found.column("text_hash").to_pylist(), rows, strict=True)
+    stored = cache.vectors(*key, sorted(by_hash.keys() - row_of.keys()))
+    rows = vectors.stacked(stored, embedder.dimensions)
+    row_of |= zip(stored.column("text_hash").to_pylist(), rows, strict=True)
     return {text: row_of[name] for text, name in zip(texts, hashes, strict=True) if name in row_of}
 
 
@@ -241,11 +243,11 @@ def _embed_queries(
         made = embedder.embed_queries(list(texts.values()))
     except RefusedTextError as error:
         made, refused = error.vectors, {names[place]: why for place, why in error.reasons.items()}
-    kept = [place for place, name in enumerate(names) if name not in refused]
-    accepted = [names[place] for place in kept]
-    cache.store(*key, accepted, made[kept])
+    places = [place for place, name in enumerate(names) if name not in refused]
+    accepted = [names[place] for place in places]
+    cache.store(*key, accepted, made[places])
     cache.refuse(*key, refused)
-    return dict(zip(accepted, made[kept], strict=True))
+    return dict(zip(accepted, made[places], strict=True))
 
 
 class _Pass:

@@ -8,41 +8,34 @@ import polars as pl
 import pyarrow as pa
 
 from assets.protocols.search import Evaluator
-from assets.stages.shown import outs, table_metadata
+from assets.stages.declaration import Needs, Shown, Stage
 from transforms.evaluation import ground_truth, quality
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements
-from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
 
 GROUP = "evaluation"
 
 
-def evaluation_queries_asset() -> dg.AssetsDefinition:
-    """The multi-asset `evaluation_queries`, `evaluation_relevance`."""
-    tables = {"evaluation_queries": EVALUATION_QUERIES, "evaluation_relevance": EVALUATION_RELEVANCE}
-
-    @dg.multi_asset(name="read_ground_truth", group_name=GROUP, outs=outs(tables, ground_truth.VERSION))
-    def read_ground_truth(evaluator: dg.ResourceParam[Evaluator]) -> tuple[Any, Any]:
-        queries, relevance = evaluator.ground_truth()
-        return queries, relevance
-
-    return read_ground_truth
-
-
-def evaluation_runs_asset() -> dg.AssetsDefinition:
-    """The asset `evaluation_runs`: every query under every profile."""
-
-    @dg.asset(
-        group_name=GROUP,
-        kinds={"parquet"},
-        deps=["search_index"],
-        description=EVALUATION_RUNS.comment,
-        metadata=table_metadata(EVALUATION_RUNS),
-    )
-    def evaluation_runs(evaluation_queries: ibis.Table, evaluator: dg.ResourceParam[Evaluator]) -> pa.Table:
-        return evaluator.run(evaluation_queries.to_pyarrow())
-
-    return evaluation_runs
+def evaluation_stages() -> list[Stage]:
+    """The stages of the queries with their right answers, and of what each profile finds for them."""
+    return [
+        Stage(
+            "read_ground_truth",
+            lambda evaluator: evaluator.ground_truth(),
+            ground_truth.VERSION,
+            Shown("Reads the queries of `evaluation.queries` and their right answers.", group=GROUP),
+            outputs=("evaluation_queries", "evaluation_relevance"),
+            needs=Needs(("evaluator",)),
+        ),
+        Stage(
+            "evaluation_runs",
+            lambda queries, evaluator: evaluator.run(queries.to_pyarrow()),
+            ground_truth.VERSION,
+            Shown("Asks the published index each query under every profile.", group=GROUP),
+            inputs=("evaluation_queries",),
+            needs=Needs(("evaluator",), deps=("search_index",)),
+        ),
+    ]
 
 
 def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefinition:

@@ -54,31 +54,31 @@ def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None
     )
     def fetch_source(context: dg.AssetExecutionContext, remotes: dg.ResourceParam[Remotes]) -> Iterator[Any]:
         try:
-            found = remotes.fetch(source)
+            fetched = remotes.fetch(source)
         except FetchError as fault:
             lag = remotes.lag_seconds(source)
             yield _reached(key, str(fault))
             yield _lag(key, lag, max_lag_hours)
             raise _failure(fault, lag, context.retry_number < _ATTEMPTS - 1) from None
-        yield dg.MaterializeResult(asset_key=key, metadata=_facts(found))
+        yield dg.MaterializeResult(asset_key=key, metadata=_facts(fetched))
         yield _reached(key, None)
-        yield _lag(key, found.lag_seconds, max_lag_hours)
+        yield _lag(key, fetched.lag_seconds, max_lag_hours)
 
     return fetch_source
 
 
-def _facts(found: Fetched) -> dict[str, Any]:
+def _facts(fetched: Fetched) -> dict[str, Any]:
     """The counts of a fetch as metadata; what is unknown is left out."""
     facts = {
-        "added": found.added,
-        "changed": found.changed,
-        "unchanged": found.unchanged,
-        "removed": found.removed,
-        "bytes": found.bytes,
-        "requests": found.requests,
-        "lag_seconds": found.lag_seconds,
-        "newest_at": dg.MetadataValue.timestamp(found.newest_at) if found.newest_at else None,
-        "notes": "\n".join(found.notes) or None,
+        "added": fetched.added,
+        "changed": fetched.changed,
+        "unchanged": fetched.unchanged,
+        "removed": fetched.removed,
+        "bytes": fetched.bytes,
+        "requests": fetched.requests,
+        "lag_seconds": fetched.lag_seconds,
+        "newest_at": dg.MetadataValue.timestamp(fetched.newest_at) if fetched.newest_at else None,
+        "notes": "\n".join(fetched.notes) or None,
     }
     return {name: fact for name, fact in facts.items() if fact is not None}
 

@@ -1,29 +1,17 @@
 """Mail: archives to messages, blocks, chunks and terms, each partition by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from assets.partitions import MAIL, SLOW
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Stage, terms_stage
+from assets.stages.declaration import Shown, Stage, terms_stage
 from transforms.mail import address_uses, messages, trailers
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize
 from transforms.mail.chunks import table as chunks
 from transforms.mail.threads import references
-from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, SLOW_QUEUE
-from transforms.schemas.mail import (
-    ADDRESS_USES,
-    ATTACHMENTS,
-    MESSAGE_BLOCKS,
-    MESSAGE_REFERENCES,
-    MESSAGE_TRAILERS,
-    MESSAGES,
-)
-from transforms.schemas.operations import QUARANTINE
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
 from transforms.settings.search import TermSettings
 
@@ -58,37 +46,42 @@ def mail_stages(
     return [
         Stage(
             "mail",
-            {"messages": MESSAGES, "attachments": ATTACHMENTS, "quarantine": QUARANTINE},
             _read_mail,
             f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
-            "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
+            Shown(
+                "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
+                kinds=("python",),
+                code=messages.read_mail,
+            ),
+            outputs=("messages", "attachments", "quarantine"),
             settings=settings,
             source_type=MAIL,
-            kinds=("python",),
-            code=messages.read_mail,
         ),
         Stage(
             "message_blocks",
-            {"message_blocks": MESSAGE_BLOCKS},
             blocks.message_blocks,
             blocks.VERSION,
-            "Divides each body into own text, quotes, signatures, code, patches and logs.",
+            Shown(
+                "Divides each body into own text, quotes, signatures, code, patches and logs.",
+                lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
+            ),
             inputs=("messages",),
             settings=block_settings,
             source_type=MAIL,
-            lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
         ),
         Stage(
             "chunk_messages",
-            {"message_chunks": CHUNKS, "message_exclusions": EXCLUSIONS, "slow_queue": SLOW_QUEUE},
             oversize.fast_chunks,
             f"{chunks.VERSION}.{oversize.VERSION}",
-            "Cuts bodies and attachments into chunks; what has none gets a reason, and very long texts wait in "
-            "`slow_queue`.",
+            Shown(
+                "Cuts bodies and attachments into chunks; what has none gets a reason, and very long texts wait in "
+                "`slow_queue`.",
+                lineage=_CHUNK_LINEAGE,
+            ),
             inputs=("messages", "message_blocks", "attachments"),
+            outputs=("message_chunks", "message_exclusions", "slow_queue"),
             settings=chunk_settings,
             source_type=MAIL,
-            lineage=_CHUNK_LINEAGE,
         ),
         terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
         _named_stage(),
@@ -96,23 +89,20 @@ def mail_stages(
 
 
 def _named_stage() -> Stage:
-    """What mails name."""
     return Stage(
         "message_references",
-        {
-            "message_references": MESSAGE_REFERENCES,
-            "message_trailers": MESSAGE_TRAILERS,
-            "address_uses": ADDRESS_USES,
-        },
         _named_in_mails,
         f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
-        "Finds what mails name: other mails by commits, Message-IDs and addresses of archives, and people by "
-        "trailers, recipients and authors.",
+        Shown(
+            "Finds what mails name: other mails by commits, Message-IDs and addresses of archives, and people by "
+            "trailers, recipients and authors.",
+            code=references.message_references,
+            lineage=_NAMED_LINEAGE,
+        ),
         inputs=("messages",),
+        outputs=("message_references", "message_trailers", "address_uses"),
         source_type=MAIL,
         columns=(*address_uses.COLUMNS, "source", "partition", "body"),
-        code=references.message_references,
-        lineage=_NAMED_LINEAGE,
     )
 
 
@@ -121,27 +111,27 @@ def slow_stages(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
     return [
         Stage(
             "chunk_slow_messages",
-            {"slow_chunks": CHUNKS, "slow_exclusions": EXCLUSIONS},
             oversize.slow_chunks,
             f"{chunks.VERSION}.{oversize.VERSION}",
-            "Cuts the very long texts of `slow_queue` into chunks, after the rest is published.",
+            Shown(
+                "Cuts the very long texts of `slow_queue` into chunks, after the rest is published.",
+                lineage=_CHUNK_LINEAGE | {"doc_id": ("slow_queue.doc_id",)},
+            ),
             inputs=("slow_queue", "messages", "message_blocks", "attachments"),
+            outputs=("slow_chunks", "slow_exclusions"),
             settings=chunk_settings,
             source_type=SLOW,
-            lineage=_CHUNK_LINEAGE | {"doc_id": ("slow_queue.doc_id",)},
         ),
         terms_stage(SLOW, "slow_terms", "slow_chunks", term_settings),
     ]
 
 
 def _named_in_mails(mails: pa.Table) -> Sequence[pa.Table]:
-    """The tables `message_references`, `message_trailers`, `address_uses`."""
     found = trailers.message_trailers(mails)
     return references.message_references(mails), found, address_uses.address_uses(mails, found)
 
 
 def _read_mail(sources: Sources, partition: SourcePartition, settings: MailSettings) -> Sequence[pa.Table]:
-    """The mails of a partition as `messages.read_mail` makes tables of them."""
     return messages.read_mail(
         sources.mails(partition),
         source=partition.source,

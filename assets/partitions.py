@@ -1,7 +1,5 @@
 """The source types with their partitions and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

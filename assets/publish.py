@@ -11,10 +11,9 @@ from assets.partitions import SLOW, SOURCE_TYPES
 from assets.protocols.lake import Lake, Parts, Progress
 from assets.protocols.models import Embedder, EmbeddingCache
 from assets.protocols.search import Publisher
-from assets.stages.lake_state import LAKE, state_of_run
-from assets.stages.shown import outs, warning
-from assets.stages.stage import Tables
-from assets.vector_parts import VectorParts, filled_parts
+from assets.stages.shown import in_words, of_selected, table_metadata, violated, warning
+from assets.stages.stage import LAKE, Tables, state_of_run
+from assets.vector_parts import RETAINED, VectorParts, filled_parts
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import published_chunks, texts_to_embed
 from transforms.operations import publish_checks as checks
@@ -44,20 +43,24 @@ def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
     made = {"embeddings": embeddings_table(settings.dimensions), "embedding_refusals": EMBEDDING_REFUSALS}
-    warnings = {
-        REUSE: f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
-        REFUSED: "The model refuses no text; those that it refuses are found by their words alone.",
-    }
+    version = embeddings_version(settings, screening)
 
     @dg.multi_asset(
         name="embeddings",
         group_name="publish",
         pool="embedding",
         deps=[*_CHUNKS, *_JOINED, "slow_chunks"],
-        outs=outs(made, embeddings_version(settings, screening)),
-        check_specs=[
-            dg.AssetCheckSpec(name, asset="embeddings", description=rule) for name, rule in warnings.items()
-        ],
+        outs={
+            name: dg.AssetOut(
+                description=table.comment,
+                is_required=False,
+                code_version=version,
+                metadata=table_metadata(table),
+                kinds={"parquet"},
+            )
+            for name, table in made.items()
+        },
+        can_subset=True,
     )
     def embeddings(
         context: dg.AssetExecutionContext,
@@ -66,28 +69,30 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         embedder: dg.ResourceParam[Embedder],
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
-    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
+    ) -> Iterator[dg.Output[Any]]:
         # Before reading: what comes meanwhile makes the tables stale.
         state = state_of_run(lake, context)
         tables = {name: io_manager.over_all(name, context.instance) for name in (*_CHUNKS, *_JOINED)}
-        parts = VectorParts(_published_texts(tables), lake, embeddings_version(settings, screening))
+        parts = VectorParts(_published_texts(tables), lake, version)
 
         def texts_of(partitions: Sequence[str]) -> ibis.Table:
             some = {name: tables[name].filter(tables[name].partition.isin(partitions)) for name in _CHUNKS}
             return _published_texts({**tables, **some})
 
-        staged, totals = filled_parts(parts, texts_of, embedder, embedding_cache, progress)
+        with in_words():
+            staged, totals = filled_parts(parts, texts_of, embedder, embedding_cache, progress)
         cached = embedding_cache.count(embedder.model, embedder.dimensions, embedding.TASK)
         live = (totals.with_vector + totals.retained) / max(cached, 1)
-        facts = totals.metadata() | {LIVE_SHARE: round(live, 6)}
-        yield dg.Output(Parts(parts.retained, staged), "embeddings", metadata=facts)
-        refusals = vectors.embedding_refusals(totals.refused, embedder.model, embedder.dimensions)
-        version = embeddings_version(settings, screening)
-        rows = lake.stage("embedding_refusals", None, refusals, code_version=version, inputs={LAKE: state})
-        yield dg.Output(rows, "embedding_refusals", metadata={"dagster/row_count": rows.row_count})
-        yield warning("embeddings", REUSE, totals.reuse >= _LEAST_REUSE, reuse_ratio=totals.reuse)
-        reasons = sorted(set(totals.refused.values()))[:5]
-        yield warning("embeddings", REFUSED, not totals.refused, reasons=reasons)
+        chosen = context.op_execution_context.selected_output_names
+        if "embeddings" in chosen:
+            facts = totals.metadata() | {LIVE_SHARE: round(live, 6)}
+            yield dg.Output(Parts(parts.retained, staged), "embeddings", metadata=facts)
+        if "embedding_refusals" in chosen:
+            refusals = vectors.embedding_refusals(totals.refused, embedder.model, embedder.dimensions)
+            rows = lake.stage(
+                "embedding_refusals", None, refusals, code_version=version, inputs={LAKE: state}
+            )
+            yield dg.Output(rows, "embedding_refusals", metadata={"dagster/row_count": rows.row_count})
 
     return embeddings
 
@@ -126,15 +131,13 @@ def search_index_asset(added: Sequence[str] = ()) -> dg.AssetsDefinition:
         ],
         description="The published DuckDB file: tables, vectors, inverted index and manifest.",
     )
+    @in_words()
     def search_index(
         publisher: dg.ResourceParam[Publisher], progress: dg.ResourceParam[Progress]
     ) -> dg.MaterializeResult:
         done = publisher.publish(progress)
         progress.step("search_index", None, sum(v for k, v in done.items() if k.startswith("rows_")))
-        return dg.MaterializeResult(
-            metadata={k: v for k, v in done.items() if k != "version"} | {"version": done["version"]},
-            data_version=dg.DataVersion(str(done["version"])),
-        )
+        return dg.MaterializeResult(metadata=done, data_version=dg.DataVersion(str(done["version"])))
 
     return search_index
 
@@ -151,6 +154,7 @@ def vector_index_asset() -> dg.AssetsDefinition:
             "file, before readers see it; here its recall is measured against exact search."
         ),
     )
+    @in_words()
     def vector_index(publisher: dg.ResourceParam[Publisher]) -> dg.MaterializeResult:
         measured = publisher.vector_index()
         return dg.MaterializeResult(
@@ -161,17 +165,26 @@ def vector_index_asset() -> dg.AssetsDefinition:
 
 
 def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
-    """The blocking checks between the tables and the publisher."""
+    """The checks between the tables and the publisher: those of `checks.RULES` block it, the others warn."""
     inputs = ["embeddings", "embedding_refusals", *_CHUNKS, *_JOINED]
+    warnings = {
+        REUSE: f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
+        REFUSED: "The model refuses no text; those that it refuses are found by their words alone.",
+    }
 
     @dg.multi_asset_check(
         name="publish_checks",
         specs=[
             dg.AssetCheckSpec(
-                name, asset="embeddings", blocking=True, description=rule, additional_deps=inputs[1:]
+                name,
+                asset="embeddings",
+                blocking=name in checks.RULES,
+                description=rule,
+                additional_deps=inputs[1:],
             )
-            for name, rule in checks.RULES.items()
+            for name, rule in (checks.RULES | warnings).items()
         ],
+        can_subset=True,
     )
     def check(
         context: dg.AssetCheckExecutionContext, io_manager: dg.ResourceParam[Tables]
@@ -187,14 +200,20 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         )
         counted = [rows.agg(rule=ibis.literal(name), rows=rows.count()) for name, rows in rules.items()]
         counts = {row["rule"]: row["rows"] for row in ibis.union(*counted).to_pyarrow().to_pylist()}
+        found = [*_warnings(context.instance, tables["embedding_refusals"])]
         for name, rows in rules.items():
-            count = counts[name]
-            examples = rows.limit(5).to_pyarrow().column("id").to_pylist() if count else []
-            yield dg.AssetCheckResult(
-                check_name=name,
-                asset_key="embeddings",
-                passed=count == 0,
-                metadata={"rows": count, "examples": examples},
-            )
+            examples = rows.limit(5).to_pyarrow().column("id").to_pylist() if counts[name] else []
+            found.append(violated(dg.AssetCheckKey(dg.AssetKey("embeddings"), name), counts[name], examples))
+        yield from of_selected(context, found)
 
     return check
+
+
+def _warnings(instance: dg.DagsterInstance, refusals: ibis.Table) -> Iterator[dg.AssetCheckResult]:
+    """The checks of `embeddings` that stop nothing, of its last materialization and of the texts that have no vector."""
+    event = instance.get_latest_materialization_event(dg.AssetKey("embeddings"))
+    figures = event.asset_materialization.metadata if event and event.asset_materialization else {}
+    reuse = float(str(figures[RETAINED].value)) if RETAINED in figures else 1.0
+    yield warning("embeddings", REUSE, reuse >= _LEAST_REUSE, reuse_ratio=reuse)
+    reasons = sorted(set(refusals.reason.to_pyarrow().to_pylist()))[:5]
+    yield warning("embeddings", REFUSED, not reasons, reasons=reasons)

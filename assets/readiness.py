@@ -1,16 +1,16 @@
 """When the texts of the published version got how far, the bounds that a running system keeps to, and the report."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import dagster as dg
 import polars as pl
 
-from assets.protocols.lake import Lake
 from assets.protocols.search import OperationsHistory, Publisher
-from assets.stages.shown import described, warning
-from transforms.operations import readiness as measures
-from transforms.schemas.operations import READINESS
+from assets.stages.declaration import Made, Needs, Shown, Stage
+from assets.stages.shown import of_selected, warning
+from assets.stages.stage import Tables
+from transforms.operations import figures as measures
+from transforms.operations.figures import report
 from transforms.settings.operations import OperationsSettings
 
 GROUP = "operations"
@@ -28,10 +28,13 @@ def operations_report_asset() -> dg.AssetsDefinition:
     def operations_report(
         context: dg.AssetExecutionContext, operations_history: dg.ResourceParam[OperationsHistory]
     ) -> dg.MaterializeResult:
-        from transforms.operations.plots import report
-
         figures = operations_history.figures(context.instance)
-        text = report(figures)
+        try:
+            from transforms.operations.plots import plots
+        except ImportError:
+            text = report(figures, None)
+        else:
+            text = report(figures, plots(figures))
         return dg.MaterializeResult(metadata={"report": dg.MetadataValue.md(text), "characters": len(text)})
 
     return operations_report
@@ -42,54 +45,60 @@ SLOW_CHECK = "the_slow_lane_keeps_up"
 TABLE = "readiness"
 
 
-def readiness_asset(settings: OperationsSettings) -> dg.AssetsDefinition:
-    """The asset `readiness`: the table of that name in the published file, kept beside it.
+def readiness_stage() -> Stage:
+    """The stage of the table `readiness` of the published file, kept beside it.
 
-    What a text's times were survives there when the file is lost. The checks warn when new texts came late, and
-    hold nothing back.
+    The times of a text survive there when the file is lost.
     """
-    kept = f"Keeps beside the published file what it says of its texts' times.\n\n{READINESS.comment}"
 
-    @dg.asset(
-        name=TABLE,
-        group_name="publish",
-        deps=["search_index"],
-        **described(READINESS, measures.VERSION, "duckdb") | {"description": kept},
-        check_specs=[
-            dg.AssetCheckSpec(
-                LAG_CHECK,
-                asset=TABLE,
-                description=f"Of the newest texts of each source, 95 % were searchable {settings.max_lag_minutes:g} "
-                "minutes after a build first saw them.",
-            ),
-            dg.AssetCheckSpec(
-                SLOW_CHECK,
-                asset=TABLE,
-                description=f"No text has waited for the slow lane for more than {settings.max_slow_lag_minutes:g} minutes.",
-            ),
-        ],
-    )
-    def readiness(
-        context: dg.AssetExecutionContext,
-        publisher: dg.ResourceParam[Publisher],
-        lake: dg.ResourceParam[Lake],
-    ) -> Iterator[dg.Output[Any] | dg.AssetCheckResult]:
-        told = publisher.readiness()
-        version = context.assets_def.code_versions_by_key[context.asset_key] or ""
-        staged = lake.stage(TABLE, None, told.table, code_version=version, inputs={"index": told.version})
-        found, waiting = measures.lags(told.table), measures.waits(told.table)
-        facts: dict[str, Any] = {
+    def make(publisher: Publisher) -> Made:
+        published = publisher.readiness()
+        found = measures.lags(published.table)
+        facts = {
             "lag_by_source": dg.MetadataValue.md(measures.markdown(found)),
             **_totals(found),
-            "waiting": waiting,
+            "waiting": measures.waits(published.table),
         }
-        yield dg.Output(staged, metadata={"dagster/row_count": staged.row_count, **facts})
-        late = measures.late_sources(told.table, settings.max_lag_minutes)
-        yield warning(TABLE, LAG_CHECK, not late, late_sources=late, max_lag_minutes=settings.max_lag_minutes)
-        longest = max((w["longest_minutes"] for w in waiting.values()), default=0.0)
-        yield warning(TABLE, SLOW_CHECK, longest <= settings.max_slow_lag_minutes, waiting=waiting)
+        return Made([published.table], facts, {"index": published.version})
 
-    return readiness
+    return Stage(
+        TABLE,
+        make,
+        measures.VERSION,
+        Shown(
+            "Keeps beside the published file what it says of the times of its texts.", "publish", ("duckdb",)
+        ),
+        needs=Needs(("publisher",), deps=("search_index",)),
+    )
+
+
+def readiness_checks(settings: OperationsSettings) -> dg.AssetChecksDefinition:
+    """The checks of `readiness`, which warn when new texts came late, and hold nothing back."""
+    rules = {
+        LAG_CHECK: f"Of the newest texts of each source, 95 % were searchable {settings.max_lag_minutes:g} minutes after "
+        "a build first saw them.",
+        SLOW_CHECK: f"No text has waited for the slow lane for more than {settings.max_slow_lag_minutes:g} minutes.",
+    }
+
+    @dg.multi_asset_check(
+        name="readiness_checks",
+        specs=[dg.AssetCheckSpec(name, asset=TABLE, description=rule) for name, rule in rules.items()],
+        can_subset=True,
+    )
+    def check(
+        context: dg.AssetCheckExecutionContext, io_manager: dg.ResourceParam[Tables]
+    ) -> Iterator[dg.AssetCheckResult]:
+        table = io_manager.over_all(TABLE, context.instance).to_pyarrow()
+        late, waiting = measures.late_sources(table, settings.max_lag_minutes), measures.waits(table)
+        longest = max((w["longest_minutes"] for w in waiting.values()), default=0.0)
+        limit = settings.max_lag_minutes
+        found = [
+            warning(TABLE, LAG_CHECK, not late, late_sources=late, max_lag_minutes=limit),
+            warning(TABLE, SLOW_CHECK, longest <= settings.max_slow_lag_minutes, waiting=waiting),
+        ]
+        yield from of_selected(context, found)
+
+    return check
 
 
 def _totals(found: pl.DataFrame) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What crosses partitions: memberships, threads, links, the context of short replies, over the whole lake."""
+"""What crosses partitions: memberships, threads, links, the context of short replies, measures, over the whole lake."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -8,30 +8,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets.context import ContextTables, joined_context, placed_chunks, told_context
+from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import chunk_sentences
 from assets.stages.buckets import OfBucket, Reads
-from assets.stages.declaration import Made, Stage
+from assets.stages.declaration import Made, Needs, Shown, Stage
 from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
 from transforms.mail import people
 from transforms.mail.threads import buckets, references
+from transforms.mail.threads import corpus_measures as measures
 from transforms.mail.threads import inferred_quotes as quotes
 from transforms.mail.threads import patch_series as patch_series_transforms
 from transforms.mail.threads import threads as threads_transforms
-from transforms.schemas.chunks import CHUNK_CONTEXT, TERMS
-from transforms.schemas.relations import (
-    COMPARED_REPLIES,
-    INFERRED_QUOTES,
-    LINKS,
-    MAIL_BUCKETS,
-    MEMBERSHIPS,
-    PATCH_SERIES,
-    PEOPLE,
-    THREAD_TREE,
-    THREADS,
-)
+from transforms.schemas.relations import COMPARED_REPLIES, INFERRED_QUOTES
 from transforms.settings.mail import PeopleSettings, ThreadSettings
 from transforms.settings.models import WRITTEN_KINDS, SafetySettings, SentenceSettings
 from transforms.settings.search import TermSettings
@@ -47,98 +38,104 @@ def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[S
 
 
 def _people_stage(settings: PeopleSettings) -> Stage:
-    """The stage of the people behind the addresses of all mails."""
-
     def make(address_uses: ibis.Table) -> pa.Table:
         return people.people(address_uses.to_pyarrow(), settings.aliases)
 
     return Stage(
         "people",
-        {"people": PEOPLE},
         make,
         f"{people.VERSION}-{settings.digest()}",
-        "Joins the addresses that are one person's by what mails say, or an alias.",
+        Shown(
+            "Joins the addresses that are one person's by what mails say, or an alias.",
+            kinds=("ibis", "polars"),
+            code=people.people,
+            lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
+        ),
         inputs=("address_uses",),
-        kinds=("ibis", "polars"),
-        code=people.people,
-        lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
     )
 
 
 def _thread_stages(settings: ThreadSettings) -> list[Stage]:
-    """The stages of mails that belong together."""
     return [
         Stage(
             "memberships",
-            {"memberships": MEMBERSHIPS},
             threads_transforms.memberships,
             threads_transforms.VERSION,
-            "Finds the copies of each mail in all lists, and picks the one that is published.",
+            Shown(
+                "Finds the copies of each mail in all lists, and picks the one that is published.",
+                kinds=("ibis",),
+            ),
             inputs=("messages",),
-            kinds=("ibis",),
         ),
         Stage(
             "mail_buckets",
-            {"mail_buckets": MAIL_BUCKETS},
             _mail_buckets,
             f"{buckets.VERSION}-{threads_transforms.VERSION}",
-            "Deals mails into buckets, so that what can belong together is in one, and what comes changes few of them.",
+            Shown(
+                "Deals mails into buckets, so that what can belong together is in one, and what comes changes few of them.",
+                code=buckets.mail_buckets,
+            ),
             inputs=_MAILS,
             settings=settings,
-            code=buckets.mail_buckets,
         ),
         Stage(
             "build_threads",
-            {"threads": THREADS, "thread_tree": THREAD_TREE},
             threads_transforms.build_threads,
             threads_transforms.VERSION,
-            "Joins mails to threads by what they answer, or by their subject.",
+            Shown(
+                "Joins mails to threads by what they answer, or by their subject.",
+                kinds=(),
+                lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
+            ),
             inputs=_MAILS,
+            outputs=("threads", "thread_tree"),
             settings=settings,
             in_buckets={
                 "messages": Reads(("message_id", *_THREADED, "from_addr")),
                 "memberships": Reads(("message_id", "list_id")),
             },
-            kinds=(),
-            lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
         ),
     ]
 
 
 def _link_stages() -> list[Stage]:
-    """The stages of where references lead, and of the patch series that they join."""
     return [
         Stage(
             "message_links",
-            {"message_links": LINKS},
             _message_links,
             references.VERSION,
-            "Finds the mails to which the references of mails lead.",
+            Shown(
+                "Finds the mails to which the references of mails lead.",
+                kinds=("ibis",),
+                code=references.message_links,
+                lineage={"from_id": ("message_references.message_id",), "to_id": ("messages.message_id",)},
+            ),
             inputs=("message_references", *_MAILS),
-            code=references.message_links,
-            lineage={"from_id": ("message_references.message_id",), "to_id": ("messages.message_id",)},
+            needs=Needs(resources=("lake",)),
         ),
         Stage(
             "document_links",
-            {"document_links": LINKS},
             _document_links,
             links.VERSION,
-            "Finds the documents, sections and mails to which the links of documents lead.",
+            Shown(
+                "Finds the documents, sections and mails to which the links of documents lead.",
+                code=links.document_links,
+                lineage={
+                    "from_id": ("document_references.doc_id",),
+                    "to_id": ("documents.doc_id", "document_nodes.node_id", "memberships.message_id"),
+                },
+            ),
             inputs=("document_references", "documents", "document_nodes", "memberships"),
-            code=links.document_links,
-            lineage={
-                "from_id": ("document_references.doc_id",),
-                "to_id": ("documents.doc_id", "document_nodes.node_id", "memberships.message_id"),
-            },
         ),
         Stage(
             "patch_series",
-            {"patch_series": PATCH_SERIES},
             _patch_series,
             patch_series_transforms.VERSION,
-            "Joins the mails of a patch series, and a series to its revisions.",
+            Shown(
+                "Joins the mails of a patch series, and a series to its revisions.",
+                code=patch_series_transforms.patch_series,
+            ),
             inputs=(*_MAILS, "thread_tree", "message_links"),
-            code=patch_series_transforms.patch_series,
         ),
     ]
 
@@ -159,15 +156,18 @@ _CONTEXT_READS = {
 
 
 def _quote_stage() -> Stage:
-    """The stage of quotes that are not marked as such."""
     return Stage(
         "inferred_quotes",
-        {"inferred_quotes": INFERRED_QUOTES, "compared_replies": COMPARED_REPLIES},
         _inferred_quotes,
         quotes.VERSION,
-        "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
-        "were not compared before are.",
+        Shown(
+            "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
+            "were not compared before are.",
+            code=quotes.inferred_quotes,
+            lineage={"parent_id": ("thread_tree.parent_id",)},
+        ),
         inputs=(*_MAILS, "message_chunks", "thread_tree"),
+        outputs=("inferred_quotes", "compared_replies"),
         in_buckets={
             "messages": Reads((*quotes.COMPARED, "body"), quotes.COMPARED),
             "message_chunks": Reads(
@@ -175,10 +175,7 @@ def _quote_stage() -> Stage:
             ),
             "thread_tree": Reads(("message_id", "parent_id")),
         },
-        deps=("slow_chunks",),
-        resources=("lake",),
-        code=quotes.inferred_quotes,
-        lineage={"parent_id": ("thread_tree.parent_id",)},
+        needs=Needs(resources=("lake",)),
     )
 
 
@@ -203,7 +200,7 @@ def chunk_context_stage(
         placed = placed_chunks(tables, told)
         sentences, report = chunk_sentences(placed, told, safety, language_model, answer_cache)
         added = told_context(tables, joined, sentences)
-        words = terms.context_terms(added, restated, term_settings, sentence_settings.lexical)
+        words = terms.context_terms(added, restated, term_settings)
         return Made((added, words), report.metadata())
 
     def make_bucket(
@@ -218,27 +215,27 @@ def chunk_context_stage(
 
     return Stage(
         "build_chunk_context",
-        {"chunk_context": CHUNK_CONTEXT, "context_terms": TERMS},
         make if told else make_bucket,
         version,
-        "Adds to short replies the text they answer, takes inferred quotes out of chunks, and puts a sentence before "
-        "those of the sources that want one.",
+        Shown(
+            "Adds to short replies the text they answer, takes inferred quotes out of chunks, and puts a sentence before "
+            "those of the sources that want one.",
+            kinds=("ibis",),
+            code=joined_context,
+            lineage={
+                "context": ("message_chunks.text_display", "inferred_quotes.byte_start"),
+                "text_embed": tuple(f"{table}.text_embed" for table in chunks),
+                "chunk_id": tuple(f"{table}.chunk_id" for table in chunks),
+            },
+        ),
         inputs=[field.name for field in fields(ContextTables)] if told else [*_CONTEXT_READS, "memberships"],
+        outputs=("chunk_context", "context_terms"),
         in_buckets=None if told else _CONTEXT_READS,
-        deps=("slow_chunks",),
-        resources=("language_model", "answer_cache") if told else ("lake",),
-        kinds=("ibis",),
-        code=joined_context,
-        lineage={
-            "context": ("message_chunks.text_display", "inferred_quotes.byte_start"),
-            "text_embed": tuple(f"{table}.text_embed" for table in chunks),
-            "chunk_id": tuple(f"{table}.chunk_id" for table in chunks),
-        },
+        needs=Needs(resources=("language_model", "answer_cache") if told else ("lake",)),
     )
 
 
 def _once(messages: ibis.Table, memberships: ibis.Table, *columns: str) -> ibis.Table:
-    """Columns of the mails, each mail once."""
     return threads_transforms.canonical(
         messages.select("source", "partition", "message_id", *columns), memberships
     )
@@ -259,10 +256,12 @@ def _patch_series(
     )
 
 
-def _message_links(message_references: ibis.Table, messages: ibis.Table, memberships: ibis.Table) -> pa.Table:
-    mails = _once(messages, memberships, "subject", "effective_at")
-    named = threads_transforms.canonical(message_references, memberships)
-    return references.message_links(named.to_pyarrow(), mails.to_pyarrow())
+def _message_links(
+    message_references: ibis.Table, messages: ibis.Table, memberships: ibis.Table, lake: Lake
+) -> pa.Table:
+    mails = _once(messages, memberships, "subject", "effective_at").to_pyarrow()
+    named = threads_transforms.canonical(message_references, memberships).to_pyarrow()
+    return lake.evaluated(references.message_links, named, references.titled_mails(mails))
 
 
 def _document_links(
@@ -271,7 +270,6 @@ def _document_links(
     document_nodes: ibis.Table,
     memberships: ibis.Table,
 ) -> Made:
-    """The links of documents, with the number of those that lead nowhere."""
     named = documents.select("doc_id", "source", "path", "title", "aliases")
     stored = document_references.to_pyarrow()
     urls = stored.filter(pc.field("kind") == "url").column("target").to_pylist()
@@ -285,7 +283,6 @@ def _document_links(
 def _inferred_quotes(
     messages: pa.Table, message_chunks: pa.Table, thread_tree: pa.Table, lake: OfBucket
 ) -> Sequence[pa.Table]:
-    """The tables `inferred_quotes`, `compared_replies`, of mails that are each present once."""
     chunks = message_chunks.filter(pc.field("attachment_id").is_null())
     pairs = quotes.compared_replies(messages, chunks, thread_tree)
     before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
@@ -305,3 +302,48 @@ def quoted_in(pairs: pa.Table, messages: pa.Table, chunks: pa.Table) -> pa.Table
         chunks.filter(pc.is_in(chunks["doc_id"], ids)),
         pairs,
     )
+
+
+_MEASURED = {
+    "messages": Reads(
+        ("message_id", "list_id", "defects", "body"), ("message_id", "list_id", "content_hash", "raw_bytes")
+    ),
+    "message_blocks": Reads(measures.BLOCK_COLUMNS),
+    "message_chunks": Reads(measures.CHUNK_COLUMNS, ("doc_id", "chunk_id")),
+    "attachments": Reads(("message_id",)),
+    "thread_tree": Reads(("message_id", "parent_id", "thread_id")),
+}
+"""What a bucket is measured by. The id of a chunk stands for its text."""
+
+
+def measure_stages() -> Sequence[Stage]:
+    """The stages of the measures of each list, which a publish shows."""
+    return (
+        Stage(
+            "measure_counts",
+            lambda *tables: measures.counts_of_bucket(measures.MailTables(*tables)),
+            measures.VERSION,
+            Shown(
+                "Counts quotes, duplicates, parents, defects and kinds of discussion in each bucket of mails.",
+                code=measures.counts_of_bucket,
+            ),
+            inputs=(*_MEASURED, "memberships"),
+            in_buckets=_MEASURED,
+        ),
+        Stage(
+            "corpus_measures",
+            _corpus_measures,
+            measures.VERSION,
+            Shown(
+                "Adds up the measures of each list over all buckets, which Dagster draws over time.",
+                kinds=("ibis",),
+                code=measures.corpus_measures,
+            ),
+            inputs=("measure_counts",),
+        ),
+    )
+
+
+def _corpus_measures(counts: ibis.Table) -> Made:
+    measured = measures.corpus_measures(counts).to_pyarrow()
+    return Made([measured], measures.as_metadata(measured))

@@ -88,7 +88,6 @@ def search_results_asset() -> dg.AssetsDefinition:
 
 
 def _day(text: str | None) -> datetime | None:
-    """The beginning of a day in UTC."""
     if text is None:
         return None
     day = date.fromisoformat(text)

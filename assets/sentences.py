@@ -1,7 +1,5 @@
 """Sentences for chunks: those of what is known, and those a language model writes where a source wants them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,25 +19,25 @@ class SentenceReport:
     """What a run did: sentences by kind, chunks asked about now and refused, what that took, finds by kind."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    asked: int = 0
+    requested: int = 0
     refused: int = 0
     unusable: int = 0
     calls: int = 0
     tokens: int = 0
     dollars: float = 0.0
-    found: Counter[str] = field(default_factory=Counter)
+    finds: Counter[str] = field(default_factory=Counter)
 
     def metadata(self) -> dict[str, int | float]:
         """The figures that are shown with the asset."""
         return {
             **{f"sentences_{kind}": count for kind, count in sorted(self.kinds.items())},
-            "chunks_asked_about": self.asked,
+            "chunks_asked_about": self.requested,
             "chunks_refused": self.refused,
             "sentences_not_usable": self.unusable,
             "calls": self.calls,
             "tokens": self.tokens,
             "estimated_cost_usd": round(self.dollars, 6),
-            **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
+            **{f"screened_{kind}": count for kind, count in sorted(self.finds.items())},
         }
 
 
@@ -65,16 +63,16 @@ def estimate_sentences(
     known = context_sentences.structural_sentences(placed)
     mask = _wanted(placed, kinds)
     asking = context_sentences.Asking(model.model, safety, kinds)
-    asked, _ = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
-    answers = cache.known(sorted({r.key for r in asked}))
+    pending, _ = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
+    answers = cache.known(sorted({r.key for r in pending}))
     prompts = [
         context_sentences.prompt(part)
-        for part in _batches(_unanswered(asked, answers), context_sentences.BATCH_CHUNKS)
+        for part in _batches(_unanswered(pending, answers), context_sentences.BATCH_CHUNKS)
     ]
     tokens, dollars = model.most(prompts, context_sentences.INSTRUCTION)
-    missing = sum(r.key not in answers for r in asked)
-    written = {r.chunk_id: answers[r.key] for r in asked if answers.get(r.key)}
-    return SentenceEstimate(len(asked), missing, len(prompts), tokens, dollars), _made(known, written)
+    missing = sum(r.key not in answers for r in pending)
+    written = {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
+    return SentenceEstimate(len(pending), missing, len(prompts), tokens, dollars), _made(known, written)
 
 
 def chunk_sentences(
@@ -96,9 +94,9 @@ def chunk_sentences(
     written: dict[str, str] = {}
     if pc.any(mask).as_py():
         asking = context_sentences.Asking(model.model, safety, kinds)
-        asked, report.found = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
+        pending, report.finds = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
         written = answered(
-            asked, context_sentences.INSTRUCTION, context_sentences.BATCH_CHUNKS, model, cache, report
+            pending, context_sentences.INSTRUCTION, context_sentences.BATCH_CHUNKS, model, cache, report
         )
     made = _made(known, written)
     report.kinds.update(made.column("sentence_kind").to_pylist())
@@ -106,7 +104,6 @@ def chunk_sentences(
 
 
 def _wanted(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
-    """Which chunks a language model is to write about."""
     return pa.array(
         [kinds.get(source) in WRITTEN_KINDS for source in placed.column("source").to_pylist()], pa.bool_()
     )
@@ -127,25 +124,24 @@ def _made(known: pa.Table, written: Mapping[str, str]) -> pa.Table:
 
 
 def _unanswered(
-    asked: Sequence[context_sentences.Request], answers: Mapping[str, str]
+    pending: Sequence[context_sentences.Request], answers: Mapping[str, str]
 ) -> list[context_sentences.Request]:
-    """What is to be asked, each question once."""
-    return list({r.key: r for r in asked if r.key not in answers}.values())
+    return list({r.key: r for r in pending if r.key not in answers}.values())
 
 
 def _batches(
-    asked: Sequence[context_sentences.Request], size: int
+    pending: Sequence[context_sentences.Request], size: int
 ) -> list[Sequence[context_sentences.Request]]:
     """The requests `size` a prompt, the last fewer; those of a prompt read the same document."""
-    found: list[Sequence[context_sentences.Request]] = []
-    for _, of_one in groupby(asked, key=lambda request: request.document):
+    batches: list[Sequence[context_sentences.Request]] = []
+    for _, of_one in groupby(pending, key=lambda request: request.document):
         requests = list(of_one)
-        found += [requests[start : start + size] for start in range(0, len(requests), size)]
-    return found
+        batches += [requests[start : start + size] for start in range(0, len(requests), size)]
+    return batches
 
 
 def answered(
-    asked: Sequence[context_sentences.Request],
+    pending: Sequence[context_sentences.Request],
     instruction: str,
     size: int,
     model: LanguageModel,
@@ -156,8 +152,8 @@ def answered(
 
     What was answered before is not asked again.
     """
-    answers = cache.known(sorted({r.key for r in asked}))
-    missing = _unanswered(asked, answers)
+    answers = cache.known(sorted({r.key for r in pending}))
+    missing = _unanswered(pending, answers)
     refused: list[context_sentences.Request] = []
     batches = _batches(missing, size)
     for count in sorted({len(batch) for batch in batches}, reverse=True):
@@ -165,9 +161,9 @@ def answered(
         refused += _ask(fitting, instruction, model, cache, answers, report)
     # What is refused in a batch may be one chunk of it: the others are asked about by themselves.
     report.refused = len(_ask(_batches(refused, 1), instruction, model, cache, answers, report))
-    report.asked = len(missing)
+    report.requested = len(missing)
     report.unusable = sum(not answers.get(r.key, "x") for r in missing)
-    return {r.chunk_id: answers[r.key] for r in asked if answers.get(r.key)}
+    return {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
 
 
 def _ask(

@@ -1,14 +1,19 @@
-"""The sources at the left edge of the graph: what is read there, and what Dagster hears of its changes."""
+"""The edges of the graph: the sources that are read, and the tables of the published file with their checks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 
 from assets.fetch import fetched_key
 from assets.partitions import SourceType
+from assets.protocols.search import PublishedTables
 from assets.protocols.sources import SourcePartition
+from assets.stages.shown import violated
 from assets.stages.stage import partitions_of
 from transforms.hashing import parts_hash
+from transforms.operations import table_checks
+from transforms.schemas.registry import REGISTRY, lake_names
+from transforms.schemas.table import Table
 
 GROUP = "sources"
 _VERSION = "dagster/data_version"
@@ -88,3 +93,69 @@ def _observe(
 ) -> None:
     observation = dg.AssetObservation(key, partition=partition, tags={_VERSION: version})
     instance.report_runless_asset_event(observation)
+
+
+PUBLISHED_GROUP = "published"
+_EXAMPLES = 5
+
+Columns = Mapping[str, str]
+"""The columns of a table with what they mean."""
+
+
+def published_key(table: str) -> dg.AssetKey:
+    """Key of the asset of a table of the published file."""
+    return dg.AssetKey([PUBLISHED_GROUP, table])
+
+
+def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
+    """The external asset of a table of the published file, below the asset that publishes."""
+    lineage = {
+        column: [dg.TableColumnDep(dg.AssetKey(name), column) for name in there]
+        for column in columns
+        if (there := [name for name in lake_names(table) if column in REGISTRY[name].schema.names])
+    }
+    shown = dg.TableSchema([dg.TableColumn(name, description=text) for name, text in columns.items()])
+    return dg.AssetSpec(
+        published_key(table),
+        group_name=PUBLISHED_GROUP,
+        kinds={"duckdb"},
+        deps=["search_index"],
+        description=f"{comment}\n\nA table of the file that `search_index` publishes.",
+        metadata={
+            "dagster/column_schema": shown,
+            **({"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}),
+        },
+    )
+
+
+def published_checks(tables: Mapping[str, Columns], added: Mapping[str, Table]) -> dg.AssetChecksDefinition:
+    """The checks on the tables of the published file; no build runs them, and they block nothing.
+
+    `added` are the schemas of tables that an extra declares.
+    """
+    rules = [(table, rule) for table in tables for rule in table_checks.rules_of(table, added.get(table))]
+
+    @dg.multi_asset_check(
+        name="check_published",
+        specs=[
+            dg.AssetCheckSpec(rule, asset=published_key(table), description=table_checks.RULES[rule])
+            for table, rule in rules
+        ],
+        can_subset=True,
+    )
+    def check(
+        context: dg.AssetCheckExecutionContext, published_tables: dg.ResourceParam[PublishedTables]
+    ) -> Iterator[dg.AssetCheckResult]:
+        with published_tables.open() as opened:
+            for key in sorted(context.selected_asset_check_keys, key=str):
+                table = key.asset_key.path[-1]
+                if key.name == table_checks.DECLARED:
+                    examples = sorted(set(tables[table]) ^ set(opened[table].columns))
+                    count = len(examples)
+                else:
+                    rows = table_checks.violations(key.name, table, opened, added.get(table))
+                    count = rows.count().to_pyarrow().as_py()
+                    examples = rows.limit(_EXAMPLES).to_pyarrow().column("id").to_pylist() if count else []
+                yield violated(key, count, examples[:_EXAMPLES])
+
+    return check

@@ -1,7 +1,5 @@
 """The parts of the table `embeddings`, one for each partition: which are stale, and how they are filled in groups."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -16,6 +14,8 @@ from assets.stages.buckets import fingerprints
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import texts_by_partition
 
+RETAINED = "retained_ratio"
+"""The figure that says which share of the texts with a vector before were not embedded again."""
 _HASHES_AT_ONCE = 1 << 20
 """Hashes of texts in memory at once, some 110 bytes each; the cache is looked through once for so many."""
 
@@ -40,7 +40,7 @@ class EmbeddingTotals:
     truncated: int = 0
     paid_twice: int = 0
     held: int = 0
-    found: Counter[str] = field(default_factory=Counter)
+    finds: Counter[str] = field(default_factory=Counter)
     refused: dict[str, str] = field(default_factory=dict)
 
     def add(self, report: embedding.EmbeddingReport, with_vector: int, before: Set[str]) -> None:
@@ -54,7 +54,7 @@ class EmbeddingTotals:
         self.dollars += report.tokens * report.dollars_per_million / 1e6
         self.truncated, self.held = self.truncated + report.truncated, self.held + report.held
         self.paid_twice += len(report.unfinished)
-        self.found += report.found
+        self.finds += report.finds
         self.refused |= report.refused
 
     @property
@@ -69,11 +69,12 @@ class EmbeddingTotals:
             "texts": texts,
             "embedded": self.embedded,
             "reuse_ratio": round(1 - self.embedded / texts, 6) if texts else 1.0,
+            RETAINED: round(self.reuse, 6),
             "calls": self.calls,
             "tokens": self.tokens,
             "truncated_texts": self.truncated,
             "estimated_cost_usd": round(self.dollars, 6),
-            **{f"screened_{kind}": count for kind, count in sorted(self.found.items())},
+            **{f"screened_{kind}": count for kind, count in sorted(self.finds.items())},
             **({"held_back_texts": self.held} if self.held else {}),
             **({"refused_texts": len(self.refused)} if self.refused else {}),
             **({embedding.PAID_TWICE: self.paid_twice} if self.paid_twice else {}),
@@ -164,9 +165,9 @@ def filled_parts(
         hashes = parts.hashes_of(group)
         names = hashes.column("text_hash").to_pylist()
         texts = _with_hashes(texts_of(group), hashes)
-        found, report = embedding.vectors_of(texts, names, embedder, cache, progress)
-        totals.add(report, found.count, parts.texts_before(group, embedder.model))
-        staged += parts.filled(group, found, embedder.model, embedder.dimensions)
+        made, report = embedding.vectors_of(texts, names, embedder, cache, progress)
+        totals.add(report, made.count, parts.texts_before(group, embedder.model))
+        staged += parts.filled(group, made, embedder.model, embedder.dimensions)
     return staged, totals
 
 

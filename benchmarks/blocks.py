@@ -9,8 +9,6 @@ machine is. Separator and blank lines do not count. The other parsers know no ki
 so F1 is given a second time over the lines alone that people called the author's, a quote or a header.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -9,8 +9,6 @@ of UTF-8 for each chunker, each beside the fastest peer that produces structure;
 stage: offsets, heading paths, three texts a chunk, hashes and the Arrow table; headings are parsed before.
 """
 
-from __future__ import annotations
-
 import os
 import site
 import time

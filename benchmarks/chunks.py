@@ -7,8 +7,6 @@ and the peak memory beyond the result for all mails and for a quarter of them. q
 mail-parser-reply only part quoted from authored text, which here the blocks do; they read a sample.
 """
 
-from __future__ import annotations
-
 import gzip
 import threading
 import time

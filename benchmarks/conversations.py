@@ -9,8 +9,6 @@ turns: LoCoMo, recall of the turns that hold the evidence, beside bm25s over tur
 speed: a window of 5,000 messages against 100,000 chunks.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -35,7 +33,7 @@ from rich.console import Console
 from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.context.context_index import IndexForContext
-from dagster_project.context.published_versions import open_versions
+from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.rerankers import Reranker
@@ -99,7 +97,7 @@ def topics(corpora: Path, state: Path, changed: dict[str, str]) -> None:
     """Print coverage by strategy for windows of 2, 3 and 5 topics."""
     source = collections.pgsql(corpora).source
     settings = built(collections.settings_file(state / "pgsql", "pgsql", source))
-    with open_versions(settings).open() as index:
+    with PublishedVersions(settings).open() as index:
         mails = {
             m: (s, t, b)
             for m, s, t, b in index.index.connection.execute(
@@ -215,7 +213,7 @@ def turns(corpora: Path, state: Path) -> None:
     config, samples, told = locomo(corpora, state / "locomo")
     settings = built(config)
     systems: dict[str, dict[str, dict[int, list[float]]]] = {}
-    with open_versions(settings).open() as index:
+    with PublishedVersions(settings).open() as index:
         for sample in samples:
             _locomo_sample(index.index, sample, told[sample["sample_id"]], systems)
     names = {
@@ -367,7 +365,7 @@ def speed(state: Path, corpora: Path) -> None:
     times = [start_at + timedelta(minutes=n) for n in range(MESSAGES)]
     columns = ("step", "first, ms", "then, ms")
     table = new_table(f"A window of {MESSAGES:,} messages against {CHUNKS:,} chunks", columns)
-    with open_versions(settings).open() as index:
+    with PublishedVersions(settings).open() as index:
         runs = [_speed_run(index, texts, times) for _ in range(3)]
         for step in runs[0]:
             table.add_row(step, f"{runs[0][step]:.0f}", f"{min(r[step] for r in runs[1:]):.0f}")

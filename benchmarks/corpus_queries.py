@@ -7,15 +7,13 @@ The second needs an index of linux-erofs, which knows the threads of the mails t
 its queries have the tags `mail` (the mail a commit came from) and `thread` (the others of its thread).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import mail_collections as collections
 from printing import new_parser
 
 from transforms.evaluation.ground_truth import GroundTruth, as_yaml
-from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE
+from transforms.schemas.operations import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 
 
 def main() -> None:

@@ -8,8 +8,6 @@ order, each followed by what expansion adds), with 95 % interval; precision and 
 nDCG@10, for which a section counts where the chunk it is shown for holds most of a passage.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Sequence
@@ -24,8 +22,8 @@ from printing import new_parser, new_table
 from retrieval import ahead, show
 
 from dagster_project.index.search.search_index import SearchIndex
-from transforms.evaluation.intervals import bootstrap
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
+from transforms.evaluation.quality import bootstrap
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 EACH = {"per_document": tasks.DEPTH}

@@ -7,8 +7,6 @@ Reads every file below the folders in this process: the start of a reading proce
 read, too, in the languages named; the time of Tesseract counts.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections import Counter

@@ -6,8 +6,6 @@ Each engine makes the partitions of two months, then of N, in a process of its o
 difference is what the mails cost without the start of workers; the last column divides it by that of this machine.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -7,8 +7,6 @@ of the turns, and as somebody wrote them who knew the sample (the queries of `da
 MRR@10 and Recall@10 of each, with the interval of the difference to the question as it stands.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

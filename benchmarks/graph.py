@@ -7,8 +7,6 @@ questions are matched to chunks by a threshold and by rank; and how often a sear
 questions that it does not have word for word, with what is right of it.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import tempfile

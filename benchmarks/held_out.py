@@ -10,8 +10,6 @@ the thread, and of a min-max blend of bm25s (.6) with the vectors of the same te
 what the words of questions among the stop words change by themselves, and whether the other collections choose them.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +22,7 @@ from retrieval import ahead, show
 from rich.progress import track
 from rich.table import Table
 
-from transforms.evaluation.intervals import bootstrap
+from transforms.evaluation.quality import bootstrap
 from transforms.retrieval import reranking
 
 SHIPPED = tasks.SearchSettings()

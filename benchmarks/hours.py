@@ -10,8 +10,6 @@ Dagster's history. `--stock` uses Dagster's own SQLite storages in place of thos
 The schedule ticks every minute here, so that nobody waits for a full hour.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

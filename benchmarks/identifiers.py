@@ -7,8 +7,6 @@ For each camelCase identifier that stands in at most five chunks of the PostgreS
 Weft stands BM25 (bm25s) over the same chunks, which knows whole words alone.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections import defaultdict

@@ -9,8 +9,6 @@ Wilson's interval: as shipped, and with the thresholds that the other collection
 right in PASS_RIGHT of the cases, and the greatest below which NO_RESULTS is in NOTHING_RIGHT.
 """
 
-from __future__ import annotations
-
 import random
 import tempfile
 from collections.abc import Sequence
@@ -18,13 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
 import tasks
 import yaml
 from printing import new_parser, new_table
 from retrieval import show
 
-from transforms.evaluation.intervals import wilson
+from transforms.evaluation.quality import wilson
 from transforms.retrieval.labels import LABELS, NOTHING, runtime_label
 
 QUERIES = Path(__file__).with_name("label_queries.yaml")
@@ -73,9 +70,7 @@ def asked(corpus: tasks.Corpus, others: Sequence[str]) -> list[Asked]:
     known = random.Random(SEED).sample(known, min(COUNT, len(known)))
     # A commit's text is found by its words: its subject is what somebody would ask.
     queries = [(text.split("\n")[0], right) for text, right in known] + [(text, {}) for text in others]
-    hits = corpus.index.ranked([text for text, _ in queries]).hits.with_columns(
-        evidence=pl.col("support") + pl.col("vector_score").clip(0.0)
-    )
+    hits = corpus.index.ranked([text for text, _ in queries]).hits
     found = []
     for number, (_, right) in enumerate(queries):
         own = hits.filter(query=number)

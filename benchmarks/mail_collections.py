@@ -1,7 +1,5 @@
 """Queries and relevant mails over the mail corpora, and the measures they are judged by."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

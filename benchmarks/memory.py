@@ -1,21 +1,25 @@
 """What a block of context holds of the evidence of questions about long conversations, without a judge.
 
-    python benchmarks/memory.py [locomo] [qmsum] [--budgets 1000 4000 8000] [--every 1] [--set NAME=VALUE] [--state FOLDER]
+    python benchmarks/memory.py [locomo] [qmsum] [mail] [--budgets 1000 4000 8000] [--every 1] [--set NAME=VALUE]
+        [--state FOLDER] [--json FILE]
 
 locomo: questions about four long chats with the turns that answer. qmsum: questions about meetings with the spans of turns
-that answer. Prints for each budget of tokens the share of the evidence (in characters) that is in the block, with a 95 %
-interval over the questions, beside BM25 over turns that fills the same budget by the same token counter with the best
-turns; the share of a block's characters of turns that is evidence; tokens used, milliseconds, and blocks without hits.
-Every question is about its own conversation, for both. No model is called.
-"""
+that answer. mail: questions about the threads of the PostgreSQL lists with the mails that answer. Prints for each budget of
+tokens the share of the evidence that is in the block, with a 95 % interval over the questions: of chats in characters, of
+mail the share of the right mails of which a passage is shown. Beside it stand the evidence's share of the block, tokens
+used, milliseconds, blocks without hits, and calls of a model, which are none. Every question about a chat is about its own
+conversation, for all systems.
 
-from __future__ import annotations
+Peers fill the same budget by the same token counter, best first: BM25 (bm25s) over turns, over turns with date, speaker and
+two turns on either side (wide), over windows of six turns, and wide BM25 (.6) blended with the static vectors of turns. A
+turn of mail is a passage of up to 1,000 characters.
+"""
 
 import json
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,43 +32,73 @@ from conversations import _locomo_turns, built
 from printing import new_parser, new_table
 from rich.console import Console
 
-from dagster_project.config.settings import Settings
+from dagster_project.config.settings import EmbeddingSettings, Settings
 from dagster_project.context.conversation_context import ConversationText, context_of
-from dagster_project.context.published_versions import open_versions
+from dagster_project.context.published_versions import PublishedVersions
+from dagster_project.models.embedders import make_embedder
 from dagster_project.models.static import PackagedTokenCounter
+from transforms.context.passages import stretches
 
 _COUNT = PackagedTokenCounter().counts
 _SPACES = re.compile(r"[\s>]+")
+_NEAR, _WINDOW, _WORDS, _PASSAGE = 2, 6, 0.6, 1_000
+"""Turns on either side of a wide one; turns of a window; weight of words in the blend; characters of a passage of mail."""
+WEFT = "weft context"
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A conversation: its name, its turns (time, speaker, text), and questions with the numbers of the turns that answer."""
+    """A conversation: its name, its turns (time, speaker, text), and questions with the numbers of the turns that answer.
+
+    `mails` are the Message-IDs of turns that are passages of mails.
+    """
 
     name: str
     turns: Sequence[tuple[str, str, str]]
     questions: Sequence[tuple[str, frozenset[int]]]
+    mails: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block, the seconds that it took, and the mails of which it shows a passage."""
+
+    text: str
+    seconds: float
+    mails: frozenset[str] = frozenset()
 
 
 def main() -> None:
-    """Run the named collections, both by default."""
+    """Run the named collections, all by default."""
     parser = new_parser(__doc__)
-    parser.add_argument("collections", nargs="*", help="locomo, qmsum")
+    parser.add_argument("collections", nargs="*", help="locomo, qmsum, mail")
     parser.add_argument("--budgets", type=int, nargs="*", default=[1_000, 4_000, 8_000])
-    parser.add_argument("--every", type=int, default=1, help="ask every n-th question")
+    parser.add_argument("--every", type=int, default=1, help="ask every n-th question about chats")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [context]"
     )
     parser.add_argument("--state", type=Path, help="where indexes are stored; default: a temporary folder")
+    parser.add_argument("--json", type=Path, help="also write the figures to a file")
     arguments = parser.parse_args()
     changed = {name: json.loads(value) for name, value in (s.split("=", 1) for s in arguments.set)}
-    corpora = mail_collections.corpora_folder()
-    read = {"locomo": _locomo, "qmsum": _qmsum}
+    corpora, report = mail_collections.corpora_folder(), {}
     with tempfile.TemporaryDirectory() as temporary:
-        for name in arguments.collections or read:
-            said = read[name](corpora)
-            settings = built(_settings_file((arguments.state or Path(temporary)) / f"memory-{name}", said))
-            _table(name, settings, said, arguments.budgets, arguments.every, changed)
+        state = arguments.state or Path(temporary)
+        for name in arguments.collections or ("locomo", "qmsum", "mail"):
+            if name == "mail":
+                source = mail_collections.pgsql(corpora).source
+                settings = built(mail_collections.settings_file(state / "memory-mail", "pgsql", source))
+                said = [_mail(corpora, settings)]
+            else:
+                said = {"locomo": _locomo, "qmsum": meetings}[name](corpora)
+                settings = built(settings_file(state / f"memory-{name}", said))
+            every = 1 if name == "mail" else arguments.every
+            report[name] = _measured(settings, said, arguments.budgets, every, changed)
+            _print(name, report[name])
+    if arguments.json:
+        arguments.json.write_text(
+            json.dumps({"every": arguments.every, "collections": report}, indent=1) + "\n"
+        )
 
 
 def _locomo(corpora: Path) -> list[Conversation]:
@@ -82,7 +116,7 @@ def _locomo(corpora: Path) -> list[Conversation]:
     return found
 
 
-def _qmsum(corpora: Path) -> list[Conversation]:
+def meetings(corpora: Path) -> list[Conversation]:
     found = []
     start = datetime(2004, 1, 5, 10, tzinfo=UTC)
     for line in (corpora / "meetings" / "qmsum_train.jsonl").read_text().splitlines():
@@ -99,7 +133,7 @@ def _qmsum(corpora: Path) -> list[Conversation]:
     return found
 
 
-def _settings_file(folder: Path, said: Sequence[Conversation]) -> Path:
+def settings_file(folder: Path, said: Sequence[Conversation]) -> Path:
     (folder / "chats").mkdir(parents=True, exist_ok=True)
     config = ['[storage]\nroot = "state"\n']
     for conversation in said:
@@ -116,98 +150,185 @@ def _settings_file(folder: Path, said: Sequence[Conversation]) -> Path:
     return folder / "weft.toml"
 
 
-def _table(
-    name: str,
-    settings: Settings,
-    said: Sequence[Conversation],
-    budgets: Sequence[int],
-    every: int,
-    changed: dict,
-) -> None:
-    columns = ("budget", "system", "evidence held", "of the block", "tokens", "ms", "no hits")
-    count = sum(len(c.questions[::every]) for c in said)
-    table = new_table(f"{name}: {len(said)} conversations, {count} questions", columns)
-    for budget in budgets:
-        rows: dict[str, list[tuple[float, float, int, float, bool]]] = {}
-        for conversation in said:
-            for system, blocks in (
-                ("weft context", _weft(settings, conversation, budget, every, changed)),
-                ("bm25s over turns", _bm25(conversation, budget, every)),
-            ):
-                for (_, gold), (block, seconds) in zip(conversation.questions[::every], blocks, strict=True):
-                    held, share = _held(block, conversation, gold)
-                    rows.setdefault(system, []).append((held, share, _COUNT([block])[0], seconds, not block))
-        for system, results in rows.items():
-            held, share, tokens, seconds, none = (
-                np.array(c, dtype=float) for c in zip(*results, strict=True)
+def _mail(corpora: Path, settings: Settings) -> Conversation:
+    """The mails of the lists in the order of their threads, as passages; the questions are the topics filed by people."""
+    with PublishedVersions(settings).open() as index:
+        rows = index.index.connection.execute(
+            "SELECT m.message_id, m.effective_at, m.from_name, m.subject, m.body FROM messages m "
+            "JOIN thread_tree t USING (message_id) ORDER BY t.thread_id, t.position"
+        ).fetchall()
+    turns, mails = [], []
+    for ident, at, author, subject, body in rows:
+        for start in range(0, max(1, len(body or "")), _PASSAGE):
+            turns.append(
+                (f"{at:%Y-%m-%d %H:%M}", author or "", f"{subject}\n{(body or '')[start : start + _PASSAGE]}")
             )
+            mails.append(ident)
+    task = mail_collections.pgsql(corpora).tasks["topics"]
+    questions = [
+        (query, frozenset(n for n, mail in enumerate(mails) if mail in right))
+        for query, right in zip(*task, strict=True)
+    ]
+    return Conversation("pgsql", turns, questions, mails)
+
+
+def _measured(
+    settings: Settings, said: Sequence[Conversation], budgets: Sequence[int], every: int, changed: dict
+) -> dict:
+    """By budget and system the figures of all questions."""
+    rows: dict[int, dict[str, list[tuple[float, ...]]]] = {budget: {} for budget in budgets}
+    for conversation in said:
+        asked = conversation.questions[::every]
+        peers = Peers(conversation)
+        for budget in budgets:
+            systems = {WEFT: _weft(settings, conversation, budget, every, changed)}
+            systems |= {name: [fill(q, budget) for q, _ in asked] for name, fill in peers.systems().items()}
+            for system, blocks in systems.items():
+                for (_, gold), block in zip(asked, blocks, strict=True):
+                    figures = (
+                        *_held(block, conversation, gold),
+                        _COUNT([block.text])[0],
+                        block.seconds,
+                        float(not block.text),
+                    )
+                    rows[budget].setdefault(system, []).append(figures)
+    return {
+        "questions": sum(len(c.questions[::every]) for c in said),
+        "budgets": {b: {s: _figures(np.array(r)) for s, r in systems.items()} for b, systems in rows.items()},
+    }
+
+
+def _figures(rows: np.ndarray) -> dict[str, float]:
+    held, share, tokens, seconds, none = rows.T
+    chooser = np.random.default_rng(1)
+    means = chooser.choice(held, (2_000, len(held))).mean(axis=1)
+    low, high = np.quantile(means, (0.025, 0.975))
+    values = {
+        "held": held.mean(),
+        "of_block": share[none == 0].mean(),
+        "low": low,
+        "high": high,
+        "tokens": tokens.mean(),
+        "ms": 1000 * seconds.mean(),
+    }
+    return {n: round(float(v), 3) for n, v in (values | {"no_hits": none.mean(), "model_calls": 0}).items()}
+
+
+def _print(name: str, report: dict) -> None:
+    columns = ("budget", "system", "evidence held", "of the block", "tokens", "ms", "no hits", "model calls")
+    table = new_table(f"{name}: {report['questions']} questions", columns)
+    for budget, systems in report["budgets"].items():
+        for system, f in systems.items():
             table.add_row(
-                f"{budget:,}", system, _interval(held), f"{share[none == 0].mean():.3f}", f"{tokens.mean():,.0f}",
-                f"{1000 * seconds.mean():.0f}", f"{none.mean():.2f}",
+                f"{budget:,}", system, f"{f['held']:.3f} ({f['low']:.3f}-{f['high']:.3f})",
+                f"{f['of_block']:.3f}", f"{f['tokens']:,.0f}",
+                f"{f['ms']:.0f}", f"{f['no_hits']:.2f}", f"{f['model_calls']:.0f}",
             )  # fmt: skip
     Console(width=120).print(table)
 
 
-def _interval(values: np.ndarray) -> str:
-    chooser = np.random.default_rng(1)
-    means = chooser.choice(values, (2_000, len(values))).mean(axis=1)
-    return f"{values.mean():.3f} ({np.quantile(means, 0.025):.3f}-{np.quantile(means, 0.975):.3f})"
-
-
 def _weft(
     settings: Settings, conversation: Conversation, budget: int, every: int, changed: dict
-) -> list[tuple[str, float]]:
+) -> list[Block]:
     chosen = settings.context.model_copy(
         update={"budget_tokens": budget, "where": f"source:{conversation.name}", **changed}
     )
     own = settings.model_copy(update={"context": chosen})
     found = []
-    with open_versions(settings).open() as index:
+    with PublishedVersions(settings).open() as index:
         for question, _ in conversation.questions[::every]:
             begun = time.perf_counter()
             result = context_of(own, ConversationText(question), index.index)
-            found.append((result.block, time.perf_counter() - begun))
+            mails = frozenset(stretch[0].doc_id for stretch in stretches(result.passages))
+            found.append(Block(result.block, time.perf_counter() - begun, mails))
     return found
 
 
-def _bm25(conversation: Conversation, budget: int, every: int) -> list[tuple[str, float]]:
-    stemmer = Stemmer.Stemmer("english")
-    texts = [text for _, _, text in conversation.turns]
-    model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    model.index(
-        bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
-    )
-    shown = [f"{speaker} ({at[:16]}): {text}\n" for at, speaker, text in conversation.turns]
-    costs = _COUNT(shown)
-    found = []
-    for question, _ in conversation.questions[::every]:
-        begun = time.perf_counter()
-        (words,) = bm25s.tokenize(
-            [question], stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False
+class Peers:
+    """What anybody would build over the turns of a conversation."""
+
+    def __init__(self, conversation: Conversation):
+        self.conversation, turns = conversation, conversation.turns
+        self.shown = [f"{speaker} ({at[:16]}): {text}\n" for at, speaker, text in turns]
+        self.costs = _COUNT(self.shown)
+        self.stemmer = Stemmer.Stemmer("english")
+        self.embedder = make_embedder(EmbeddingSettings())
+        near = ["".join(self.shown[max(0, n - _NEAR) : n + _NEAR + 1]) for n in range(len(turns))]
+        windows = ["".join(self.shown[n : n + _WINDOW]) for n in range(0, len(turns), _WINDOW)]
+        self.models = [self._model(texts) for texts in ([text for _, _, text in turns], near, windows)]
+        self.vectors = self.embedder.embed_documents([text if text.strip() else "?" for _, _, text in turns])
+
+    def systems(self) -> dict[str, Callable[[str, int], Block]]:
+        """By name what fills a budget for a question."""
+        turns, wide, windows = self.models
+        return {
+            "bm25s, turns": lambda q, budget: self._filled(lambda: self._scores(turns, q), budget),
+            "bm25s, wide": lambda q, budget: self._filled(lambda: self._scores(wide, q), budget),
+            "bm25s, windows": lambda q, budget: self._filled(
+                lambda: self._scores(windows, q), budget, _WINDOW
+            ),
+            "wide and vectors": lambda q, budget: self._filled(lambda: self._blend(q), budget),
+        }
+
+    def _words(self, texts: Sequence[str]) -> list[list[str]]:
+        return bm25s.tokenize(
+            list(texts), stopwords="en", stemmer=self.stemmer, show_progress=False, return_ids=False
         )
-        scores = model.get_scores(words)
-        used, block = 0, []
-        for number in np.argsort(-scores, kind="stable"):
-            if scores[number] <= 0 or used + costs[number] > budget:
+
+    def _model(self, texts: Sequence[str]) -> bm25s.BM25:
+        model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+        model.index(self._words(texts), show_progress=False)
+        return model
+
+    def _scores(self, model: bm25s.BM25, question: str) -> np.ndarray:
+        return model.get_scores(self._words([question])[0])
+
+    def _blend(self, question: str) -> np.ndarray:
+        words, cosines = (
+            self._scores(self.models[1], question),
+            self.vectors @ self.embedder.embed_queries([question])[0],
+        )
+        scaled = [(s - s.min()) / (np.ptp(s) or 1.0) for s in (words, cosines)]
+        return _WORDS * scaled[0] + (1 - _WORDS) * scaled[1]
+
+    def _filled(self, scored: Callable[[], np.ndarray], budget: int, size: int = 1) -> Block:
+        """The turns of the best units of `size` turns, as many as the budget holds."""
+        begun = time.perf_counter()
+        scores = scored()
+        used, block, mails = 0, [], set()
+        for turn in self._by_score(scores, size):
+            if used + self.costs[turn] > budget:
                 break
-            used += costs[number]
-            block.append(shown[number])
-        found.append(("".join(block), time.perf_counter() - begun))
-    return found
+            used += self.costs[turn]
+            block.append(self.shown[turn])
+            mails |= {self.conversation.mails[turn]} if self.conversation.mails else set()
+        return Block("".join(block), time.perf_counter() - begun, frozenset(mails))
+
+    def _by_score(self, scores: np.ndarray, size: int) -> Iterator[int]:
+        for unit in np.argsort(-scores, kind="stable"):
+            if scores[unit] <= 0:
+                return
+            yield from range(unit * size, min(len(self.shown), (unit + 1) * size))
 
 
-def _held(block: str, conversation: Conversation, gold: frozenset[int]) -> tuple[float, float]:
-    """The share of the characters of the evidence that a block holds, and the evidence's share of all turns it holds."""
-    text = _SPACES.sub(" ", block)
-    right = every = held = 0
+def _held(block: Block, conversation: Conversation, gold: frozenset[int]) -> tuple[float, float]:
+    """The share of the evidence that a block holds, and the evidence's share of the turns or mails that it shows.
+
+    Of chats they are counted in characters, of mails each of which a passage is shown counts one.
+    """
+    if conversation.mails:
+        right = {conversation.mails[n] for n in gold}
+        shown = len(right & block.mails)
+        return shown / max(1, len(right)), shown / max(1, len(block.mails))
+    text = _SPACES.sub(" ", block.text)
+    sizes = [0, 0, 0]
     for number, (_, _, said) in enumerate(conversation.turns):
         words = _SPACES.sub(" ", said).strip()
-        size = len(words)
-        is_there = size > 0 and words in text
-        right += size * (number in gold)
-        held += size * (is_there and number in gold)
-        every += size * is_there
-    return held / max(1, right), held / max(1, every)
+        is_right, is_there = number in gold, bool(words) and words in text
+        for place, counts in enumerate((is_right, is_there, is_right and is_there)):
+            sizes[place] += len(words) * counts
+    right_size, there, held = sizes
+    return held / max(1, right_size), held / max(1, there)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@
 the default search with several weights of the lexical half, and vectors alone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -35,9 +33,10 @@ from conversations import locomo
 from printing import new_parser, new_table
 from rich.console import Console
 
-from assets.embedding import embed_missing
+from assets.embedding import vectors_of
 from dagster_project.config.settings import load_settings
-from dagster_project.index.search.search_index import SearchIndex, open_current
+from dagster_project.index.publish.versions import current_version
+from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.system.progress import LoggedProgress
@@ -179,7 +178,7 @@ def built(config: Path, section: str) -> SearchIndex:
         )
     settings = load_settings(config)
     embedder = make_embedder(settings.embedding)
-    return open_current(settings.root / "index", embedder, settings.terms, settings.search)
+    return SearchIndex(current_version(settings.root / "index"), embedder, settings.terms, settings.search)
 
 
 def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, float]]]:
@@ -198,8 +197,8 @@ def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, 
 
 def quota(state: Path) -> None:
     """How much of a quota of requests is used, and how often the server had to refuse."""
-    from dagster_project.extras.gemini.client import Quota
-    from dagster_project.extras.gemini.embedder import GeminiEmbedder
+    from dagster_project.extras.services.gemini_embedder import GeminiEmbedder
+    from dagster_project.system.rate_limit import Quota
     from tests import gemini_loopback as server
 
     window, requests, count = 12.0, 400, 2000
@@ -222,8 +221,9 @@ def quota(state: Path) -> None:
         # A minute is twelve seconds here, and the client's margin of one second a fifth of one.
         embedder.service.quota = Quota(requests, settings.tokens_per_minute, window * 61 / 60)
         texts = [f"text {n}" for n in range(count)]
-        table = ibis.memtable(pa.table({"text_hash": [text_hash(t) for t in texts], "text": texts}))
-        embed_missing(table, embedder, ParquetEmbeddingCache(state / "cache"), LoggedProgress())
+        hashes = [text_hash(t) for t in texts]
+        table = ibis.memtable(pa.table({"text_hash": hashes, "text": texts}))
+        vectors_of(table, hashes, embedder, ParquetEmbeddingCache(state / "cache"), LoggedProgress())
         first, last = gemini.times[0][0], gemini.times[-1][0]
     # What one window lets through at once is not limited by time: it is left out.
     used = (count - requests) / (requests * (last - first) / window)

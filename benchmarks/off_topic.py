@@ -6,8 +6,6 @@ For each published index, named by its settings file: the share of the off-topic
 label_queries.yaml for which `weft context` answers NO_HITS.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

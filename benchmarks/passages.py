@@ -13,8 +13,6 @@ A second table holds the recommended chunker fixed and compares what ranks its c
 halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the default is ahead.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -37,8 +35,8 @@ from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.evaluation.intervals import bootstrap, paired_difference
 from transforms.evaluation.metrics import PassageScore, Span, passage_score
+from transforms.evaluation.quality import bootstrap, paired_difference
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
 from transforms.retrieval.postings import Postings, Segment, all_numbers

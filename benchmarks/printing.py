@@ -1,7 +1,5 @@
 """What the benchmarks share of their command lines and tables."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable
 

@@ -8,8 +8,6 @@ ahead of the default query by query, with its 95 % interval and p-value; of egre
 the parts of each question that a block covers, the share of its tokens that are right, and the share of the budget used.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Mapping

@@ -7,8 +7,6 @@ publishes it from nothing, lets 300 mails come to the youngest partition, and pu
 and from nothing. Prints wall and processor seconds, and whether both made the same tables and the same arrays.
 """
 
-from __future__ import annotations
-
 import filecmp
 import shutil
 import tempfile

@@ -8,8 +8,6 @@ how long it takes to replace 300 mails. The second prints recall@10 of a graph o
 the extra `qdrant` and qdrant-edge-py.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -32,8 +30,7 @@ from dagster_project.evaluation.evaluator import contents, read_ground_truth, ru
 from dagster_project.extras.qdrant.batch import PointRanking
 from dagster_project.extras.qdrant.collection import Collection
 from dagster_project.extras.qdrant.mirror import QdrantMirror
-from dagster_project.extras.qdrant.mirrored import mirrored
-from dagster_project.extras.qdrant.points import Points
+from dagster_project.extras.qdrant.points import Points, mirrored
 from dagster_project.extras.qdrant.searches import DENSE, Allowed, Point, Search
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.opened_index import open_index

@@ -10,8 +10,6 @@ alone. Prints percentiles of both; fails if a question failed, if a reader saw a
 slowest answer under publishing took more than three times the slowest beside it.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import random
 import shutil

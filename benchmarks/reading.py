@@ -8,8 +8,6 @@ Python's `mailbox` and `email` on the same bytes, which decode the text parts an
 rounds of the three alternate, so that a busy machine is equally unfair to all.
 """
 
-from __future__ import annotations
-
 import email
 import gzip
 import mailbox

@@ -1,7 +1,5 @@
 """A lake of any size, made of perturbed copies of a real one: what search and publishing are measured on."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

@@ -11,8 +11,6 @@ Mails count as items for mail; chunks for documents, right where they hold most 
 for chats, right where they hold the evidence.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +22,7 @@ from printing import new_parser, new_table
 from rich.console import Console
 from rich.table import Table
 
-from transforms.evaluation.intervals import bootstrap, paired_difference
+from transforms.evaluation.quality import bootstrap, paired_difference
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 Measured = dict[str, tuple[dict[str, np.ndarray], float]]

@@ -14,8 +14,6 @@ whose bodies and attachments are cut to `--longest 1500` bytes.
 `python docs/generate.py` makes docs/performance.md of docs/measurements/scale.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ that people wrote, signatures, file diffs and other code, drawn at random and to
 exchanged, so that texts seldom repeat. The same seed, share and corpora give the same bytes.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import math

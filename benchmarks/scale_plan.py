@@ -11,8 +11,6 @@ with more mail before it is believed. Of a list that was built, here of a millio
 beside what the rates of the largest size say of as many chunks.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

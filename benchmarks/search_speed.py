@@ -9,8 +9,6 @@ the share of the ten nearest vectors that the default way finds, and the peak me
 Queries are the lines of PostgreSQL's TODO list and subjects of commits to erofs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

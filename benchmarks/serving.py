@@ -5,8 +5,6 @@ python benchmarks/serving.py [weft.toml]; prints a row for each kind of page: mi
 sources are made one thread, each the answer to an earlier one, and built in a folder that is removed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -7,8 +7,6 @@ the mail have and four that only its author's text has; *empty* if it is a salut
 nothing else; a *repeat* if four fifths of its four-word sequences stand in a higher hit. `--print` writes the texts.
 """
 
-from __future__ import annotations
-
 import re
 from argparse import ArgumentParser
 from contextlib import closing

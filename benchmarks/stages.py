@@ -7,8 +7,6 @@ same build over half of the files (twice the mail should take about twice the ti
 build that finds nothing to do, and single searches (p50 and p95 over the commit subjects).
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess
@@ -25,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dagster_project.config.settings import load_settings
-from dagster_project.index.search.search_index import open_current
+from dagster_project.index.publish.versions import current_version
+from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 
 
@@ -145,8 +144,11 @@ def search_times(config: Path, corpora: Path) -> str:
     lines = (corpora / "linux-erofs" / "erofs_commits.jsonl").read_text().splitlines()[:400]
     queries = [json.loads(line)["subject"] for line in lines]
     start = time.perf_counter()
-    index = open_current(
-        settings.root / "index", make_embedder(settings.embedding), settings.terms, settings.search
+    index = SearchIndex(
+        current_version(settings.root / "index"),
+        make_embedder(settings.embedding),
+        settings.terms,
+        settings.search,
     )
     index.search(queries[:1])
     opened = time.perf_counter() - start

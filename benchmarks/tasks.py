@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import bm25s
 import mail_collections as collections
+import memory
 import numpy as np
 import polars as pl
 import Stemmer
@@ -23,13 +24,14 @@ from conversations import locomo, turn_ids
 
 from dagster_project.config.settings import load_settings
 from dagster_project.evaluation.evaluator import contents, read_ground_truth
+from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.filters import Filters
-from dagster_project.index.search.search_index import SearchIndex, open_current
+from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.rerankers import Reranker
 from transforms.evaluation.judgements import judgements
-from transforms.evaluation.losses import KEPT
 from transforms.evaluation.quality import grades_of
+from transforms.evaluation.report import KEPT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.settings.search import SearchSettings
@@ -39,6 +41,8 @@ SAMPLE = Path(__file__).parents[1] / "data" / "sample"
 CORPORA = ("pgsql", "erofs", "documents", "conversations", "sample")
 MONTHS = "erofs months"
 """Four months of linux-erofs, for what is too slow for all of it."""
+UNSEEN = ("meetings", "linux-raid")
+"""Collections that no weight of the search and no setting of a table was chosen on; of linux-raid two years."""
 _QUOTED = re.compile(r"^\s*>.*\n?", re.M)
 
 Build = Callable[[Path], SearchIndex]
@@ -114,7 +118,7 @@ def corpus(
     chunks: Mapping[str, str] | None = None,
     build: Build | None = None,
 ) -> Corpus:
-    """One of CORPORA or MONTHS, its index built below `state` or brought up to date.
+    """One of CORPORA, UNSEEN or MONTHS, its index built below `state` or brought up to date.
 
     `changed` are settings of [search], `chunks` of [chunks]; `build` takes the place of `built`.
     """
@@ -128,6 +132,10 @@ def corpus(
         return _conversations(folder, state, build)
     if name == "pgsql":
         return _pgsql(folder, state, wanted, build)
+    if name == "meetings":
+        return _meetings(folder, state / name, build)
+    if name == "linux-raid":
+        return _raid(folder, state / name, wanted, build)
     return _erofs(folder, state, wanted, build, "20250[3-6]" if name == MONTHS else "*")
 
 
@@ -150,7 +158,7 @@ def built(config: Path, changed: Mapping[str, str]) -> SearchIndex:
     settings = load_settings(config)
     search = SearchSettings.model_validate({**settings.search.model_dump(), **changed})
     embedder, reranker = make_embedder(settings.embedding), Reranker(settings.rerank)
-    return open_current(settings.root / "index", embedder, settings.terms, search, reranker)
+    return SearchIndex(current_version(settings.root / "index"), embedder, settings.terms, search, reranker)
 
 
 def _pgsql(folder: Path, state: Path, chunks: Mapping[str, str], build: Build) -> Corpus:
@@ -262,6 +270,38 @@ def _conversations(folder: Path, state: Path, build: Build) -> Corpus:
     ]
     task = Task("long chats, questions", queries, relevant, sources=sources)
     return Corpus("conversations", index, [task], items, texts)
+
+
+def _meetings(folder: Path, state: Path, build: Build) -> Corpus:
+    """Meetings of QMSum; right are the turns of the spans that answer."""
+    said = memory.meetings(folder)
+    index = build(memory.settings_file(state, said))
+    items: dict[int, str] = {}
+    for one in said:
+        turns = [(str(n), *turn) for n, turn in enumerate(one.turns)]
+        items |= {chunk: f"{one.name} {turn}" for chunk, turn in turn_ids(index, one.name, turns).items()}
+    asked = [
+        (text, frozenset(f"{c.name} {n}" for n in right), c.name) for c in said for text, right in c.questions
+    ]
+    queries, relevant, sources = zip(*asked, strict=True)
+    return Corpus(
+        "meetings", index, [Task("meetings, questions", queries, relevant, sources=sources)], items, {}
+    )
+
+
+def _raid(folder: Path, state: Path, chunks: Mapping[str, str], build: Build) -> Corpus:
+    """Questions of a list; right are the replies that the asker thanked for, or all by others."""
+    source = f'list_id = "linux-raid"\npath = "{folder}/linux-raid/linux-raid.202[01]*.gz"\ngrain = "year"'
+    index = build(collections.settings_file(state, "linux-raid", source, chunks))
+    there = {mail for (mail,) in index.connection.execute("SELECT message_id FROM messages").fetchall()}
+    rows = map(json.loads, (folder / "linux-raid" / "questions.jsonl").read_text().splitlines())
+    asked = [row for row in rows if row["asked_in"] in there]
+    found = []
+    for key, title in (("right", "replies thanked for"), ("replies", "replies of others")):
+        own = [(r["query"], there.intersection(r[key]), frozenset([r["asked_in"]])) for r in asked]
+        queries, relevant, without = zip(*((q, frozenset(a), w) for q, a, w in own if a), strict=True)
+        found.append(Task(f"linux-raid, {title}", queries, relevant, without=without))
+    return _mail("linux-raid", index, found)
 
 
 def _sample(folder: Path, build: Build) -> Corpus:

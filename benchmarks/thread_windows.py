@@ -7,8 +7,6 @@ the default search get the BM25 score of their window among the windows of all m
 times a weight, added to their own score. Prints nDCG@10, MRR@10 and Recall@10 by width and weight; 0 is the default.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from pathlib import Path

@@ -8,8 +8,6 @@ are, once without their titles. The confidences of a collection are fitted witho
 printed last, on both, are those of `dagster_project/extras/triage/transforms/duplicates.py`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""The composition root: definitions, jobs, schedules, resources and the command line."""
+"""Everything that touches the world: settings, disk, network, clock, Dagster's definitions, the command line."""

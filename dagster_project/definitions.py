@@ -1,7 +1,5 @@
 """What Dagster loads: assets, checks, jobs, schedules, sensors and their resources."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +8,13 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
+from dagster_project.orchestration.alerts import failed_runs_sensor, warnings_sensor
 from dagster_project.orchestration.asset_jobs import asset_definitions, published_definitions, refresh_jobs
-from dagster_project.orchestration.triggers.alert_sensors import failed_runs_sensor, warnings_sensor
-from dagster_project.orchestration.triggers.schedules import daily_report, following_sensor, hourly_schedule
+from dagster_project.orchestration.triggers.schedules import (
+    daily_schedules,
+    following_sensor,
+    hourly_schedule,
+)
 from dagster_project.orchestration.triggers.vault_sensor import vault_sensor
 from transforms.errors import SettingsError
 
@@ -31,7 +33,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     names = {job.name for job in refresh_jobs(settings)}
     jobs = [job for job in assets.jobs or () if job.name in names]
     triggers = dg.Definitions(
-        schedules=[hourly_schedule(settings), daily_report(settings)],
+        schedules=[hourly_schedule(settings), *daily_schedules(settings)],
         sensors=[vault_sensor(settings, jobs), following_sensor(settings, jobs), *alerts],
     )
     return dg.Definitions.merge(assets, published_definitions(settings), triggers)

@@ -1,7 +1,5 @@
 """The page of the commands, from what `--help` of each says."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any

@@ -7,8 +7,6 @@ And docs/performance.md from the figures that were measured.
 One function per page; tests/docs fail when a page is not what its function returns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -16,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 import dagster as dg
 import pyarrow as pa
 from commands import commands_page
+from memory_page import memory_page
 from performance import performance_page, scale_plot, stages_plot
 from pictures import layered_svg, without_shortcuts
 from plots import topics_plot
@@ -468,6 +467,7 @@ PAGES = {
     "tables.md": tables_page,
     "settings.md": settings_page,
     "performance.md": performance_page,
+    "measurements/memory.md": memory_page,
     "images/tables.svg": tables_picture,
     "images/assets.svg": assets_picture,
     "images/scale.svg": scale_plot,

@@ -1,7 +1,5 @@
 """docs/performance.md and its plots, of the figures that `benchmarks/scale.py --json` wrote."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Draws a graph in layers as SVG, for the pictures of the documentation that follow from the code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape
 

@@ -1,7 +1,5 @@
 """Plots of the measurements, drawn from the tables of the page that they stand on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -24,10 +24,11 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
 
 from dagster_project.cli.main import main
-from dagster_project.composition.objects import make_lake, make_sources
+from dagster_project.composition.objects import make_lake, make_publisher, make_sources
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.index.files.segments import read_terms, segments_of
+from dagster_project.index.publish.version_inputs import Published
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import instance_place, open_instance
@@ -183,6 +184,12 @@ class Workspace:
         """What `weft build` does, in this process."""
         with self.instance() as instance:
             return build(self.settings, instance, tell=tell)
+
+    def publish(self, *without: str) -> Published:
+        """Publish what the lake has of the sources, some partitions left out, without a run of Dagster."""
+        partitions = {s.key: s.source_type for s in make_sources(self.settings).discover()}
+        shown = {key: kind for key, kind in partitions.items() if key not in without}
+        return make_publisher(self.settings, self.lake).publish(shown)
 
     def weft(self, *arguments: str, **more: Any) -> Result:
         """A run of the command line with the settings of the workspace, in this process."""

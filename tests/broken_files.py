@@ -1,7 +1,5 @@
 """Everything that a file system, a compressor and git can do to a member of a source."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """Cases of tests that many cases are of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

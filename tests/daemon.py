@@ -1,7 +1,5 @@
 """Dagster's daemon, one step at a time: ticks of the schedule, looks of the sensor, and the runs that they request."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

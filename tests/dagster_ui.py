@@ -1,7 +1,5 @@
 """Dagster's own servers for one workspace, started by `weft ui` and asked as its pages ask them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -203,10 +201,8 @@ class Server:
     def next_tick(self, name: str) -> dict[str, Any]:
         """What a tick of a schedule at this moment would ask for: the reason of a skip, and runs."""
         selector = {**REPOSITORY, "scheduleName": name}
-        asked = "selectorData:$s,timestamp:$t"
-        done = self.change(
-            "scheduleDryRun", "$s:ScheduleSelector!,$t:Float", asked, s=selector, t=time.time()
-        )
+        data = "selectorData:$s,timestamp:$t"
+        done = self.change("scheduleDryRun", "$s:ScheduleSelector!,$t:Float", data, s=selector, t=time.time())
         return dict(done["evaluationResult"])
 
     def ticks(self, name: str) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """Documents for tests: files by path, read into tables."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.documents.files import DocumentTables, RawFile, read_documents

@@ -1,7 +1,5 @@
 """PDF, office, book, notebook and picture files for tests, made byte by byte from the descriptions of their formats."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """A loopback server that speaks the parts of Gemini's REST API that Weft calls, and fails as it is told to."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -21,8 +19,8 @@ import numpy as np
 import pytest
 
 from tests.timing import has_left
-from transforms.settings.model_names import GEMINI_EMBEDDINGS
-from transforms.text.pictures import Picture, picture_text
+from transforms.settings.models import GEMINI_EMBEDDINGS
+from transforms.text.visible import Picture, picture_text
 
 KEY = "AIzaSyLoopbackKeyThatMustNeverBeSeen012"
 FORBIDDEN = "forbidden words"
@@ -153,7 +151,7 @@ class Loopback:
 @contextmanager
 def loopback() -> Iterator[Loopback]:
     """The server, listening until the block ends; without the extra that speaks to it the test is left out."""
-    pytest.importorskip("dagster_project.extras.gemini")
+    pytest.importorskip("dagster_project.extras.services")
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answer) as server:
         server.daemon_threads = True
         server.block_on_close = False

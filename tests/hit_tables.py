@@ -1,7 +1,5 @@
 """Hits and the facts that stages read of them, written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

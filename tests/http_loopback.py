@@ -1,7 +1,5 @@
 """A web server on the loopback interface that serves archives, knows validators and ranges, and fails as planned."""
 
-from __future__ import annotations
-
 import threading
 import time
 from base64 import b64encode

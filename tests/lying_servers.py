@@ -1,7 +1,5 @@
 """What tests of servers that lie share: a user and a secret that must not be shown, and the mails of a sound server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from assets.protocols.sources import Fetched

@@ -1,7 +1,5 @@
 """The pages of an index, for tests that look at them beside other interfaces; such a test is skipped without that extra."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands of Weft in processes of their own, forked from one that has loaded its modules, so that they start at once."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -3,8 +3,6 @@
 `benchmarks/suite.py` loads it and names the folder of its files, one for each worker.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

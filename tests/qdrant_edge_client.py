@@ -3,8 +3,6 @@
 A shard is a collection. Indexes of graphs are built when `optimize` says so, as a server's optimizers do by themselves.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of assets as Dagster's daemon asks for them, and runs of which one says how far they are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 

@@ -1,19 +1,17 @@
 """An S3 service on the loopback interface."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.request import Request, urlopen
 
-from moto.server import ThreadedMotoServer
-from s3fs import S3FileSystem
-
 
 @contextmanager
 def s3_service() -> Iterator[str]:
     """The address of a running service without buckets."""
+    from moto.server import ThreadedMotoServer
+    from s3fs import S3FileSystem
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()

@@ -1,7 +1,5 @@
 """An IMAP server on the loopback interface that answers as a script says: soundly, until it lies."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -1,7 +1,5 @@
 """docs/scale.md: its figures follow from its rates, and its steps run one after the other."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
@@ -89,12 +87,14 @@ def configured(work: Workspace, sections: dict[str, dict[str, object]], text: st
 
 
 @pytest.mark.exhaustive
-def test_the_steps_of_the_page_run_and_leave_what_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_steps_of_the_page_run_and_leave_what_was_made(
+    built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for module in ("s3fs", "ray", "qdrant_client"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
     sections: dict[str, dict[str, object]] = {"storage": {"root": "state"}, "search": {"weak": True}}
-    work, made = two_lists(tmp_path / "work", **sections), []
+    work, made = two_lists(built_once.copied(tmp_path / "work").folder, **sections), []
     with s3_service() as url:
         keys = {
             "ACCESS_KEY_ID": "AKIAEXAMPLE",

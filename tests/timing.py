@@ -1,7 +1,5 @@
 """What tests need of clocks: how work grows with its input, and waits that end with a condition, not with a time."""
 
-from __future__ import annotations
-
 import select
 import socket
 import time
@@ -23,6 +21,16 @@ def seconds(work: Callable[[], object], runs: int = 3) -> float:
         work()
         taken.append(time.process_time() - start)
     return min(taken)
+
+
+def growth(
+    few: Callable[[], object], many: Callable[[], object], allowed: float, least: float = 5e-3
+) -> float:
+    """How many times the processor time of `few`, or of `least` seconds, `many` takes: one run if that is `allowed`."""
+    taken = max(seconds(few, 2), least)
+    ratios = (seconds(many, 1) / taken for _ in range(3))
+    best = next(ratios)
+    return best if best < allowed else min(ratios)
 
 
 def until(condition: Callable[[], _Found], name: str, pause: float = PAUSE) -> _Found:

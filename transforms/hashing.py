@@ -1,7 +1,5 @@
 """The project's content hashes, one function each."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Protocols of the lake, which stores tables, and of the progress of the stages that fill it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

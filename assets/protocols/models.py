@@ -171,7 +171,7 @@ class Answer(Generic[Shape]):
 
 
 class LanguageModel(Protocol):
-    """Answers prompts in a given shape. A prompt is data, fenced as `transforms.embedding.prompts` says."""
+    """Answers prompts in a given shape. A prompt is data, fenced as `transforms.embedding.sent_texts` says."""
 
     model: str
 

@@ -60,9 +60,6 @@ class ContextIndex(Protocol):
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them."""
 
-    def named_chunks(self, names: Sequence[str], own: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The chunks of what `names` mean, without those of the documents `own`; and the names that mean nothing."""
-
 
 @dataclass(frozen=True)
 class Readiness:

@@ -1,7 +1,5 @@
 """Stages in buckets: of each bucket of mails the rows that a stage reads, and a hash of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,14 +1,13 @@
 """Stages declared as data: what makes tables of the lake, from which inputs, by which version of the code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from assets.partitions import SourceType
+from assets.partitions import SLOW_PARTS, SourceType
 from assets.stages.buckets import Reads
-from transforms.schemas.chunks import TERMS
+from transforms.schemas.registry import REGISTRY
 from transforms.schemas.table import Table
 from transforms.settings.base import StageSettings, digest_of
 from transforms.settings.search import TermSettings
@@ -31,8 +30,34 @@ class Made:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What Dagster shows of a stage.
+
+    `code` is the function that it links to, `make` by default. `lineage` names the columns (`table.column`) that a column is
+    made of; a column that is declared the same in an input comes from there.
+    """
+
+    does: str
+    group: str = "relations"
+    kinds: Sequence[str] = ("polars",)
+    code: Callable[..., Any] | None = None
+    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a stage needs beside its inputs: resources by name, and `deps`, assets that are made before it.
+
+    The resource `index` is the published index, one version for all partitions of a run, which is compared like an input.
+    """
+
+    resources: Sequence[str] = ()
+    deps: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Stage:
-    """A step that makes the tables `outputs`, of each partition of `source_type`, or of the whole lake if that is None.
+    """A step that makes the tables `outputs` (by default that of its name) of a partition of `source_type`, or of the lake.
 
     `make` takes the `inputs` (of a partition: Arrow tables of the same partition; else Ibis tables), then the
     `settings`, and the `resources` by name. It returns a table, one for each of `outputs`, or `Made`. A stage without
@@ -41,33 +66,53 @@ class Stage:
 
     With `in_buckets`, what the stage reads of its inputs by their names, the tables are stored in parts, one for each bucket
     of mails; `make` takes the rows of one bucket as Arrow tables, and a part is rebuilt only if these changed. The
-    resource `lake` is then an `OfBucket`.
-
-    `deps` are tables that are read through the inputs. If the stage `asks_index`, `make` takes the published index as
-    `index`, one version for all partitions of a run, and this version is compared like an input. If `columns` are named,
-    only these of the inputs are read. `code` is the function that Dagster links to, `make` by default. `lineage` names the
-    columns (`table.column`) that a column is made of; a column that is declared the same in an input comes from there.
+    resource `lake` is then an `OfBucket`. If `columns` are named, only these of the inputs are read. `declared` has the
+    outputs that are in no registry, since an extra adds them.
     """
 
     name: str
-    outputs: Mapping[str, Table]
     make: Callable[..., Any]
     version: str
-    does: str
+    shown: Shown
     inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
     settings: Settings | None = None
     source_type: SourceType | None = None
-    group: str = "relations"
     digest: Callable[[Any], str] | None = None
     in_buckets: Mapping[str, Reads] | None = None
-    deps: Sequence[str] = ()
     columns: Sequence[str] | None = None
-    resources: Sequence[str] = ()
-    asks_index: bool = False
-    pool: str | None = None
-    kinds: Sequence[str] = ("polars",)
-    code: Callable[..., Any] | None = None
-    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    needs: Needs = Needs()
+    declared: Mapping[str, Table] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take the name for that of the one table, if no outputs are named."""
+        object.__setattr__(self, "outputs", self.outputs or (self.name,))
+
+    @cached_property
+    def schemas(self) -> dict[str, Table]:
+        """The declaration of each of the outputs."""
+        return {name: self.declared.get(name) or REGISTRY[name].schema for name in self.outputs}
+
+    @cached_property
+    def declared_version(self) -> str:
+        """The code version under the settings that the stage is declared with."""
+        return self.code_version(self.settings)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the outputs, sorted."""
+        return tuple(sorted(self.outputs))
+
+    @property
+    def asks_index(self) -> bool:
+        """True if the stage asks the published index."""
+        return "index" in self.needs.resources
+
+    @property
+    def further_deps(self) -> list[str]:
+        """The assets that are made before it beside its inputs: those named, the index, and parts of the slow lane."""
+        slow = [] if self.source_type else [SLOW_PARTS[table] for table in self.inputs if table in SLOW_PARTS]
+        return [*slow, *self.needs.deps, *(["search_index"] if self.asks_index else [])]
 
     def code_version(self, settings: Settings | None) -> str:
         """The version of the code with a digest of `settings`, by which stored tables are compared."""
@@ -88,24 +133,26 @@ class Stage:
     @property
     def is_task(self) -> bool:
         """True if a partition needs the sources or the same partition of other tables, and nothing else of the world."""
-        return self.source_type is not None and not (self.resources or self.asks_index)
+        return self.source_type is not None and not self.needs.resources
 
     def compared_inputs(self) -> list[str]:
-        """The inputs whose content decides whether the tables of a partition are up to date."""
-        return [] if self.source_type is None else self.source_type.compared_inputs(self.inputs)
+        """The inputs whose content decides whether the tables of a partition are up to date, sorted."""
+        inputs = [*self.inputs, *(["search_index"] if self.asks_index else [])]
+        return [] if self.source_type is None else sorted(self.source_type.compared_inputs(inputs))
 
 
 def terms_stage(source_type: SourceType, name: str, chunk_table: str, settings: TermSettings) -> Stage:
     """The stage of the table `name`: the terms of the chunks in `chunk_table`."""
     return Stage(
         name,
-        {name: TERMS},
         terms.chunk_terms,
         terms.VERSION,
-        f"Counts the terms of each chunk in `{chunk_table}`, field by field, for the lexical index.",
+        Shown(
+            f"Counts the terms of each chunk in `{chunk_table}`, field by field, for the lexical index.",
+            lineage={"chunk_id": (f"{chunk_table}.chunk_id",)},
+        ),
         inputs=(chunk_table,),
         settings=settings,
         source_type=source_type,
         columns=terms.CHUNK_COLUMNS,
-        lineage={"chunk_id": (f"{chunk_table}.chunk_id",)},
     )

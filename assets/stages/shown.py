@@ -1,16 +1,19 @@
-"""What Dagster shows of a table: its columns and where they come from, the code that makes it, and its first rows."""
+"""What Dagster shows of a stage: columns and where they come from, the code, first rows, and the settings of a run."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import dagster as dg
 import pyarrow as pa
+from pydantic import Field, create_model
 
+from transforms.errors import WeftError
 from transforms.schemas.registry import REGISTRY
 from transforms.schemas.table import Table
+from transforms.settings.base import StageSettings
 
 _PREVIEW_ROWS = 5
 _PREVIEW_CHARS = 80
@@ -30,19 +33,34 @@ def table_metadata(table: Table) -> dict[str, object]:
     return {"dagster/column_schema": dg.TableSchema(columns), "key": ", ".join(table.key)}
 
 
-def described(table: Table, version: str, *kinds: str) -> dict[str, Any]:
-    """Arguments of `dg.asset` or `dg.AssetOut` for what makes a table of the lake by the code `version`."""
-    return {
-        "description": table.comment,
-        "code_version": version,
-        "metadata": table_metadata(table),
-        "kinds": {"parquet", *kinds},
-    }
+@contextlib.contextmanager
+def in_words() -> Iterator[None]:
+    """A step whose fault Dagster shows with the sentence of the fault first; the trace comes after it."""
+    try:
+        yield
+    except WeftError as fault:
+        raise dg.Failure(str(fault)) from fault
 
 
-def outs(tables: Mapping[str, Table], version: str, *kinds: str) -> dict[str, dg.AssetOut]:
-    """The outputs of a multi-asset that makes several tables of the lake."""
-    return {name: dg.AssetOut(**described(table, version, *kinds)) for name, table in tables.items()}
+def violated(key: dg.AssetCheckKey, count: int, examples: Sequence[str]) -> dg.AssetCheckResult:
+    """The result of a check that `count` rows break, with some of them."""
+    facts = {"rows": count, "examples": list(examples)}
+    return dg.AssetCheckResult(
+        check_name=key.name, asset_key=key.asset_key, passed=count == 0, metadata=facts
+    )
+
+
+def of_selected(
+    context: dg.AssetCheckExecutionContext, results: Iterable[dg.AssetCheckResult]
+) -> Iterator[dg.AssetCheckResult]:
+    """Those results of checks that a run is of."""
+    return (result for result in results if check_key(result) in context.selected_asset_check_keys)
+
+
+def check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
+    """The key of the check that has a result."""
+    assert result.asset_key and result.check_name
+    return dg.AssetCheckKey(result.asset_key, result.check_name)
 
 
 def warning(asset: str, name: str, passed: bool, **metadata: Any) -> dg.AssetCheckResult:
@@ -102,3 +120,56 @@ def _short(value: Any) -> str | int | float | bool:
         return value
     text = "" if value is None else str(value)
     return text if len(text) <= _PREVIEW_CHARS else f"{text[:_PREVIEW_CHARS]}…"
+
+
+def config_of(name: str, settings: StageSettings | Mapping[str, StageSettings]) -> type[dg.Config] | None:
+    """The configuration of a stage: the fields of its settings, with the configured values as defaults.
+
+    Settings by source have a field for each source; None if there is none.
+    """
+    fields: dict[str, Any]
+    if isinstance(settings, Mapping):
+        fields = {source: _nested(f"{name}_{source}", own) for source, own in settings.items() if source}
+    else:
+        shown = [n for n, field in type(settings).model_fields.items() if not field.exclude]
+        fields = {n: _field(f"{name}_{n}", settings, n) for n in shown}
+    return create_model(f"{name}_settings", __base__=dg.Config, **fields) if fields else None
+
+
+def chosen_settings(settings: Any, config: Mapping[str, Any] | None) -> Any:
+    """`settings` with the values of a run's configuration; ValidationError if that makes them wrong."""
+    if config is None:
+        return settings
+    if isinstance(settings, Mapping):
+        return {source: chosen_settings(own, config.get(source)) for source, own in settings.items()}
+    return type(settings).model_validate({**settings.model_dump(), **config})
+
+
+def _field(name: str, settings: StageSettings, field: str) -> tuple[Any, Any]:
+    """Type and default of one field; a choice of words is a text whose description lists them."""
+    value, declared = getattr(settings, field), type(settings).model_fields[field]
+    if isinstance(value, StageSettings):
+        return _nested(name, value)
+    words = get_args(declared.annotation) if get_origin(declared.annotation) is Literal else ()
+    text = "; ".join(filter(None, [declared.description, f"one of {', '.join(words)}" if words else None]))
+    default = list(value) if isinstance(value, tuple) else value
+    return _plain(declared.annotation), Field(default, description=text or None)
+
+
+def _nested(name: str, settings: StageSettings) -> tuple[Any, Any]:
+    model = config_of(name, settings)
+    assert model
+    return model, Field(default_factory=model)
+
+
+def _plain(annotation: Any) -> Any:
+    """The type that Dagster has for one of pydantic."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return str
+    if origin is tuple:
+        return list[_plain(args[0])]  # type: ignore[misc]
+    if origin in (Union, UnionType):
+        (inner,) = (arg for arg in args if arg is not NoneType)
+        return _plain(inner) | None
+    return annotation

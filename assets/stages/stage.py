@@ -5,21 +5,29 @@ import time
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import dagster as dg
 import ibis
 import pyarrow as pa
 
-from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, WHOLE_PART, SourceType
+from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES, WHOLE_PART, SourceType
 from assets.protocols.engine import Engine, MadeTable, Outcome
 from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged
 from assets.stages.buckets import BUCKETS, Buckets, Reads
-from assets.stages.config import chosen_settings, config_of
 from assets.stages.declaration import Settings, Stage
-from assets.stages.lake_state import LAKE, state_of_run
-from assets.stages.shown import code_reference, column_lineage, preview, table_metadata
+from assets.stages.shown import (
+    chosen_settings,
+    code_reference,
+    column_lineage,
+    config_of,
+    in_words,
+    preview,
+    table_metadata,
+)
 from assets.stages.stage_run import StageRun, figures_of
+from transforms.hashing import parts_hash
 
 _ONLY_OWN_EVENTS = {"__source_asset_observation__": True}
 """Metadata of an output of which Dagster itself records no materialization.
@@ -59,12 +67,16 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         name=stage.name,
         partitions_def=partitions_of(source_type) if source_type else None,
         backfill_policy=BACKFILL if source_type else None,
-        group_name=source_type.name if source_type else stage.group,
+        group_name=source_type.name if source_type else stage.shown.group,
         # Read in the step itself: of each input that Dagster loads it stores two events.
-        deps=[*read, *stage.deps, *_index_of(stage)],
+        deps=[*read, *stage.further_deps],
         outs={name: _out(stage, name) for name in stage.outputs},
         can_subset=len(stage.outputs) > 1,
-        pool=stage.pool or (source_type.pool if source_type else None),
+        pool="embedding"
+        if "embedder" in stage.needs.resources
+        else source_type.pool
+        if source_type
+        else None,
         config_schema=config.to_fields_dict() if config else None,
         required_resource_keys={
             "io_manager",
@@ -72,8 +84,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
             "progress",
             *(["sources"] if stage.reads_sources else []),
             *(["engine"] if stage.is_task else []),
-            *stage.resources,
-            *(["published_index"] if stage.asks_index else []),
+            *("published_index" if name == "index" else name for name in stage.needs.resources),
         },
     )
     def run_stage(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
@@ -82,7 +93,9 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         loaded = {table: tables.over_all(table, context.instance) for table in read if table not in parted}
         loaded |= {table: tables.reader(table) for table in parted}
         run = _Run(context, stage, settings, loaded)
-        with run.published_index():
+        opened = context.resources.published_index.open() if stage.asks_index else contextlib.nullcontext()
+        with in_words(), opened as index:
+            run.resources.update({"index": index} if stage.asks_index else {})
             if source_type:
                 yield from run.partitions()
             else:
@@ -91,52 +104,34 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     return run_stage
 
 
-def _index_of(stage: Stage) -> list[str]:
-    """The asset that publishes, if the stage asks what it published."""
-    return ["search_index"] if stage.asks_index else []
-
-
 def _out(stage: Stage, name: str) -> dg.AssetOut:
-    """What Dagster shows of the table `name` of a stage."""
-    table = stage.outputs[name]
+    table = stage.schemas[name]
     shown: dict[str, Any] = {}
     if isinstance(stage.settings, Mapping):
         shown["settings"] = {source: own.model_dump(mode="json") for source, own in stage.settings.items()}
     elif stage.settings is not None:
         shown["settings"] = stage.settings.model_dump(mode="json")
-    lineage = column_lineage(table, stage.inputs, stage.lineage)
+    lineage = column_lineage(table, stage.inputs, stage.shown.lineage)
     return dg.AssetOut(
         is_required=len(stage.outputs) == 1,
-        description=f"{stage.does}\n\nOne row: {table.comment}",
+        description=f"{stage.shown.does}\n\nOne row: {table.comment}",
         code_version=stage.code_version(stage.settings),
         metadata={
             **table_metadata(table),
             **shown,
             **({"dagster/column_lineage": lineage} if lineage.deps_by_column else {}),
-            "dagster/code_references": code_reference(stage.code or stage.make),
+            "dagster/code_references": code_reference(stage.shown.code or stage.make),
         },
-        kinds={"parquet", *stage.kinds},
+        kinds={"parquet", *stage.shown.kinds},
     )
 
 
 @dataclass(frozen=True)
-class _StagedPartition:
-    """A staged partition with the materialization that Dagster records once it is visible."""
+class _MadePartition:
+    """The materialization of a partition, and its file if that is still to be made visible."""
 
-    staged: Staged
+    staged: Staged | None
     event: dg.AssetMaterialization
-
-
-@dataclass
-class _Stored:
-    """A table that the engine's task made visible in the lake."""
-
-    content_hash: str
-    row_count: int
-    bytes: int
-
-    def commit(self) -> None:
-        """Nothing: it is visible."""
 
 
 class _Run:
@@ -152,22 +147,14 @@ class _Run:
         self.context, self.stage, self.loaded = context, stage, loaded
         self.lake: Lake = context.resources.lake
         self.progress: Progress = context.resources.progress
-        self.resources = {name: getattr(context.resources, name) for name in stage.resources}
+        self.resources = {
+            name: getattr(context.resources, name) for name in stage.needs.resources if name != "index"
+        }
         sources = context.resources.sources if stage.reads_sources else None
         self.work = StageRun(stage, settings, self.lake, self.resources, sources)
         self.code_version = self.work.code_version
         chosen = context.op_execution_context.selected_output_names
         self.selected = [name for name in stage.outputs if name in chosen]
-
-    @contextlib.contextmanager
-    def published_index(self) -> Iterator[None]:
-        """Hold the published index open, if the stage asks it."""
-        if not self.stage.asks_index:
-            yield
-            return
-        with self.context.resources.published_index.open() as index:
-            self.resources["index"] = index
-            yield
 
     def lake_wide(self) -> Iterator[dg.Output[Any]]:
         """The tables over the whole lake, each staged under the code version of the settings of this run."""
@@ -227,7 +214,6 @@ class _Run:
             )
 
     def _selected(self, made: Sequence[Any]) -> list[tuple[str, Any]]:
-        """The tables that the run is of, out of those that the stage made, with their names."""
         named = zip(self.stage.outputs, made, strict=True)
         return [(name, table) for name, table in named if name in self.selected]
 
@@ -244,8 +230,8 @@ class _Run:
     def partitions(self) -> Iterator[dg.Output[Any]]:
         """Each output: its staged partitions of this run by key. One partition is in memory at a time."""
         stage = self.stage
-        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs(), _index_of(stage))
-        staged: dict[str, dict[str, _StagedPartition]] = {name: {} for name in self.selected}
+        provenance = Provenance(self.context, stage.inputs, stage.compared_inputs())
+        staged: dict[str, dict[str, _MadePartition]] = {name: {} for name in self.selected}
         first, keys = next(iter(staged)), self.context.partition_keys
         outcomes, faults = self._outcomes(), []
         for partition in keys:
@@ -253,14 +239,15 @@ class _Run:
             if outcome and outcome.fault and first not in outcome.tables:
                 faults.append(outcome.fault)
                 continue
-            tables = self._stored(outcome) if outcome else self._staged(partition, partition == keys[-1])
-            for made, file in tables:
+            stored = ((outcome.tables[name], None) for name in self.selected) if outcome else None
+            for made, file in stored or self._staged(partition, partition == keys[-1]):
                 tags = provenance.tags(made.content_hash, made.code_version, made.read)
                 event = dg.AssetMaterialization(
                     made.name, partition=partition, metadata=made.figures, tags=tags
                 )
-                staged[made.name][partition] = _StagedPartition(file, event)
-            self.progress.step(first, partition, staged[first][partition].staged.row_count)
+                staged[made.name][partition] = _MadePartition(file, event)
+                if made.name == first:
+                    self.progress.step(first, partition, made.row_count)
             pa.default_memory_pool().release_unused()
         if faults:
             for part in (part for parts in staged.values() for part in parts.values()):
@@ -280,11 +267,6 @@ class _Run:
         engine: Engine = self.context.resources.engine
         tables = {key.path[-1] for key in run.asset_selection or self.context.selected_asset_keys}
         return engine.outcomes(run.run_id, tables, self.context.partition_keys)
-
-    def _stored(self, outcome: Outcome) -> Iterator[tuple[MadeTable, _Stored]]:
-        """The tables of this stage that the engine made of a partition."""
-        for made in (outcome.tables[name] for name in self.selected):
-            yield made, _Stored(made.content_hash, made.row_count, made.figures["bytes"])
 
     def _staged(self, partition: str, is_last: bool) -> Iterator[tuple[MadeTable, Staged]]:
         """Make and stage the tables of one partition; the tables leave memory when this ends."""
@@ -318,12 +300,8 @@ class Provenance:
         context: dg.AssetExecutionContext,
         inputs: Collection[str],
         compared: Collection[str],
-        whole: Collection[str],
     ):
-        """`inputs` are the tables that the step reads by partition, `whole` those without partitions.
-
-        Inputs that are not `compared` make nothing stale.
-        """
+        """`inputs` are the tables that the step reads by partition; those that are not `compared` make nothing stale."""
         known = context.instance.event_log_storage.get_maximum_record_id() or 0
         uncompared = set(inputs) - set(compared)
         self._tags: dict[str, str] = {}
@@ -335,7 +313,9 @@ class Provenance:
             self._tags[f"dagster/input_data_version/{name}"] = "INITIAL"
             if table in inputs:
                 self._names[table] = name
-            elif table in whole and (event := context.instance.get_latest_materialization_event(key)):
+            elif table == "search_index" and (
+                event := context.instance.get_latest_materialization_event(key)
+            ):
                 version = (event.tags or {}).get("dagster/data_version", "INITIAL")
                 self._tags[f"dagster/input_data_version/{name}"] = version
 
@@ -351,3 +331,39 @@ class Provenance:
             "dagster/data_version_is_user_provided": "true",
             "dagster/code_version": code_version,
         }
+
+
+LAKE = "lake"
+"""The name of the hash among the inputs in the footer of a table over the whole lake."""
+
+
+def lake_state(lake: Lake, partitions: Mapping[str, Sequence[str]]) -> str:
+    """A hash of the content of all tables of `partitions`, by the name of their kind, that the lake has."""
+
+    def parts() -> Iterator[str]:
+        for source_type in (*SOURCE_TYPES, SLOW):
+            for partition in sorted(partitions.get(source_type.partitions, ())):
+                for table in source_type.tables:
+                    if footer := lake.footer(table, partition):
+                        yield from (table, partition, footer.content_hash)
+                        # Readers leave out a slow part that is made from another queue than the one of now.
+                        yield from footer.inputs.values() if source_type is SLOW else ()
+
+    return parts_hash(parts())
+
+
+def state_of_run(lake: Lake, context: dg.AssetExecutionContext) -> str:
+    """`lake_state` of the partitions that Dagster knows, as it was when a step of the run first asked.
+
+    The run has the lake alone, but for very long texts: those that come meanwhile make stale what is made.
+    """
+    names = [source_type.partitions for source_type in SOURCE_TYPES]
+    known = tuple((name, tuple(context.instance.get_dynamic_partitions(name))) for name in names)
+    whole: Any = lake
+    return _remembered(whole, context.run.run_id, known)
+
+
+@lru_cache(maxsize=2)
+def _remembered(lake: Any, run_id: str, partitions: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
+    """`lake_state`, once in a run: each step over the whole lake asks for it."""
+    return lake_state(lake, dict(partitions))

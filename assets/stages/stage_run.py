@@ -1,7 +1,5 @@
 """A stage at work: the tables that it makes of its inputs, and of a partition staged in the lake. Imports no Dagster."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,10 +59,11 @@ class StageRun:
             loaded = {reader.table: reader.read(partition, stage.columns) for reader in readers}
             made = self.make([part.table for part in loaded.values()], partition)
             read = {table: part.content_hash for table, part in loaded.items()}
-            compared = {table: read[table] for table in stage.compared_inputs()}
+            known = dict(read)
             if stage.asks_index:
-                compared["search_index"] = self.resources["index"].facts["index_version"]
-        counted = next((name for name, table in stage.outputs.items() if table.key == ("chunk_id",)), None)
+                known["search_index"] = self.resources["index"].facts["index_version"]
+            compared = {table: known[table] for table in stage.compared_inputs()}
+        counted = next((name for name, table in stage.schemas.items() if table.key == ("chunk_id",)), None)
         for name, data in zip(stage.outputs, made.tables, strict=True):
             if name not in selected:
                 continue
@@ -85,11 +84,9 @@ def figures_of(staged: Staged, start: float) -> dict[str, Any]:
 
 
 def _of_source(settings: Settings | None, partition: str) -> Settings | None:
-    """The settings for the source of a partition."""
     return settings[partition.partition("/")[0]] if isinstance(settings, Mapping) else settings
 
 
 def _id_changes(lake: Lake, table: str, partition: str, data: pa.Table) -> dict[str, int]:
-    """How many ids of a partition's table are new, were there before, and are gone."""
     before, now = lake.ids(table, partition), set(data.column(0).to_pylist())
     return {"added": len(now - before), "kept": len(now & before), "removed": len(before - now)}

@@ -7,8 +7,6 @@ with the descriptions of Debian's packages, and folders `python*` with sources. 
 (headings, one behind the other), `text` and, where a text is a translation, `english`.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -9,8 +9,6 @@ search and of vectors alone, how far the default is ahead of the static model's 
 tasks. Of linux-erofs every eighth commit is asked, of the chats every third question.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -89,13 +87,15 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--table", type=Path, action="append", default=[], help="several times for several")
     parser.add_argument("--vectors", type=Path, help="vectors of a model that does not run here")
-    parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
+    parser.add_argument(
+        "--corpus", action="append", choices=(*tasks.CORPORA, *tasks.UNSEEN), help="default: all"
+    )
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     given = parser.parse_args()
     found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        for name in given.corpus or tasks.CORPORA:
+        for name in given.corpus or (*tasks.CORPORA, *tasks.UNSEEN):
             corpus = tasks.corpus(name, given.state or Path(temporary))
             asked = [task.every(STEPS.get(name, 1)) for task in corpus.tasks]
             texts = [text or "?" for (text,) in corpus.index.connection.execute(TEXTS).fetchall()]

@@ -14,8 +14,6 @@ is a passage's title, a sentence or some of its words. A batch is made of blocks
 end rows grow by a power of their length, so that telling words weigh more.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,6 +1,4 @@
-"""`weft build`, `backfill`, `fetch`, `plan` and `cost`: the commands that build the index or say what that takes."""
-
-from __future__ import annotations
+"""`weft build`, `backfill`, `fetch` and `plan`: the commands that build the index or say what that takes."""
 
 import json
 import sys
@@ -12,15 +10,15 @@ from assets.embedding import Estimate
 from assets.sentences import SentenceEstimate
 from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
 from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
-from dagster_project.cli.render.tables import print_facts
+from dagster_project.cli.render.hits import print_facts
 from dagster_project.cli.terminal.completion import complete_source
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.orchestration.backfill import backfill as run_backfill
 from dagster_project.orchestration.build import build as run_build
 from dagster_project.orchestration.build import fetch_only, make_texts
 from dagster_project.orchestration.dry_run import outlook
 from dagster_project.orchestration.instance import open_history, open_instance
 from dagster_project.orchestration.outcomes import fetch_faults
+from dagster_project.orchestration.partitions import backfill as run_backfill
 from dagster_project.orchestration.triggers.watching import (
     builds_after_edits,
     coalesced_edits,
@@ -29,7 +27,7 @@ from dagster_project.orchestration.triggers.watching import (
 from dagster_project.orchestration.upkeep.caches import run_estimate
 from dagster_project.system.disk_space import may_be_written
 from transforms.errors import FetchError, SourceError, WeftError
-from transforms.settings.model_names import BATCH_SHARE
+from transforms.settings.models import BATCH_SHARE
 
 
 @click.command()
@@ -38,14 +36,28 @@ from transforms.settings.model_names import BATCH_SHARE
 @QUIET
 @click.option("--fetch/--no-fetch", default=True, help="Fetch remotes before building.")
 @click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild what is damaged.")
+@click.option(
+    "--watch",
+    "watches",
+    is_flag=True,
+    help="Build whenever notes or documents are edited, until interrupted; one line for each build.",
+)
 @explained
-def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool) -> None:
+def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool, watches: bool) -> None:
     """Fetch, materialize what changed in the sources, and publish the index.
+
+    With --watch, edits that follow each other within a second are one build, and remotes are not asked; new mail and
+    chats are read with every build, but their folders are not watched.
 
     If a remote fails, the build uses what it fetched earlier and ends with exit code 10. If a source cannot be read,
     the index keeps what it has of that source and the build ends with exit code 4.
     """
     settings = load_settings(config)
+    if watches:
+        if as_json or verify:
+            raise click.UsageError("--watch goes with --config alone")
+        _watch(settings)
+        return
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
         result = run_build(settings, instance, fetch=fetch, verify=verify, tell=view.step, on_plan=view.plan)
     if as_json:
@@ -55,16 +67,8 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
     _exit_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
 
 
-@click.command(name="watch")
-@CONFIG
-@explained
-def watch_(config: Path | None) -> None:
-    """Build whenever notes or documents are edited, until interrupted; one line for each build.
-
-    Edits that follow each other within a second are one build, and remotes are not asked. What is read of mail and
-    chats is looked at with every build, but their folders are not watched.
-    """
-    settings = load_settings(config)
+def _watch(settings: Settings) -> None:
+    """Build whenever notes or documents are edited, until interrupted."""
     folders = watched_folders(settings)
     click.echo(f"Watches {', '.join(map(str, folders))} until Ctrl-C", err=True)
     with open_instance(settings) as instance:
@@ -124,14 +128,23 @@ def _exit_with_faults(faults: str, kind: type[WeftError]) -> None:
 @click.command()
 @CONFIG
 @JSON
+@click.option(
+    "--cost",
+    "prices",
+    is_flag=True,
+    help="Make the chunks, and say exactly what it would cost to embed them and to write sentences for them.",
+)
 @explained
-def plan(config: Path | None, as_json: bool) -> None:
+def plan(config: Path | None, as_json: bool, prices: bool) -> None:
     """Say what a build would rebuild and why, and what that would take; build nothing and call no model.
 
-    The figures are estimates from earlier runs; `weft cost` counts the texts to embed exactly. If a source cannot be
-    read, the plan is that of the others and ends with exit code 4.
+    The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be read, the plan is that
+    of the others and ends with exit code 4.
     """
     settings = load_settings(config)
+    if prices:
+        _price(settings, as_json)
+        return
     with open_history(settings) as instance:
         result = outlook(settings, instance)
     if as_json:
@@ -141,16 +154,8 @@ def plan(config: Path | None, as_json: bool) -> None:
     _exit_with_faults("\n".join(result.broken.values()), SourceError)
 
 
-@click.command()
-@CONFIG
-@JSON
-@explained
-def cost(config: Path | None, as_json: bool) -> None:
-    """Make the chunks and say what it would cost to embed them and to write sentences for them.
-
-    No model is called.
-    """
-    settings = load_settings(config)
+def _price(settings: Settings, as_json: bool) -> None:
+    """Make the chunks and print what it would cost to embed them and to write sentences for them; call no model."""
     open_ = open_instance if may_be_written(settings.root) else open_history
     with open_(settings) as instance, BuildView(show=not as_json) as view:
         make_texts(settings, instance, tell=view.step, on_plan=view.plan)
@@ -163,8 +168,8 @@ def cost(config: Path | None, as_json: bool) -> None:
 
 
 def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEstimate) -> dict[str, object]:
-    """What embedding and sentences would cost, by the names that `weft cost --json` prints."""
-    facts = {
+    """What embedding and sentences would cost, by the names that `weft plan --cost --json` prints."""
+    facts: dict[str, object] = {
         "model": settings.embedding.model_id,
         "dimensions": settings.embedding.dimensions,
         "texts": embedding.texts,

@@ -1,14 +1,12 @@
 """`weft cache`: what the caches of vectors and answers hold, and cleaning them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, explained
-from dagster_project.cli.render.tables import print_records
+from dagster_project.cli.render.hits import print_records
 from dagster_project.composition.objects import make_answer_cache, make_embedding_cache
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.upkeep import caches

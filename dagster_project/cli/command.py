@@ -1,7 +1,5 @@
 """How the command `weft` begins and ends: with one line and its exit code, whatever ends it."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -32,8 +30,7 @@ def run(arguments: list[str] | None = None) -> None:
     sys.excepthook = _unexpected
     gc.set_threshold(_OBJECTS)
     unasked_pandas.keep_out()
-    # While a step runs, Dagster keeps in a file what is written to standard error.
-    end = partial(_end, os.dup(sys.stderr.fileno()))
+    end = partial(_end, sys.stderr.fileno())
     for number in _ENDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, end)

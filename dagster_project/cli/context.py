@@ -1,7 +1,5 @@
 """`weft context`: what the index knows about a conversation, as a block of cited passages."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,15 +11,17 @@ from typing import Any
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, explained
-from dagster_project.cli.render.explanation import print_plan
+from dagster_project.cli.render.hits import print_plan
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.config.source_settings import known_zone
 from dagster_project.context import conversation_context as work
 from dagster_project.context.accounting import Account
 from dagster_project.context.sessions import Session, opened_session
 from dagster_project.index.search.opened_index import open_index
-from dagster_project.outgoing.limits import Entry
-from transforms.context.block import difference
+from dagster_project.outgoing.screen import Entry
+from transforms.context.block import ENDED, FULL, difference
+
+_STOPPED = {FULL: "fits", ENDED: "bears it out"}
 
 
 def _known_zone(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
@@ -119,7 +119,8 @@ def context(
     if reproduce and lens:
         raise click.UsageError("--reproduce shows the passages that a manifest names, under no lens")
     if compare:
-        _print_difference(compare, as_json)
+        changes = difference(*map(work.read_manifest, compare))
+        click.echo(_json(changes) if as_json else "\n".join(work.difference_lines(changes)))
         return
     settings = load_settings(config)
     with opened_session(settings.root, session_name) if session_name else nullcontext() as session:
@@ -155,8 +156,9 @@ def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
     answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
     facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
     click.echo(result.completeness.line(), err=True)
-    tokens = result.manifest["block_tokens"]
-    click.echo(f"{facts}, {tokens} tokens, {result.seconds * 1000:.0f} ms", err=True)
+    tokens, budget, stopped = (result.manifest[n] for n in ("block_tokens", "budget_tokens", "stopped"))
+    used = f"{tokens:,} of {budget:,} tokens, then no more {_STOPPED[stopped]}"
+    click.echo(f"{facts}, {used}, {result.seconds * 1000:.0f} ms", err=True)
 
 
 def _recorded(place: Path | None, session: Session | None, turn: int | None) -> Mapping[str, Any] | None:
@@ -188,11 +190,6 @@ def _made(
     if session:
         session.add(lens, result.manifest, entries)
     return result
-
-
-def _print_difference(manifests: tuple[Path, Path], as_json: bool) -> None:
-    changes = difference(*map(work.read_manifest, manifests))
-    click.echo(_json(changes) if as_json else "\n".join(work.difference_lines(changes)))
 
 
 def _changed(settings: Settings, **given: Any) -> Settings:

@@ -1,7 +1,5 @@
 """Whether a deployment of several containers or machines is as docs/deploy says: state, runs, lake, secrets, index."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Iterator

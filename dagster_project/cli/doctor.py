@@ -1,7 +1,5 @@
 """`weft doctor`: whether everything that a build and a search need is there, and whether all stored files are valid."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -31,7 +29,7 @@ from dagster_project.composition.objects import (
 )
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of
-from dagster_project.index.files.vector_arrays import VECTORS_IN
+from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish.lens.lens_file import damaged_files
 from dagster_project.index.publish.publisher import DuckDBPublisher
 from dagster_project.index.publish.table_sql import RANKED
@@ -343,9 +341,7 @@ def without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]
     ).fetchone() or (0,)
     if count:
         text = f"{count:,} documents without headings are cut by `semantic`, which loses a fifth of what they answer"
-        yield Finding(
-            "index", "warning", text, 'set `chunker = "sections"` for their source, then weft build'
-        )
+        yield Finding("index", "warning", text, 'set `chunker = "sections"` for their source, and build')
 
 
 def _without_vectors(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 """`weft eval run`, `init` and `compare`: measuring the published index by queries with known answers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import click
 
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
 from dagster_project.cli.render.evaluation import print_report
-from dagster_project.cli.render.tables import print_records
+from dagster_project.cli.render.hits import print_records
 from dagster_project.cli.terminal.lazy_group import OTHERS, LazyGroup
 from dagster_project.config.settings import load_settings
 from dagster_project.context.block_quality import measured_blocks

@@ -1,7 +1,5 @@
 """`weft forget`: a mail, a person's mails, a document, a chat or a source, gone from all that Weft keeps."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -71,9 +69,7 @@ def _print_result(result: BuildResult) -> None:
     for line in result.warnings():
         click.echo(line)
     if not result.erased:
-        click.echo(
-            "Not finished: what a source that cannot be read gave stays until the build that reads it."
-        )
+        click.echo("Not finished: texts of a source that cannot be read stay until a build can read it.")
         return
     erased = ", ".join(f"{count:,} {what}" for what, count in result.erased.items())
     version = (result.published or {}).get("version")

@@ -1,7 +1,5 @@
 """`weft help`: the pages of the documentation, which are installed with the program."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`weft init`: the settings file for an archive, from its place or from three questions."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -51,18 +49,18 @@ _PSEUDONYMS = (
 
 @dataclass(frozen=True)
 class _New:
-    """A source to be written: its name, what was found, and where its files are fetched from."""
+    """A source to be written: its name, what was detected, and where its files are fetched from."""
 
     name: str
-    found: Detected
+    detected: Detected
     url: str | None = None
 
     def toml(self, zone: str) -> str:
         """The source as a part of a settings file."""
-        rows = {"name": self.name, "kind": self.found.kind}
+        rows = {"name": self.name, "kind": self.detected.kind}
         if not self.url:
-            rows["path"] = self.found.path
-        if not self.found.has_zone:
+            rows["path"] = self.detected.path
+        if not self.detected.has_zone:
             rows["timezone"] = zone
         text = "".join(f"{key} = {_quoted(value)}\n" for key, value in rows.items())
         if self.url:
@@ -121,8 +119,8 @@ def _asked(language: str | None, *, is_new: bool) -> tuple[tuple[str, ...], str 
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
         )
     place = click.prompt("Where is the archive (file, folder, or address of a public-inbox)", err=True)
-    for found in () if "://" in place else sources_at(Path(place).expanduser()):
-        click.echo(f"  {_described(found)}", err=True)
+    for detected in () if "://" in place else sources_at(Path(place).expanduser()):
+        click.echo(f"  {_described(detected)}", err=True)
     if not click.confirm("Shall it become a source", default=True, err=True):
         raise SettingsError("nothing was written; name what it is with `weft init PLACE --kind KIND`")
     if is_new and language is None:
@@ -146,23 +144,23 @@ def _sources(place: str, base: Path, name: str | None, kind: str | None, taken: 
     if "://" in place:
         url = place if "{epoch}" in place or place.endswith(".git") else f"{place.rstrip('/')}/{{epoch}}"
         address = re.sub(r"/(\{epoch\}|git/.*|\d+)?$", "", url.removesuffix(".git"))
-        found = Detected("public_inbox", place, "public-inbox", 0)
-        return [_New(_free(name or address, taken), found, url)]
+        detected = Detected("public_inbox", place, "public-inbox", 0)
+        return [_New(_free(name or address, taken), detected, url)]
     path = Path(place).expanduser()
     path = path if path.is_absolute() else Path.cwd() / path
     given = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
     new: list[_New] = []
-    for found in given:
-        own = _free(name or found.name or _name_of(Path(found.path)), taken | {s.name for s in new})
-        new.append(_New(own, _below(found, base)))
+    for detected in given:
+        own = _free(name or detected.name or _name_of(Path(detected.path)), taken | {s.name for s in new})
+        new.append(_New(own, _below(detected, base)))
     return new
 
 
-def _below(found: Detected, base: Path) -> Detected:
-    """`found` with its path as a settings file in `base` writes it."""
-    path = Path(os.path.normpath(found.path))
+def _below(detected: Detected, base: Path) -> Detected:
+    """`detected` with its path as a settings file in `base` writes it."""
+    path = Path(os.path.normpath(detected.path))
     short = path.relative_to(base) if path.is_relative_to(base) else path
-    return replace(found, path=str(short))
+    return replace(detected, path=str(short))
 
 
 def _name_of(path: Path) -> str:
@@ -190,10 +188,10 @@ def _free(text: str, taken: set[str]) -> str:
 def _unknown(new: Sequence[_New], known: Settings) -> list[_New]:
     """Those of `new` whose place is that of no source; SettingsError if that is none of them."""
     places = {str(known.place(s)) for s in known.sources if not s.remote}
-    rest = [s for s in new if s.url or str(known.base / s.found.path) not in places]
+    rest = [s for s in new if s.url or str(known.base / s.detected.path) not in places]
     if not rest:
         raise SettingsError(
-            f"{new[0].found.path} is a source of the settings already; `weft build` reads what changed"
+            f"{new[0].detected.path} is a source of the settings already; `weft build` reads what changed"
         )
     return rest
 
@@ -203,7 +201,7 @@ def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
     before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
     text = before and before.rstrip("\n") + "\n\n"
     if not before:
-        if any(s.found.path in (".", "*") for s in new):
+        if any(s.detected.path in (".", "*") for s in new):
             text = '[storage]\nroot = ".weft"\n\n'
         if language:
             text += f"[terms]\nstemmer = {_quoted(language)}\n\n"
@@ -212,15 +210,15 @@ def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
         Settings(**tomllib.loads(text), base=file.resolve().parent)
     except ValueError as error:
         raise SettingsError(
-            f"{file}: no valid settings could be made of {new[0].found.path}: {error}"
+            f"{file}: no valid settings could be made of {new[0].detected.path}: {error}"
         ) from error
     write_atomically(file, text)
 
 
 def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
     for source in new:
-        click.echo(f"{file}: source {source.name}: {source.url or _described(source.found)}")
-        if source.found.kind == "conversation":
+        click.echo(f"{file}: source {source.name}: {source.url or _described(source.detected)}")
+        if source.detected.kind == "conversation":
             click.echo(_PSEUDONYMS)
     weft = "weft" if Path(sys.argv[0]).name != "weft" else _shortest(sys.argv[0])
     ending = f" --config {shlex.quote(str(config))}" if config else ""
@@ -229,7 +227,7 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
         f"{weft} build{ending}": f"reads it{fetch} and publishes the index",
         f'{weft} search{ending} "some words"': "asks it",
     }
-    kinds = {"", *(s.found.kind for s in new)}
+    kinds = {"", *(s.detected.kind for s in new)}
     for name, command in ((n, c) for extra in extras() for n, c in extra.commands.items()):
         if command.next and command.next_for in kinds:
             commands[f"{weft} {name}{ending}"] = command.next
@@ -243,10 +241,10 @@ def _shortest(program: str) -> str:
     return "weft" if on_path else shlex.quote(program)
 
 
-def _described(found: Detected) -> str:
-    count = f", {found.files:,} {'file' if found.files == 1 else 'files'}" if found.files else ""
-    form = "" if found.form in (found.kind, "documents") else f" ({found.form})"
-    return f"{found.kind}{form} at {found.path}{count}"
+def _described(detected: Detected) -> str:
+    count = f", {detected.files:,} {'file' if detected.files == 1 else 'files'}" if detected.files else ""
+    form = "" if detected.form in (detected.kind, "documents") else f" ({detected.form})"
+    return f"{detected.kind}{form} at {detected.path}{count}"
 
 
 def _zone() -> str:

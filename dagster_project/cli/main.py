@@ -1,7 +1,5 @@
 """The command `weft`: the table of its commands and what all of them share."""
 
-from __future__ import annotations
-
 import logging
 
 import click
@@ -22,11 +20,13 @@ COMMANDS = {
         f"{_ROOM}.build:build",
         "Start",
         "Fetch, materialize what changed in the sources, and publish the index.",
+        former={"watch": "build --watch"},
     ),
     "search": Command(
         f"{_ROOM}.search:search",
         "Start",
         "Search the published index; several QUERIES are answered in one pass.",
+        former={"explain": "search QUERY --stages"},
     ),
     "help": Command(
         f"{_ROOM}.help:help_",
@@ -48,11 +48,6 @@ COMMANDS = {
         "Search and read",
         "Print what the index knows about the conversation in FILE: a chat export, or any text.",
     ),
-    "explain": Command(
-        f"{_ROOM}.explain:explain",
-        "Search and read",
-        "Say what every stage of the search for QUERY did to every hit, and how long it took.",
-    ),
     "sql": Command(
         f"{_ROOM}.sql:sql", "Search and read", "Run one SQL STATEMENT on the published index, read-only."
     ),
@@ -60,21 +55,12 @@ COMMANDS = {
         f"{_ROOM}.build:plan",
         "Keep an index",
         "Say what a build would rebuild and why, and what that would take; build nothing and call no model.",
-    ),
-    "cost": Command(
-        f"{_ROOM}.build:cost",
-        "Keep an index",
-        "Make the chunks and say what it would cost to embed them and to write sentences for them.",
+        former={"cost": "plan --cost"},
     ),
     "fetch": Command(
         f"{_ROOM}.build:fetch",
         "Keep an index",
         "Fetch what is new in the remotes of SOURCES, or of all sources, and build nothing.",
-    ),
-    "watch": Command(
-        f"{_ROOM}.build:watch_",
-        "Keep an index",
-        "Build whenever notes or documents are edited, until interrupted; one line for each build.",
     ),
     "backfill": Command(
         f"{_ROOM}.build:backfill",
@@ -105,11 +91,7 @@ COMMANDS = {
         f"{_ROOM}.serving:mcp",
         "Serve",
         "Serve the published index to assistants by the Model Context Protocol, on standard input and output.",
-    ),
-    "receipts": Command(
-        f"{_ROOM}.serving:receipts",
-        "Serve",
-        "List what assistants were shown, and verify that no receipt was changed, put in or taken out between others.",
+        former={"receipts": "mcp receipts"},
     ),
     "eval": Command(
         f"{_ROOM}.eval:evaluate",

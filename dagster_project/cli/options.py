@@ -1,7 +1,5 @@
 """What the commands share: options, and the messages and exit codes of faults."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -43,7 +41,7 @@ class QueryCommand(click.Command):
         except click.NoSuchOption as fault:
             raise click.UsageError(
                 f"{fault.format_message()} A query that begins with - stands behind --, after all options: "
-                f"weft {ctx.info_name} -- {shlex.quote(unread)}",
+                f"{ctx.command_path} -- {shlex.quote(unread)}",
                 ctx,
             ) from None
 

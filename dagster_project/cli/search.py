@@ -3,8 +3,6 @@
 This module loads nothing that builds: that would take longer than a search.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import closing
@@ -24,9 +22,10 @@ from dagster_project.cli.options import (
     filtered,
     searched,
 )
-from dagster_project.cli.render.hits import Shown, print_hits, reading_line
+from dagster_project.cli.render.hits import Shown, print_explanation, print_hits, reading_line
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
+from dagster_project.index.search.explain import Explanation, explanation
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.opened_index import open_index, with_options
@@ -55,6 +54,22 @@ from transforms.settings.search import SearchOptions
 )
 @click.option("--more", is_flag=True, help="List what else of the mail or page of each hit matches.")
 @click.option("--explain", "explains", is_flag=True, help="Print the kind and the scores of each hit.")
+@click.option("--stages", is_flag=True, help="Say what every stage did to every hit, and how long it took.")
+@click.option(
+    "--why",
+    "ident",
+    metavar="ID",
+    type=TEXT,
+    shell_complete=complete_id,
+    help="With all stages, say what became of this Message-ID, document, node or chunk.",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Hits of each stage, and as many of those it dropped.",
+)
 @searched
 @filtered
 @explained
@@ -68,6 +83,9 @@ def search(
     limit: int | None,
     more: bool,
     explains: bool,
+    stages: bool,
+    ident: str | None,
+    rows: int,
     options: SearchOptions,
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass.
@@ -82,13 +100,29 @@ def search(
     rewriter = make_rewriter(settings.queries, settings.sentences.name, settings.gemini, settings.safety)
     rewritten = [rewriter.standalone(query, turns) for query in queries]
     texts = [query.used for query in rewritten]
+    is_explained = stages or ident is not None
+    if is_explained and len(texts) > 1:
+        raise click.UsageError("--stages and --why take one query")
     with closing(open_index(settings)) as index:
+        if is_explained:
+            _explain(explanation(index, texts[0], ident, filters, limit, plain), as_json, rows)
+            return
         result, version = index.search(texts, filters, limit, plain), index.manifest["version"]
     if as_json:
         click.echo(json.dumps(result.as_json(rewritten, version), ensure_ascii=False))
     else:
         print_hits(texts, result, version, Shown(explains, more))
     if not result.hits.num_rows:
+        sys.exit(NO_RESULTS)
+
+
+def _explain(result: Explanation, as_json: bool, rows: int) -> None:
+    """Print the stages; exit code 3 if there is no hit and nothing to say of an id."""
+    if as_json:
+        click.echo(json.dumps(result.as_json(rows), ensure_ascii=False))
+    else:
+        print_explanation(result, rows)
+    if result.fate is None and not (result.stages and result.stages[-1].steps["rank"].count()):
         sys.exit(NO_RESULTS)
 
 

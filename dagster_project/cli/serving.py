@@ -1,6 +1,4 @@
-"""`weft mcp`, the server for assistants, `weft receipts`, what it showed them, and what all servers' commands share."""
-
-from __future__ import annotations
+"""`weft mcp`, the server for assistants, its receipts, and what all servers' commands share."""
 
 import json
 import os
@@ -19,22 +17,35 @@ from dagster_project.index.search.opened_index import require_lens
 from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from dagster_project.servers.listening import listening, log_aside, make_server
+from dagster_project.servers.skill import write_skill
 from transforms.errors import SettingsError, not_installed
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @CONFIG
 @click.option(
     "--http", "port", type=click.IntRange(0, 65535), help="Serve HTTP on this port of 127.0.0.1, at /mcp."
 )
 @LENS
 @click.option("--sql", "has_sql", is_flag=True, help="Also let assistants run SQL on what they may see.")
+@click.option(
+    "--skill",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write weft/SKILL.md, which tells an agent how to ask, into this folder of skills, and end.",
+)
 @explained
-def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) -> None:
+def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool, skill: Path | None) -> None:
     """Serve the published index to assistants by the Model Context Protocol, on standard input and output.
 
     Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set; pages of `mcp.origins` need one.
     """
+    context = click.get_current_context()
+    if context.invoked_subcommand:
+        context.obj = config
+        return
+    if skill:
+        click.echo(write_skill(skill))
+        return
     settings = load_settings(config)
     try:
         from dagster_project.servers.mcp import mcp_app, mcp_server
@@ -76,7 +87,7 @@ def required_token(*, is_needed: bool) -> str | None:
     return token or None
 
 
-@click.command()
+@mcp.command()
 @CONFIG
 @JSON
 @click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
@@ -92,7 +103,7 @@ def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal count, hashed
-        for receipt in Receipts(load_settings(config).root).read():
+        for receipt in Receipts(load_settings(config or click.get_current_context().obj).root).read():
             count, hashed = count + 1, receipt["hash"]
             yield receipt
 

@@ -1,7 +1,5 @@
 """`weft sql`: one statement on the published index."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys
@@ -11,7 +9,7 @@ from pathlib import Path
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
-from dagster_project.cli.render.tables import print_rows
+from dagster_project.cli.render.hits import print_rows
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.statements.sql import query_current, query_lake

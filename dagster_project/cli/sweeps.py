@@ -1,7 +1,5 @@
 """`weft eval sweep`: grids of settings of [search] over one index, and of other sections over an index for each."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

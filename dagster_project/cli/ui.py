@@ -1,7 +1,5 @@
 """`weft ui`: Dagster's web server and daemon for the settings of this file."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

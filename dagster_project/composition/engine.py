@@ -1,7 +1,5 @@
 """The engine of the settings: partitions are made by the run that asks for them, or by tasks of an extra."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Protocol
 

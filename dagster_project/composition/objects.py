@@ -1,7 +1,5 @@
 """Settings put together with assets and resources; every place that needs one of them asks here."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from dagster_project.composition.resources import EmbeddingModel, Index, Lake, R
 from dagster_project.composition.stores import make_lake, make_sources
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
-from dagster_project.context.published_versions import open_versions
+from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.extras.registry import enabled, load, model_service, named, rankings, sections
 from dagster_project.index.publish.operations_history import DagsterHistory
@@ -177,7 +175,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
             publisher, folder=str(settings.root / "index"), keep_versions=settings.index.keep_versions
         ),
         "published_tables": PublishedFile(make_publisher(settings, lake)),
-        "published_index": open_versions(settings),
+        "published_index": PublishedVersions(settings),
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),

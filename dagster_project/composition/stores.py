@@ -1,7 +1,5 @@
 """The lake, the sources and the stages of a settings file, as a task needs them. Imports no Dagster."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from assets.conversations import conversation_stages

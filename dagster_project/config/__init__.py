@@ -1,1 +1,1 @@
-"""The settings file: the models that it is read into, and its sources."""
+"""The settings file and the models that it is read into; the settings of stages are in `transforms.settings`."""

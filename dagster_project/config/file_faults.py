@@ -1,7 +1,6 @@
-"""Messages for settings files that are valid TOML and wrong settings: replaced keys, and faults of values."""
+"""Files beside the settings file (models, synonyms), and messages for settings that are valid TOML and wrong."""
 
-from __future__ import annotations
-
+import hashlib
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -9,18 +8,18 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.source_settings import REMOTES
+from transforms.errors import SettingsError
 from transforms.settings.base import StageSettings
+from transforms.settings.models import EmbeddingSettings
+from transforms.text.synonyms import rules
 
 _UNKNOWN = "unknown setting; `weft help settings` lists the known ones"
 REPLACED = {
     "chunks.embed_subject": "is always on now",
-    "document_chunks.overlap_chars": "is part of `document_chunks.profile` now (recommended: 0; seed: 100)",
-    "document_chunks.min_chars": "is part of `document_chunks.profile` now (100 characters in both)",
-    "document_chunks.context_chars": "is part of `document_chunks.profile` now (recommended: 400; seed: 0)",
     "document_chunks.embed_headings": "is always on now",
     "sources.exclude_defaults": 'is gone: a pattern of `exclude` takes back what is usual, as exclude = ["!All Tasks.md"]',
     "embedding.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
-    "gemini.price_per_million_tokens": "is gone: `weft cost` knows the list prices of Google's models",
+    "gemini.price_per_million_tokens": "is gone: `weft plan --cost` knows the list prices of Google's models",
     "gemini.timeout_seconds": "`gemini.time_limit_seconds` bounds a run",
     "search.normalise_sources": 'is part of `search.aggregation` = "before_elbow" now',
     "search.aggregation_siblings": "is part of `search.aggregation` now (after_elbow: 1; before_elbow: 2)",
@@ -43,6 +42,7 @@ REPLACED = {
     "operations.slow_at_once_share": "is part of `operations.slow_at_once_bytes` now: a fiftieth of the index if unset",
     "operations.slow_at_first_share": "is part of `operations.slow_at_once_bytes` now: half of the sources if it is not set",
     "operations.side_by_side_bytes": "is part of `engine.tasks` now: 64 MiB if it is not set",
+    "operations.keep_runs_days": "is always 30 now; a run stays while it is the last that made a partition",
     "operations.processes": "is `engine.tasks` now",
     "operations.fresh_hours": "is three times `operations.max_lag_minutes` now",
     "operations.max_slow_lag_minutes": "is twelve times `operations.max_lag_minutes` now",
@@ -50,7 +50,9 @@ REPLACED = {
     "search.label_rerank": "is always 5, half of a model's scale",
     "storage.sources": "is always `sources/` below storage.root, which may be a link",
     "sources.windows.gap_hours": "is always 8 now; `sources.windows.messages` ends a window sooner",
+    "sources.fetch.recheck_days": "is always 30 now; a month that has not changed is not sent again",
     "sources.fetch.region": "is AWS_REGION in the environment",
+    "sentences.lexical": "is gone: the vector of a chunk has its sentence; its words found nothing under a lens",
     "rerank.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
 }
 """Keys that a file may no longer have, each with what took its place; those of [profiles.NAME] are those of [search]."""
@@ -105,3 +107,42 @@ def explain(path: Path, error: ValidationError, kinds: Collection[str]) -> str:
         else:
             lines.append(f"{path}: {position}: {fault['msg']}")
     return "\n".join(lines)
+
+
+_WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py", "*.onnx", "*.onnx_data")
+
+
+def with_folder(embedding: EmbeddingSettings, base: Path) -> EmbeddingSettings:
+    """The settings with a folder, relative to `base`, in full and with its revision; others as they are."""
+    if not embedding.names_folder:
+        return embedding
+    folder = (base / Path(embedding.name or "").expanduser()).resolve()
+    revision = embedding.revision or folder_revision(folder)
+    return embedding.model_copy(update={"name": str(folder), "revision": revision})
+
+
+def folder_revision(folder: Path) -> str:
+    """Hash of a model's files, 12 hex digits: other weights are another model. SettingsError without any."""
+    files = sorted({p for pattern in _WEIGHTS for p in folder.rglob(pattern) if p.is_file()})
+    if not files:
+        raise SettingsError(f"{folder} holds no model: embedding.name must name a folder with its files")
+    digest = hashlib.blake2b(digest_size=6)
+    for path in files:
+        digest.update(str(path.relative_to(folder)).encode() + b"\0")
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "blake2b").digest())
+    return digest.hexdigest()
+
+
+_NAME = "synonyms.txt"
+
+
+def synonyms_in(folder: Path) -> str:
+    """The text of the file of synonyms in a folder, empty if there is none; SettingsError for a line that is not a rule."""
+    path = folder / _NAME
+    try:
+        text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+        rules(text)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    return text

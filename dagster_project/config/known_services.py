@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import create_model
 
-from dagster_project.extras.registry import engines, rankings, sections
+from dagster_project.extras.registry import chats, engines, rankings, sections
 from transforms.settings.base import StageSettings
 from transforms.settings.operations import OWN_ENGINE, OWN_TARGET, EngineSettings, IndexSettings
 
@@ -21,12 +21,24 @@ else:
     )
 
 
+_FORMATS = ("auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table", *chats())
+FORMATS = ", ".join(f"`{name}`" for name in _FORMATS)
+"""The formats of chats that are read, for people."""
+
+
 class AddedSections(_Sections):
     """The sections that extras add, each with its default."""
 
     def section(self, model: type[Section]) -> Section:
         """The section of that model."""
         return next(value for _, value in self if isinstance(value, model))
+
+
+def known_format(name: str) -> str:
+    """`name`, if it is a format of chats that Weft or an extra reads; ValueError if not."""
+    if name not in _FORMATS:
+        raise ValueError(f"no format of chats is called {name!r}; known are {FORMATS}")
+    return name
 
 
 def known_target(index: IndexSettings) -> IndexSettings:

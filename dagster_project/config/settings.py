@@ -11,9 +11,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from dagster_project.config.file_faults import explain, internal_keys, refused_keys
-from dagster_project.config.known_services import AddedSections, known_engine, known_target
-from dagster_project.config.model_folders import synonyms_in, with_folder
+from dagster_project.config.file_faults import explain, internal_keys, refused_keys, synonyms_in, with_folder
+from dagster_project.config.known_services import (
+    FORMATS,
+    AddedSections,
+    known_engine,
+    known_format,
+    known_target,
+)
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.source_settings import FileRemote, MailRemote, known_zone, remotes_of
 from transforms.errors import SettingsError
@@ -180,8 +185,9 @@ class ConversationSourceSettings(NamedSource):
 
     kind: Literal["conversation"] = Field(description="chats of people")
     fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
-    format: Literal["auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table"] = Field(
-        "auto", description="what the files are; auto: by name and content; all may be in a .zip"
+    format: Annotated[str, AfterValidator(known_format)] = Field(
+        "auto",
+        description=f"{FORMATS}: what the files are; auto: by name and content; most may be in a .zip",
     )
     timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(

@@ -32,9 +32,6 @@ class HttpRemote(RemoteSettings):
     lists: tuple[str, ...] = Field(
         (), description="what stands for `{list}`; none: `list_id` or the source's name"
     )
-    recheck_days: int = Field(
-        30, ge=0, description="days after which a closed month is asked for again; 0: never"
-    )
 
     @field_validator("url")
     @classmethod

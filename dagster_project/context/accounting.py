@@ -1,7 +1,5 @@
 """What a command under a lens has to account for: the bounds of the lens, and a receipt."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -10,8 +8,8 @@ from dagster_project.config.settings import Settings
 from dagster_project.index.search.lookup import document_bytes
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.static import PackagedTokenCounter
-from dagster_project.outgoing.limits import Disclosures, Entry
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
+from dagster_project.outgoing.screen import Disclosures, Entry
 
 
 class Account:

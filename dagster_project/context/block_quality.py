@@ -1,7 +1,5 @@
 """What `weft eval context` does: the blocks of conversations whose right answers are known, measured."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,9 +20,9 @@ from dagster_project.evaluation.evaluate import make_evaluator, required_queries
 from dagster_project.evaluation.evaluator import contents
 from dagster_project.models.static import PackagedTokenCounter
 from transforms.errors import GroundTruthError
-from transforms.evaluation.blocks import BlockMeasures, ShownPassage, block_measures, parts_of
-from transforms.evaluation.intervals import bootstrap
 from transforms.evaluation.judgements import judgements
+from transforms.evaluation.metrics import BlockMeasures, ShownPassage, block_measures, parts_of
+from transforms.evaluation.quality import bootstrap
 
 _LONGEST_NAME = 1_000
 _WINDOWS = "SELECT doc_id FROM conversation_windows"

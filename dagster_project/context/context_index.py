@@ -1,7 +1,5 @@
 """The published index as conversations ask it: many queries in one pass, and passages to show."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import Counter
@@ -16,19 +14,19 @@ from assets.embedding import query_vectors
 from assets.protocols.models import EmbeddingCache
 from assets.protocols.search import Asker
 from dagster_project.context.passages import passages
-from dagster_project.context.rules import included_chunks
 from dagster_project.index.search.filters import Filters, where_conditions
 from dagster_project.index.search.opened_version import HnswScores
-from dagster_project.index.search.ranking import Near
+from dagster_project.index.search.ranking import Near, batches
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.static import PackagedTokenCounter
 from transforms.context.candidates import in_stretches, parts, telling_terms
 from transforms.context.passages import Passage
 from transforms.context.selection import most_passages
 from transforms.errors import QueryError
-from transforms.retrieval import bm25, fusion
+from transforms.retrieval import bm25, fusion, labels, pipeline
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
+from transforms.settings.search import BUILT_IN_PROFILES
 
 _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
@@ -40,6 +38,11 @@ _LEAST_CANDIDATES = 20
 """Candidates of a query, where the settings name no number."""
 _LEAST_TURN = 20
 """Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without what it answers."""
+_SEARCHED: dict[str, Any] = {
+    "fusion": "blend", "vector_search": "exact", "per_document": 1 << 30, "collapse_threads": False,
+    "aggregation": "off", "elbow": False, "diversity": 0.0,
+}  # fmt: skip
+"""What the block decides in place of the search: of which documents how much is shown, and where the list ends."""
 _WAY_TO_PASS = 0.4
 """How far from WEAK to PASS of the model the evidence lies below which nothing is shown: there no topic of a conversation
 was lost, and nine off-topic texts in ten find nothing."""
@@ -55,7 +58,8 @@ class IndexForContext:
     def __init__(self, index: SearchIndex, cache: EmbeddingCache):
         self.index, self.cache = index, cache
         self.paths: Counter[str] = Counter()
-        """How many queries of the last call were searched by the HNSW index (hnsw), and by every vector (exact)."""
+        """How many queries of the last call went by the HNSW index (hnsw), and by every vector (exact); what it lacked."""
+        self.missing: list[str] = []
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -82,11 +86,16 @@ class IndexForContext:
 
     @cached_property
     def _least_of_model(self) -> float:
-        """The least cosine of egregora for its own model; for others what few pairs of the index's own chunks reach."""
+        """The least cosine of egregora for its own model; for others what few pairs of the index's own chunks reach.
+
+        Pairs are of two sources, else of two documents: turns of one chat repeat each other.
+        """
         if self.index.manifest["model"].partition("+")[0] == _MODEL_OF_DESIGN:
             return _LEAST_OF_DESIGN
-        vectors = self.index.vector_sample
-        pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
+        vectors, facts = self.index.vector_sample, self.index.arrays.rows.of(self.index.sampled)
+        names = np.array([(facts[n]["source"], facts[n]["doc_id"]) for n in self.index.sampled.tolist()])
+        apart = [np.triu(one[:, np.newaxis] != one, 1) for one in names.reshape(-1, 2).T]
+        pairs = (vectors @ vectors.T)[next((pairs for pairs in apart if pairs.any()), apart[0])]
         return round(float(np.quantile(pairs, 1 - _NEAR_PAIRS)), 4) if len(pairs) else 0.0
 
     def candidates(
@@ -95,8 +104,8 @@ class IndexForContext:
         """The rows of `conversation_candidates`: the best chunks of each query among those that its asker may find.
 
         All queries are answered in one pass: one product with the matrix of vectors, one read of the
-        postings. A candidate is among the nearest or the lexically best chunks of its query and not
-        less similar than `min_similarity`, unless its terms found it.
+        postings. A candidate is a hit of a search and not less similar than `min_similarity`, unless its terms found it.
+        The first hit of a query is there even if too little bears it out: with rank 0.
         """
         settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
@@ -109,18 +118,7 @@ class IndexForContext:
             askers or {w: Asker((w,)) for w in queries.get_column("window_id").unique()}, settings
         )
         allowed = [masks[window] for window in queries.get_column("window_id").to_list()]
-        self.paths = Counter()
-        near = self._similar(self._query_vectors(texts), allowed, settings)
-        words = self._lexical_scores(texts, allowed, settings)
-        found = [
-            fusion.fused_candidates(
-                row, self._fusion(text, scores, similar, settings), mask, self.index.arrays.places
-            )
-            for row, (text, scores, similar, mask) in enumerate(zip(texts, words, near, allowed, strict=True))
-        ]
-        said = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
-        logging.getLogger("weft").info("context: %d queries (%s)", len(texts), said or "none")
-        best = pl.concat([pl.DataFrame(schema=fusion.FUSED), *found]).select(
+        best = self._ranked(texts, allowed, settings).select(
             "chunk_no",
             "lexical_score",
             row=pl.col("query").cast(pl.Int64),
@@ -128,35 +126,70 @@ class IndexForContext:
             score="score" if settings.lexical_weight else "vector_score",
             evidence=pl.lit(None, pl.Float64),
         )
-        is_far = (pl.col("similarity") < (settings.min_similarity or 0.0)) & (pl.col("lexical_score") <= 0)
+        by_terms = (pl.col("lexical_score") > 0) & bool(settings.lexical_weight)
+        is_far = (pl.col("similarity") < (settings.min_similarity or 0.0)) & ~by_terms
         best = self._described(best.filter(~is_far))
+        far = best.clear()
         if settings.by_parts:
             weak, passing = self.index.settings.label_weak, self.index.settings.label_pass
             best = best.with_columns(evidence=self._evidence(best, texts))
             best = best.with_columns(is_near=pl.col("evidence") >= weak + _WAY_TO_PASS * (passing - weak))
+            far = best.group_by("row", maintain_order=True).first().filter(~pl.col("is_near"))
             best = self._in_stretches(best, allowed) if settings.fills_budget else best.filter("is_near")
+            far = far.join(best, on=["row", "chunk_no"], how="anti")
         best = best.sort("row", "score", "chunk_no", descending=[False, True, False])
         best = best.with_columns(rank=1 + pl.int_range(pl.len()).over("row")).filter(
             pl.col("rank") <= settings.candidates
         )
+        far = far.with_columns(rank=pl.lit(0, pl.Int64))
+        best = pl.concat([best, far], how="diagonal_relaxed").sort("row", "rank")
         numbered = queries.select("window_id", "query", row=pl.int_range(pl.len()))
         named = best.join(numbered, on="row", how="left", maintain_order="left")
         return named.select(CONVERSATION_CANDIDATES.names)
 
-    def _fusion(
-        self, text: str, words: bm25.TermScores, near: fusion.Scores, settings: ContextSettings
-    ) -> fusion.Fusion:
-        """The scores of a query, blended as those of a search; threads have no share, since the block chooses by itself."""
-        index, most = self.index, settings.candidates
-        changes = {
-            "candidates_lexical": most,
-            "candidates_vector": most,
-            "lexical_weight": settings.lexical_weight,
-        }
-        changed = index.settings.model_copy(update={**changes, "thread_weight": 0.0, "fusion": "blend"})
-        mails = partial(fusion.WholeMails, words, index.weighed_mails(changed), index.arrays.places)
-        logs = None if fusion.is_diagnostic(text) else index.arrays.logs
-        return fusion.Fusion(words, near, changed, logs, mails if words.is_scattered else None)
+    def _ranked(
+        self, texts: Sequence[str], allowed: Sequence[np.ndarray | None], settings: ContextSettings
+    ) -> pl.DataFrame:
+        """The hits of each query in the order of a search, second look included; of a document as many as there are.
+
+        Without a lexical weight they are the nearest vectors alone.
+        """
+        index = self.index
+        searched = index.settings.model_copy(update=_SEARCHED | self._changes(settings))
+        chosen = telling_terms(
+            texts,
+            index.postings.df,
+            index.postings.ranked_count,
+            _LEXICAL_TERMS,
+            searched.stopwords,
+            index.term_settings,
+        )
+        terms = [list(some) for some in bm25.terms_by_query(chosen.to_arrow(), len(texts))]
+        vectors = self._query_vectors(texts)
+        self.paths, self.missing = Counter(), []
+        found = [pl.DataFrame(schema=pipeline.RANKED)]
+        for batch in batches(index.ranking, index, texts, allowed):
+            own = slice(batch.first, batch.first + len(batch.queries))
+            batch.knows(vectors[own], terms[own], searched)
+            if settings.mode == "ann":
+                batch.near = partial(self._near, settings)
+            else:
+                self.paths["exact"] += len(batch.queries)
+            ranked = index.of_batch(batch, searched)
+            self.missing += ranked.missing
+            found.append(ranked.hits)
+        said = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
+        logging.getLogger("weft").info("context: %d queries (%s)", len(texts), said or "none")
+        return pl.concat(found)
+
+    def _changes(self, settings: ContextSettings) -> dict[str, Any]:
+        """What a context changes in the settings of a search."""
+        changes = {"limit": settings.candidates, "lexical_weight": settings.lexical_weight}
+        if not settings.lexical_weight:
+            return changes | BUILT_IN_PROFILES["vector"]
+        looks_again = self.index.reranker is not None and self.index.settings.rerank != "off"
+        # A language model would be asked once for each of hundreds of queries.
+        return changes | {"rerank": "features" if looks_again else "off"}
 
     def _evidence(self, candidates: pl.DataFrame, texts: Sequence[str]) -> pl.Series:
         """What bears out each candidate: of the part of its query that it answers best the share of words, plus the cosine.
@@ -172,10 +205,11 @@ class IndexForContext:
             words = index.query_terms(asked, settings.stopwords)
             scores = [bm25.TermScores(some, index.postings, index.weighed(settings), None) for some in words]
             support = np.stack([score.support(chunks) for score in scores])
-            cosine = similarity[own]
-            if not index.embedder.is_paid:
-                cosine = index.embedder.embed_queries(asked) @ index.vectors.of(chunks).T
-            evidence[own] = (support + np.clip(cosine, 0.0, None)).max(axis=0)
+            whole = index.embedder.is_paid
+            vectors = self._query_vectors([texts[row]]) if whole else index.embedder.embed_queries(asked)
+            cosine = similarity[own] if whole else vectors @ index.vectors.of(chunks).T
+            usual = index.usual_cosines(vectors)[:, np.newaxis]
+            evidence[own] = labels.evidence(support, cosine, usual).max(axis=0)
         return pl.Series(evidence)
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
@@ -193,10 +227,6 @@ class IndexForContext:
         """The chunks as a reader sees them, with the section or mail around each."""
         return passages(self.index.connection, chunk_ids)
 
-    def named_chunks(self, names: Sequence[str], own: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The chunks of what `names` mean, without those of the documents `own`; and the names that mean nothing."""
-        return included_chunks(self.index, names, own)
-
     def _query_vectors(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of texts, float32 of shape (texts, dimensions)."""
         embedder = self.index.embedder
@@ -209,32 +239,14 @@ class IndexForContext:
         none = np.zeros(embedder.dimensions, dtype=np.float32)
         return np.stack([known.get(text, none) for text in texts])
 
-    def _lexical_scores(
-        self, texts: Sequence[str], allowed: Sequence[np.ndarray | None], settings: ContextSettings
-    ) -> Iterator[bm25.TermScores]:
-        """The BM25 scores of the telling terms of each query over the chunks that are allowed."""
-        index = self.index
-        chosen = telling_terms(
-            texts if settings.lexical_weight else [""] * len(texts),
-            index.postings.df,
-            index.postings.ranked_count,
-            _LEXICAL_TERMS,
-            index.settings.stopwords,
-            index.term_settings,
-        )
-        weights = index.weighed(index.settings)
-        for some, mask in zip(bm25.terms_by_query(chosen.to_arrow(), len(texts)), allowed, strict=True):
-            yield bm25.TermScores(some, index.postings, weights, mask)
-
-    def _similar(
-        self, vectors: np.ndarray, allowed: Sequence[np.ndarray | None], settings: ContextSettings
+    def _near(
+        self, settings: ContextSettings, vectors: np.ndarray, allowed: Sequence[np.ndarray | None]
     ) -> Iterator[fusion.Scores]:
         """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
 
-        With `mode = "ann"` they come from the HNSW index if there is one and it finds enough; `paths` counts.
+        They come from the HNSW index if there is one and it finds enough; `paths` counts.
         """
-        in_view = settings.nprobe if settings.mode == "ann" else 0
-        near = Near(settings.candidates or _LEAST_CANDIDATES, in_view, settings.overfetch)
+        near = Near(settings.candidates or _LEAST_CANDIDATES, settings.nprobe, settings.overfetch)
         for scores in self.index.ranking.nearest(self.index, vectors, allowed, near):
             self.paths["hnsw" if isinstance(scores, HnswScores) else "exact"] += 1
             yield scores

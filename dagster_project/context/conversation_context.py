@@ -1,7 +1,5 @@
 """The context of a conversation that somebody hands over: the work behind `weft context`."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +13,8 @@ import pyarrow as pa
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
-from dagster_project.context.published_versions import open_versions
-from dagster_project.context.rules import Rules, rules_of
+from dagster_project.context.published_versions import PublishedVersions
+from dagster_project.context.rules import Rules, included_chunks, rules_of
 from dagster_project.index.search.completeness import Completeness
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.index.search.statements.sql import query_current
@@ -107,6 +105,8 @@ class ContextResult:
             "results": self.results,
             "documents": self.documents,
             "tokens": self.manifest["block_tokens"],
+            "budget_tokens": self.manifest["budget_tokens"],
+            "stopped": self.manifest["stopped"],
             "completeness": self.completeness.model_dump(mode="json"),
             "block": self.block,
             "manifest": dict(self.manifest),
@@ -227,7 +227,7 @@ def context_of(
     chosen = conversation.rules.narrowed(settings.context)
     queries = _with_terms(selection.window_queries(windows, chunks, chosen), conversation.rules)
     clock.ended("queries", len(chunks), len(queries), "queries")
-    published = open_versions(settings)
+    published = PublishedVersions(settings)
     before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
         chosen = index.suited(chosen)
@@ -235,11 +235,12 @@ def context_of(
         candidates = candidates.filter(~pl.col("chunk_id").is_in(list(before)))
         clock.ended("candidates", len(queries), len(candidates), "chunks")
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
-        clock.ended("documents", len(candidates), len(documents), "chunks")
+        results = len(selection.shown_candidates(candidates))
+        clock.ended("documents", results, len(documents), "chunks")
         screen = opened.screen if opened is not None else Screen(settings.safety, for_assistant=True)
-        first, unknown = index.named_chunks(conversation.rules.include, conversation.asker.own)
+        first, unknown = included_chunks(index.index, conversation.rules.include, conversation.asker.own)
         passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *first, *before]))
-        facts, complete = dict(index.facts), index.index.completeness
+        facts, complete = dict(index.facts), index.index.completeness.lacking(index.missing)
     found = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
     ordered = [*(passages[chunk] for chunk in first), *found]
     clock.ended("passages", len(documents), len(ordered), "passages")
@@ -251,15 +252,14 @@ def context_of(
         earlier=[context_block.as_shown(passages[c], entry) for c, entry in before.items() if c in passages],
     )
     clock.ended("block", len(ordered), len(compiled.chosen), "passages")
-    question = "\x00".join(queries["text"])
     facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
     facts["queries"] = selection.coverage(queries, candidates, compiled)
     return ContextResult(
         selection.CONTEXT if compiled.chosen else selection.NO_HITS,
         compiled.block,
-        selection.context_manifest(compiled, question, facts, chosen),
+        selection.context_manifest(compiled, "\x00".join(queries["text"]), facts, chosen),
         len(queries),
-        len(candidates),
+        results,
         len(documents),
         time.perf_counter() - start,
         complete,
@@ -300,7 +300,7 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: boo
     """
     place = settings.root / "index" / f"weft-{recorded['index_version']}.duckdb"
     is_kept = place.exists()
-    with open_versions(settings).open(place if is_kept else None) as index:
+    with PublishedVersions(settings).open(place if is_kept else None) as index:
         now = index.facts["index_version"]
         screen = Screen(settings.safety, for_assistant=not unmasked)
         shown = screen.passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))

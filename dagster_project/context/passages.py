@@ -1,7 +1,5 @@
 """Chunks of a published index as a reader sees them, with lines, pages, and the section or mail around each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

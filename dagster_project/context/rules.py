@@ -1,7 +1,5 @@
 """Rules of ra for files that want context: where it comes from, what else is asked for, and what is always shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

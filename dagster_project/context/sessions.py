@@ -1,7 +1,5 @@
 """Sessions of `weft context`: a file with a line for each turn, its manifest and what a lens counts; no text is in it."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import re
@@ -11,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dagster_project.outgoing.limits import Entry
+from dagster_project.outgoing.screen import Entry
 from transforms.errors import ContextError
 
 FOLDER = "sessions"

@@ -1,7 +1,5 @@
 """What `weft eval` does: an evaluation of the published index, its comparison with another, and sweeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +26,10 @@ from transforms.errors import (
     ModelMismatchError,
     SettingsError,
 )
-from transforms.evaluation import quality, query_drafts, report
+from transforms.evaluation import ground_truth, quality, report
 from transforms.evaluation.ground_truth import GroundTruth, as_yaml, from_retrieval_files
-from transforms.evaluation.intervals import paired_difference
 from transforms.evaluation.judgements import judgements
+from transforms.evaluation.quality import paired_difference
 
 
 def make_evaluator(
@@ -96,12 +94,12 @@ def drafted(settings: Settings, count: int) -> tuple[str, int]:
     """Ground truth drafted from the published index, as YAML, and how many queries it has."""
     index = open_index(settings)
     try:
-        truth = query_drafts.draft_queries(*drafting_tables(index), count, "draft")
+        truth = ground_truth.draft_queries(*drafting_tables(index), count, "draft")
     finally:
         index.close()
     if not truth.queries.num_rows:
         raise GroundTruthError("the index holds no subject, heading, link or answered question to draft from")
-    return as_yaml(truth, query_drafts.NOTE), truth.queries.num_rows
+    return as_yaml(truth, ground_truth.NOTE), truth.queries.num_rows
 
 
 def converted(queries: Path, qrels: Path, form: str, prefix: str) -> tuple[str, int]:
@@ -115,8 +113,8 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
     """What refuses to publish a file that answers worse than the current one; None unless it is switched on.
 
     Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
-    paired difference is below 0. Both files answer the current queries. A current file of another
-    model, or one that cannot be opened, is not a standard to compare with.
+    paired difference is below 0. Both files answer the current queries. A current file that these
+    settings cannot search, or one that cannot be opened, is not a standard to compare with.
     """
     if not settings.evaluation.publish_check or not settings.evaluation.queries:
         return None

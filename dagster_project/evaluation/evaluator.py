@@ -1,7 +1,5 @@
 """The published index as evaluation sees it: what entries name in it, what profiles find, what hits say, and its page."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time
@@ -21,12 +19,11 @@ from dagster_project.system.globs import write_atomically
 from transforms.errors import GroundTruthError
 from transforms.evaluation.ground_truth import GroundTruth, join_files, parse_ground_truth
 from transforms.evaluation.judgements import Contents
-from transforms.evaluation.losses import KEPT
 from transforms.evaluation.metrics import DEPTH
-from transforms.evaluation.report import FORMAT
+from transforms.evaluation.report import FORMAT, KEPT
 from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
-from transforms.schemas.evaluation import EVALUATION_RUNS
+from transforms.schemas.operations import EVALUATION_RUNS
 from transforms.settings.search import SearchSettings
 
 _PLACE = "/*REPORT*/"
@@ -146,18 +143,16 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
 
 def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
     """What a reader sees of documents (title and where it is from) and chunks (their first words), by id."""
-    documents = index.frame(_TITLES, list(doc_ids))
+    titles = index.frame(_TITLES, list(doc_ids))
     texts = index.frame(_WORDS.format(chars=_SNIPPET_CHARS), list(chunk_ids))
     return {
-        "documents": {
-            row["doc_id"]: [row["title"], row["origin"]] for row in documents.iter_rows(named=True)
-        },
+        "documents": {row["doc_id"]: [row["title"], row["origin"]] for row in titles.iter_rows(named=True)},
         "chunks": {row["chunk_id"]: [row["place"], row["words"]] for row in texts.iter_rows(named=True)},
     }
 
 
 def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Mails, nodes and links as `transforms.evaluation.query_drafts.drafted` takes them."""
+    """Mails, nodes and links as `transforms.evaluation.ground_truth.drafted` takes them."""
     nodes = "SELECT node_id, title, depth FROM nodes ORDER BY node_id"
     return index.frame(_MAILS), index.frame(nodes), index.frame(_LINKED)
 

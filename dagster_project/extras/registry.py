@@ -3,8 +3,6 @@
 This is the one module through which the core meets an extra. It imports no module of Weft but the errors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,7 +18,8 @@ from transforms.errors import SettingsError, not_installed
 class Command:
     """A command of `weft`: where it is defined (`module:attribute`), its heading in the list, and one sentence of help.
 
-    `next` says what it does to somebody whose `weft init` added a source, if that is of the kind `next_for`.
+    `next` says what it does to somebody whose `weft init` added a source, if that is of the kind `next_for`. `former` are
+    the names of commands that this one replaced, each with what to type now.
     """
 
     where: str
@@ -28,6 +27,7 @@ class Command:
     help: str
     next: str = ""
     next_for: str = ""
+    former: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,8 @@ class Extra:
     """By their names."""
     remotes: Mapping[str, Remote] = field(default_factory=dict)
     """By their kinds."""
+    chats: Mapping[str, str] = field(default_factory=dict)
+    """Programs whose exports of chats it reads, each a `Program` or `ProgramOfFolders`, by the names of their formats."""
     lake_lock: str = ""
     """A function that returns a lock of a lake on an object store, as a context."""
     lake_look: str = ""
@@ -179,6 +181,11 @@ def model_service(name: str) -> ModelService:
 def remotes() -> dict[str, Remote]:
     """The kinds of remote that extras add, by name."""
     return {name: remote for extra in extras() for name, remote in extra.remotes.items()}
+
+
+def chats() -> dict[str, str]:
+    """The formats of chats that extras read, each with the place of its `Program`."""
+    return {name: place for extra in extras() for name, place in extra.chats.items()}
 
 
 def declared_tables() -> dict[str, Any]:

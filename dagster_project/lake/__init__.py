@@ -1,1 +1,1 @@
-"""The lake of Parquet files."""
+"""The tables of the lake as Parquet files: written, read, and listed by their footers; not the published index."""

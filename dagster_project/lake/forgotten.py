@@ -1,7 +1,5 @@
 """What was forgotten, as hashes in a file of the lake: builds leave it out, whatever the sources hold."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping

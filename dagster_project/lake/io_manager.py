@@ -1,7 +1,5 @@
 """Dagster's way into the lake: assets hand tables over, and get them as readers or as Ibis tables."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Sequence
@@ -44,7 +42,7 @@ class LakeIOManager(dg.IOManager):
             context.step_context.set_data_version(context.asset_key, dg.DataVersion(staged.content_hash))
             return
         made = [obj[partition] for partition in context.asset_partition_keys]
-        commit_all(part.staged for part in made)
+        commit_all(part.staged for part in made if part.staged)
         yield from (part.event for part in made)
         give_memory_back()
 
@@ -68,7 +66,7 @@ class LakeIOManager(dg.IOManager):
         LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
         """
         if self._backend is None:
-            self._backend = LakeBackend().connect()
+            self._backend = LakeBackend(self.lake.statements)
             self._backend.raw_sql("SET TimeZone='UTC'")
             self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
             self._backend.raw_sql("SET enable_progress_bar=false")

@@ -1,16 +1,18 @@
-"""What the footers of a lake say, kept on this machine between runs, and read again of files that changed."""
-
-from __future__ import annotations
+"""What this machine keeps of a lake: the facts of footers between runs, and copies of files of an object store."""
 
 import json
+import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from zlib import crc32
 
 import pyarrow as pa
+from upath import UPath
 
 from dagster_project.lake.parquet_files import MISSING, Entries, Footer, read_entries
 from transforms.hashing import text_hash
@@ -18,8 +20,8 @@ from transforms.schemas.table import Table
 
 _UNREAD = pa.schema([])
 """Stands for the columns of a footer that was kept, of which a digest is compared."""
-_COLUMNS = ["path", "etag", "columns", "written", "rows", "checksum"]
-_KEPT = f"CREATE TABLE IF NOT EXISTS footers ({_COLUMNS[0]} TEXT PRIMARY KEY, {', '.join(_COLUMNS[1:])})"
+_KEPT = "CREATE TABLE IF NOT EXISTS footers (path TEXT PRIMARY KEY, etag, columns, written, rows, checksum)"
+"""With other columns, the table and its file get another name."""
 _Row = tuple[str, str, str, int]
 """What changes with the file (its ETag in a store), digest of the columns, what Weft wrote beside them as JSON, rows."""
 
@@ -29,9 +31,8 @@ class KeptFooters:
 
     def __init__(self, file: Path):
         self.file = file
-        self._is_foreign = False
-        self._kept = self._load()
-        self._new: dict[str, _Row] = {}
+        self.rows = self._load()
+        self.new: dict[str, _Row] = {}
         self._declared: dict[str, tuple[Table, str]] = {}
 
     def entries(
@@ -53,7 +54,7 @@ class KeptFooters:
         return Entries(_UNREAD, json.loads(written), rows).footer(is_declared=is_declared)
 
     def _row(self, path: str, state: str, table: Table, read: Callable[[], Entries | str]) -> _Row | str:
-        row = self._kept.get(path)
+        row = self.rows.get(path)
         if row is None or row[0] != state:
             found = read()
             if isinstance(found, str):
@@ -63,7 +64,7 @@ class KeptFooters:
             is_declared = own.names == arrow.names and own.types == arrow.types
             columns = self._digest(table) if is_declared else _digest(own)
             row = (state, columns, json.dumps(dict(found.written)), found.rows)
-            self._kept[path] = self._new[path] = row
+            self.rows[path] = self.new[path] = row
         return row
 
     def _digest(self, table: Table) -> str:
@@ -73,21 +74,10 @@ class KeptFooters:
             known = self._declared[table.name] = (table, _digest(table.arrow))
         return known[1]
 
-    @property
-    def has_new(self) -> bool:
-        """True if something was read that is not written down yet."""
-        return bool(self._new)
-
-    def paths(self) -> set[str]:
-        """The files of which something is kept."""
-        return set(self._kept)
-
     def _load(self) -> dict[str, _Row]:
         try:
             with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?mode=ro", uri=True)) as kept:
-                names = [name for _, name, *_ in kept.execute("PRAGMA table_info(footers)")]
-                self._is_foreign = bool(names) and names != _COLUMNS
-                rows = [] if self._is_foreign else kept.execute("SELECT * FROM footers").fetchall()
+                rows = kept.execute("SELECT * FROM footers").fetchall()
         except sqlite3.DatabaseError:
             return {}
         return {path: tuple(row) for path, *row, checksum in rows if checksum == _checksum(path, row)}
@@ -95,23 +85,20 @@ class KeptFooters:
     def keep(self, gone: Iterable[str]) -> None:
         """Write down what was read, and forget the files that are gone; nothing where that may not be written."""
         gone = list(gone)
-        new, self._new = list(self._new.items()), {}  # other threads go on reading
+        new, self.new = list(self.new.items()), {}  # other threads go on reading
         if not (new or gone):
             return
         for path in gone:
-            self._kept.pop(path, None)
+            self.rows.pop(path, None)
         with suppress(OSError, sqlite3.OperationalError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            if self._is_foreign:  # of a version with other columns
-                self.file.unlink(missing_ok=True)
-                self._is_foreign = False
             try:
                 self._write(new, gone)
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:  # another's file, or one cut off: what it is good for is read again
                 self.file.unlink(missing_ok=True)
-                self._write(list(self._kept.items()), [])
+                self._write(list(self.rows.items()), [])
 
     def _write(self, new: Iterable[tuple[str, _Row]], gone: Iterable[str]) -> None:
         with closing(sqlite3.connect(self.file)) as kept, kept:
@@ -149,9 +136,9 @@ class LocalFooters:
     def one_look(self) -> Iterator[None]:
         """Keep what is read meanwhile, if nothing fails."""
         yield
-        if self.kept.has_new:
+        if self.kept.new:
             asked = {path for path, _ in list(self._asked)}
-            self.kept.keep(path for path in self.kept.paths() - asked if not Path(path).exists())
+            self.kept.keep(path for path in self.kept.rows.keys() - asked if not Path(path).exists())
 
 
 @cache
@@ -167,3 +154,47 @@ def _checksum(path: str, row: Sequence[object]) -> int:
 
 def _digest(columns: pa.Schema) -> str:
     return text_hash(f"{columns.names} {columns.types}")
+
+
+TEMPORARY = ".tmp-"
+"""Begins the names of files that are being written; a process id follows."""
+
+
+class Copies:
+    """The copies in a folder: DuckDB requests the same metadata of a remote file hundreds of times."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def of(self, place: UPath) -> Path:
+        """The copy of what a remote file holds now; FileNotFoundError if it does not exist."""
+        copy = self.folder / f"{_prefix(place)}{place.fs.ukey(place.path)}.parquet"
+        if not copy.exists():
+            temporary = self.temporary()
+            place.fs.get_file(place.path, str(temporary))
+            temporary.replace(copy)
+        return copy
+
+    def temporary(self) -> Path:
+        """A name for a new file."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
+
+    def drop(self, place: UPath) -> None:
+        """Delete the copies of a remote file."""
+        for copy in self.folder.glob(f"{_prefix(place)}*"):
+            copy.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Delete the copies that a later copy of the same file has replaced."""
+        latest: dict[str, Path] = {}
+        for copy in sorted(self.folder.glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns):
+            of = copy.name.partition("-")[0]
+            if of in latest:
+                latest[of].unlink(missing_ok=True)
+            latest[of] = copy
+
+
+def _prefix(place: UPath) -> str:
+    """What the names of all copies of a remote file begin with."""
+    return f"{blake2b(str(place).encode(), digest_size=12).hexdigest()}-"

@@ -1,10 +1,8 @@
 """The lake: one Parquet file per table and partition, written atomically under a declared schema."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +15,7 @@ from upath import UPath
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
 from dagster_project.extras.registry import store_part
-from dagster_project.lake.copies import TEMPORARY, Copies
-from dagster_project.lake.kept_footers import local_footers
+from dagster_project.lake.kept_footers import TEMPORARY, Copies, local_footers
 from dagster_project.lake.parquet_files import (
     CORRUPT,
     MISSING,
@@ -86,8 +83,10 @@ class ParquetLake:
             _ = self.base.fs
         except (ImportError, ValueError) as error:
             raise SettingsError(f"storage.lake = {uri!r} cannot be opened: {error}") from error
+        self._folder = str(self.base) if is_local(self.base) else None
         self.tables = dict(tables)
         self.copies = copies or Path(tempfile.gettempdir()) / "weft-lake"
+        self.statements = self.copies / "statements.json"
         self._look: Any = None
 
     @contextmanager
@@ -96,11 +95,8 @@ class ParquetLake:
 
         A lake on this machine is looked at each time, as it is without this. What footers say is kept for the next run.
         """
-        if self._look:
-            yield
-            return
-        if is_local(self.base):
-            with local_footers(self.copies / "footers.sqlite").one_look():
+        if self._look or self._folder:
+            with nullcontext() if self._look else local_footers(self.copies / "footers.sqlite").one_look():
                 yield
             return
         self._look = store_part("lake_look")(self.base, self.tables, self.copies / "footers.sqlite")
@@ -112,12 +108,7 @@ class ParquetLake:
 
     def path(self, table: str, partition: str | None = None) -> UPath:
         """The path of a stored table, or of one partition of it."""
-        if partition is None:
-            return self.base / f"{table}.parquet"
-        source, _, partition = partition.partition("/")
-        if not source or not partition or {".", ".."} & {source, partition} or "/" in partition:
-            raise ValueError(f"{partition!r} is no partition: <source>/<partition>")
-        return self.base.joinpath(table, source, f"{partition}.parquet")
+        return self.base / _name(table, partition)
 
     def local(self, table: str, partition: str | None = None) -> Path:
         """The path of the stored table on this machine; FileNotFoundError if it does not exist.
@@ -143,7 +134,7 @@ class ParquetLake:
         Equal tables have equal content hashes, whatever their inputs were.
         """
         place = self.path(table, partition)
-        temporary = self._temporary_for(place)
+        temporary = Copies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
         content_hash, rows = write_file(temporary, self.tables[table], data, code_version, inputs)
         return StagedFile(temporary, place, content_hash, rows, temporary.stat().st_size)
 
@@ -190,8 +181,7 @@ class ParquetLake:
 
     def damage(self, table: str, partition: str | None = None) -> str | None:
         """The fault of a stored file, None if it is valid. Of a table in parts, the fault of the list of parts."""
-        footer = self._file_footer(table, partition)
-        return footer if isinstance(footer, str) else None
+        return footer if isinstance(footer := self._file_footer(table, partition), str) else None
 
     def _table_footer(self, table: str, partition: str | None) -> Footer | str:
         """The footer of the stored table, of a table in parts the sum of its parts' footers; or its fault."""
@@ -226,11 +216,10 @@ class ParquetLake:
         is_list = partition is None and table in IN_PARTS
         if self._look:
             return self._look.footer(table, partition, is_list=is_list)
-        path = self.path(table, partition)
-        if is_local(path):
-            footers = local_footers(self.copies / "footers.sqlite")
-            return footers.footer(str(path), self.tables[table], is_list=is_list)
-        return read_footer(path, self.tables[table], is_list=is_list)
+        if self._folder is None:
+            return read_footer(self.path(table, partition), self.tables[table], is_list=is_list)
+        path = f"{self._folder}/{_name(table, partition)}"  # a path object takes longer than the look at the file
+        return local_footers(self.copies / "footers.sqlite").footer(path, self.tables[table], is_list=is_list)
 
     def has_tables(self, tables: Sequence[str], partition: str) -> bool:
         """True if a partition of all these tables is stored and can be read."""
@@ -295,13 +284,12 @@ class ParquetLake:
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return set()
 
-    @staticmethod
-    def evaluated(expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:
+    def evaluated(self, expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:
         """The rows of a function of Ibis tables, applied to Arrow tables in memory."""
         # It loads Ibis, which a search does without.
         from dagster_project.lake.lake_backend import evaluated
 
-        return evaluated(expression, *tables)
+        return evaluated(self.statements, expression, *tables)
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
@@ -372,8 +360,7 @@ class ParquetLake:
             Copies(self.copies).drop(place)
 
     def sweep(self) -> int:
-        """Delete the temporary files of killed runs; returns their number. Tables that have partitions now lose the file
-        in which earlier versions of Weft stored them as a whole.
+        """Delete the temporary files of killed runs; returns their number.
 
         To be called while this process stages nothing: temporary files with its own process id belong to
         a killed process that had the same id, as happens in containers.
@@ -381,18 +368,24 @@ class ParquetLake:
         count = 0
         if not is_local(self.base):
             Copies(self.copies).sweep()
-        for table in {file.name.removesuffix(".parquet") for file in self.base.glob("*.parquet")}:
-            if partitions_of(table):
-                self.discard(table)
-        for path in (Path(str(self.base)) if is_local(self.base) else self.copies).rglob(f"{TEMPORARY}*"):
+        for table in filter(partitions_of, {file.stem for file in self.base.glob("*.parquet")}):
+            self.discard(table)  # earlier versions of Weft stored it as a whole
+        for path in Path(self._folder or self.copies).rglob(f"{TEMPORARY}*"):
             pid = path.name.removeprefix(TEMPORARY).split("-")[0]
             if is_left_over(path, pid):
                 path.unlink(missing_ok=True)
                 count += 1
         return count
 
-    def _temporary_for(self, place: UPath) -> Path:
-        return Copies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
+
+def _name(table: str, partition: str | None) -> str:
+    """The name of the file of a table, or of one partition of it, below the lake."""
+    if partition is None:
+        return f"{table}.parquet"
+    source, _, name = partition.partition("/")
+    if not source or not name or {".", ".."} & {source, name} or "/" in name:
+        raise ValueError(f"{partition!r} is no partition: <source>/<partition>")
+    return f"{table}/{partition}.parquet"
 
 
 def _hash_of_parts(hashes: Iterable[tuple[str, str]]) -> str:

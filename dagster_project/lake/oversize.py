@@ -1,7 +1,5 @@
 """The slow part of a partition, or that the partition still waits for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from assets.partitions import SLOW, SLOW_PARTS

@@ -1,7 +1,5 @@
 """One Parquet file of the lake: written with the hash of its content, read, and verified by that hash."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping

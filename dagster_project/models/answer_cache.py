@@ -1,7 +1,5 @@
 """What services answered, kept by what was asked: one SQLite file that several processes may share."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,10 +58,8 @@ class SQLiteAnswerCache:
         if not answers:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        known = self.known(list(answers))
-        rows = [
-            (key, text, _checksum(key, text)) for key, text in sorted(answers.items()) if key not in known
-        ]
+        old = self.known(list(answers))
+        rows = [(key, text, _checksum(key, text)) for key, text in sorted(answers.items()) if key not in old]
         with self._opened() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
 

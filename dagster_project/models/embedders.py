@@ -1,14 +1,14 @@
 """The embedding model that the settings name; the packages that it needs are imported if it is chosen."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from pathlib import Path
 
 from assets.protocols.models import Embedder
 from dagster_project.extras.registry import load, model_service
 from dagster_project.models.static import StaticEmbedder
 from dagster_project.system.rate_limit import RunBudget
-from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
+from transforms.errors import ModelMismatchError
+from transforms.settings.models import TABLES, EmbeddingSettings, GeminiSettings, SafetySettings
 
 
 def make_embedder(
@@ -19,8 +19,24 @@ def make_embedder(
     jobs: Path | None = None,
 ) -> Embedder:
     """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
-    if settings.model in ("static", "weft"):
+    if settings.model in TABLES:
         return StaticEmbedder(settings)
     make = load(model_service(settings.model).embedder)
     served: Embedder = make(settings, gemini or GeminiSettings(), safety, budget, jobs)
     return served
+
+
+def serving(embedder: Embedder, manifest: Mapping[str, str], place: object) -> Embedder:
+    """`embedder`, or the table of tokens that the index at `place` is of: it answers until one of another model is complete.
+
+    ModelMismatchError if the index is of a model that is neither.
+    """
+    model, dimensions = manifest["model"], int(manifest["dimensions"])
+    tables = (EmbeddingSettings.model_validate({"model": name}) for name in TABLES)
+    for known in (embedder, *map(StaticEmbedder, tables)):
+        if (known.model, known.dimensions) == (model, dimensions):
+            return known
+    raise ModelMismatchError(
+        f"{place} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
+        f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
+    )

@@ -1,7 +1,5 @@
 """The embedding cache: vectors by hash of their text, so that no text is embedded twice; requests are noted first."""
 
-from __future__ import annotations
-
 import fcntl
 import tempfile
 import weakref

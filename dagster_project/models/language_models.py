@@ -1,7 +1,5 @@
 """The language model of a build; what it needs is imported when a source asks for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -37,6 +37,7 @@ class Reranker:
 
     def __init__(self, settings: RerankSettings, scorer: PassageScorer | None = None):
         self.settings, self.scorer = settings, scorer
+        self.name = scorer.name if scorer else _FEATURES
 
     def reranked(
         self,
@@ -55,12 +56,10 @@ class Reranker:
             return reranking.reordered(ranked, reranking.feature_scores(candidates, parts, _FEATURES), limit)
         scores, fault, first = [], None, 0
         for query, of_query in groupby(candidates, key=attrgetter("query")):
-            asked = list(of_query)
-            own, first = parts[first : first + len(asked)], first + len(asked)
-            made, fault = self._from_scorer(queries[query], asked, fault)
-            scores.append(
-                made if made is not None else reranking.feature_scores(asked, own, self._why(fault))
-            )
+            hits = list(of_query)
+            own, first = parts[first : first + len(hits)], first + len(hits)
+            given, fault = self._from_scorer(queries[query], hits, fault)
+            scores.append(reranking.feature_scores(hits, own, self._why(fault)) if given is None else given)
             fault = None if fault is None or fault.is_of_query else fault
         return reranking.reordered(ranked, pl.concat(scores), limit) if scores else reranking.unranked(ranked)
 

@@ -1,22 +1,18 @@
 """The assets for the configured settings, in the order of the pipeline."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import dagster as dg
 
 from assets.conversations import context_stages
-from assets.evaluation import evaluation_queries_asset, evaluation_report_asset, evaluation_runs_asset
+from assets.evaluation import evaluation_report_asset, evaluation_stages
 from assets.fetch import fetched_asset
-from assets.measures import measure_stages
-from assets.partitions import SOURCE_TYPES
+from assets.partitions import SOURCE_TYPES, SourceType
 from assets.publish import embeddings_asset, search_index_asset, vector_index_asset
-from assets.published import published_check, published_spec
-from assets.readiness import readiness_asset
-from assets.relations import chunk_context_stage, relation_stages
-from assets.sources import partitions_spec, source_spec
+from assets.readiness import readiness_stage
+from assets.relations import chunk_context_stage, measure_stages, relation_stages
+from assets.sources import partitions_spec, published_checks, published_spec, source_spec
 from assets.stages.declaration import Stage
 from assets.stages.stage import assets_of
 from dagster_project.composition.stores import source_stages
@@ -45,18 +41,18 @@ def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
     return [*sources, *(partitions_spec(t, own) for t, own in names.items() if own)]
 
 
-def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], list[dg.AssetChecksDefinition]]:
+def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], dg.AssetChecksDefinition]:
     """The external assets of the tables of the published file, and the checks on them, which no build runs."""
     made = {table for stage in added_stages(settings) for table in stage.outputs}
     tables = {name: COMMENTS[name] for name in (*table_checks.KEYS, *(n for n in ADDED if n in made))}
     specs = [published_spec(table, comment, columns) for table, (comment, columns) in tables.items()]
-    return specs, [published_check(name, columns, ADDED.get(name)) for name, (_, columns) in tables.items()]
+    return specs, published_checks({name: columns for name, (_, columns) in tables.items()}, ADDED)
 
 
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """The assets below the published index; no build makes them."""
     changes = {name: settings.profile_changes(name) for name in settings.evaluation.profiles}
-    return [evaluation_queries_asset(), evaluation_runs_asset(), evaluation_report_asset(changes)]
+    return [*assets_of(evaluation_stages()), evaluation_report_asset(changes)]
 
 
 def added_stages(settings: Settings) -> list[Stage]:
@@ -72,6 +68,12 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     return list(_assets_of(_AsWritten(settings.model_dump_json(), settings)))
 
 
+def partition_stages(settings: Settings, kind: SourceType | None = None) -> list[Stage]:
+    """The stages that make partitions, in order, or those of one kind."""
+    found = _stages_of(_AsWritten(settings.model_dump_json(), settings))
+    return [s for stages in found for s in stages if s.source_type and kind in (None, s.source_type)]
+
+
 @dataclass(frozen=True)
 class _AsWritten:
     """Settings as the key of a cache: those with the same JSON are equal."""
@@ -81,23 +83,29 @@ class _AsWritten:
 
 
 @lru_cache(maxsize=4)
-def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
+def _stages_of(key: _AsWritten) -> tuple[list[Stage], list[Stage]]:
+    """The stages of what is published, and those after it."""
     settings = key.settings
-    stages = [
+    published = [
         *source_stages(settings),
         *relation_stages(settings.threads, settings.people),
         chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
         *measure_stages(),
     ]
-    added = added_stages(settings)
+    following = [readiness_stage(), *context_stages(settings.context, PackagedTokenCounter())]
+    return published, [*following, *added_stages(settings)]
+
+
+@lru_cache(maxsize=4)
+def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
+    settings, (published, following) = key.settings, _stages_of(key)
+    added = {table for stage in following for table in stage.outputs}
     return (
-        *assets_of(stages),
+        *assets_of(published),
         embeddings_asset(settings.embedding, settings.safety),
-        search_index_asset(sorted(published_tables().keys() & {t for stage in added for t in stage.outputs})),
+        search_index_asset(sorted(published_tables().keys() & added)),
         vector_index_asset(),
-        readiness_asset(settings.operations),
-        *assets_of(context_stages(settings.context, PackagedTokenCounter())),
-        *assets_of(added),
+        *assets_of(following),
     )
 
 

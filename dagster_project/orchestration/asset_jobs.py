@@ -1,7 +1,5 @@
 """The assets with their jobs and resources: what builds run, and what schedules and sensors stand on."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,7 +14,7 @@ from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
 from assets.protocols.lake import Progress
 from assets.publish import publish_checks
 from assets.readiness import GROUP as OPERATIONS_GROUP
-from assets.readiness import operations_report_asset
+from assets.readiness import operations_report_asset, readiness_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
 from assets.sources import partitions_key
@@ -32,7 +30,7 @@ from dagster_project.orchestration.asset_graph import (
     make_source_assets,
     whole_phases,
 )
-from dagster_project.orchestration.freshness import freshness_check
+from dagster_project.orchestration.freshness import freshness_checks
 from dagster_project.orchestration.names import (
     EVALUATE,
     REFRESH_NOW,
@@ -49,8 +47,7 @@ from dagster_project.orchestration.runs import held_by_run
 
 def whole_assets(settings: Settings) -> set[str]:
     """The assets over the whole lake that a refresh makes."""
-    before, after = whole_phases(settings)
-    return {*before, *after}
+    return {table for phase in whole_phases(settings) for table in phase}
 
 
 def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
@@ -73,7 +70,8 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         ],
         asset_checks=[
             publish_checks(settings.embedding),
-            freshness_check(settings),
+            readiness_checks(settings.operations),
+            freshness_checks(settings),
             *(check for checks in named("checks") for check in checks(settings)),
         ],
         jobs=[*refresh_jobs(settings), _refresh_now(fetches=bool(fetching)), *_other_jobs()],
@@ -85,7 +83,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
 def published_definitions(settings: Settings) -> dg.Definitions:
     """The tables of the published file and the checks that people run on them; no build needs either."""
     published, checks = make_published_assets(settings)
-    return dg.Definitions([_with_owner(spec, settings) for spec in published], asset_checks=checks)
+    return dg.Definitions([_with_owner(spec, settings) for spec in published], asset_checks=[checks])
 
 
 def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
@@ -147,7 +145,6 @@ def no_remotes() -> None:
 
 
 def _other_jobs() -> list[Any]:
-    """A job for each thing that is no part of a refresh."""
     parts = {
         REPORT: (OPERATIONS_GROUP, "Draw how fast, how late and how large everything is."),
         EVALUATE: (GROUP, "Measure the published index with the configured queries."),

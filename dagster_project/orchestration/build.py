@@ -1,6 +1,4 @@
-"""Running what changed in this process: the work behind `weft build`."""
-
-from __future__ import annotations
+"""Fetching, and running what changed, in this process: the work behind `weft fetch` and `weft build`."""
 
 import contextlib
 import time
@@ -14,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets.embedding import PAID_TWICE
+from assets.fetch import GROUP, fetched_key
 from assets.partitions import SLOW_POOL
 from dagster_project.composition.engine import make_engine
 from dagster_project.composition.objects import (
@@ -25,17 +24,22 @@ from dagster_project.composition.objects import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
+from dagster_project.lake.forgotten import Forgotten
 from dagster_project.orchestration.alerts import alert_checks, alert_interrupted, alert_sources, alerting
 from dagster_project.orchestration.asset_graph import make_assets, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
-from dagster_project.orchestration.fetch import fetch_sources
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
 from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, numbers
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.reconcile import Runs, Tried, reconcile, tried_by
-from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.runs import close_dead_runs, partitions_within, run_here
+from dagster_project.orchestration.runs import (
+    close_dead_runs,
+    partitions_within,
+    prune_runs,
+    root_cause,
+    run_here,
+)
 from dagster_project.orchestration.upkeep import erasure
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import Workers, most_of_run, workers_for
@@ -43,7 +47,7 @@ from dagster_project.system.disk_space import is_of_full_disk, may_be_written, r
 from dagster_project.system.disk_watch import translate_disk_faults
 from dagster_project.system.locks import only_build
 from dagster_project.system.progress import CountedProgress
-from transforms.errors import LakeDamageError, WeftError
+from transforms.errors import LakeDamageError, SettingsError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 _CLOCKS_DIFFER = timedelta(minutes=1)
@@ -86,11 +90,13 @@ def build(
         work = _Build(settings, instance, CountedProgress(tell))
         with contextlib.closing(work.engine):
             fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if fetch else {}
-            spoiled = _discarded(settings) if verify else {}
+            lake = make_lake(settings)
+            damaged = make_publisher(settings, lake).discard_damaged() if verify else {}
+            spoiled = {**lake.discard_corrupt(), **damaged} if verify else {}
             erasure.begin(settings)
             result = work.of_whole_files(on_plan, spoiled)
             erased = erasure.finish(settings, instance)
-        prune_runs(instance, settings.operations.keep_runs_days)
+        prune_runs(instance)
     result = replace(
         result,
         fetched=fetched,
@@ -106,12 +112,6 @@ def build(
     alert_sources(settings.alerts, settings.root, faulty, "fetch_failed")
     alert_sources(settings.alerts, settings.root, result.plan.broken)
     return result
-
-
-def _discarded(settings: Settings) -> dict[str, str]:
-    """Delete what is damaged inside, of the lake and of the published version; path and fault of each."""
-    lake = make_lake(settings)
-    return {**lake.discard_corrupt(), **make_publisher(settings, lake).discard_damaged()}
 
 
 def fetch_only(
@@ -164,8 +164,6 @@ def clock_behind(settings: Settings) -> timedelta | None:
 
 
 class _Build:
-    """The runs of one build."""
-
     def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress):
         self.settings, self.instance, self.progress = settings, instance, progress
         begun = datetime.now(UTC).isoformat(timespec="seconds")
@@ -205,7 +203,6 @@ class _Build:
         spoiled: Mapping[str, str] = MappingProxyType({}),
     ) -> BuildResult:
         """Do what `reconcile` says until nothing is left; `spoiled` are files of the lake that were damaged and are gone."""
-        start = time.monotonic()
         plan = planned(self.settings, self.instance)
         first = replace(plan, damaged={**plan.damaged, **spoiled})
         on_plan(first)
@@ -227,12 +224,10 @@ class _Build:
                 for work in works:
                     tried |= tried_by(work.tags, work.tables, partitions_within(self.instance, work.tags))
                 plan = planned(self.settings, self.instance)
-        seconds = time.monotonic() - start
         slow = sorted(partition for phase, partition, _ in tried if phase == Phase.SLOW and partition)
         return BuildResult(
             first,
             self.published,
-            seconds,
             embedding=self.figures,
             failed_checks=tuple(self.failed.values()),
             slow=tuple(slow),
@@ -256,7 +251,10 @@ class _Build:
         for table in declared_tables().keys() - whole_assets(self.settings):
             make_lake(self.settings).discard(table)  # nothing makes it again under these settings
         result = run_here(self.definitions, self.instance, work, self.tags)
-        self.failed |= {(check.asset, check.check): check for check in _failed_checks(result)}
+        for c in result.get_asset_check_evaluations():
+            if not c.passed:
+                asset = c.asset_key.path[-1]
+                self.failed[asset, c.check_name] = FailedCheck(asset, c.check_name, numbers(c.metadata))
         events = (e.materialization for e in result.get_asset_materialization_events())
         made = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
         self.published = made.get("search_index", self.published)
@@ -275,9 +273,48 @@ def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
         storage.set_concurrency_slots(pool, places)
 
 
-def _failed_checks(result: dg.ExecuteInProcessResult) -> list[FailedCheck]:
-    return [
-        FailedCheck(c.asset_key.path[-1], c.check_name, numbers(c.metadata))
-        for c in result.get_asset_check_evaluations()
-        if not c.passed
-    ]
+def fetch_sources(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    names: Sequence[str] = (),
+    tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
+    tags: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, FetchOutcome]:
+    """Run the assets of all sources with `fetch`, or of those named, and say what became of each.
+
+    A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the
+    build lock. SettingsError for a name that is no fetched source.
+    """
+    remote = {s.name: s for s in settings.sources if s.remote}
+    if unknown := sorted(set(names) - set(remote)):
+        known = ", ".join(sorted(remote)) or "none"
+        raise SettingsError(f"no source with fetch is called {unknown[0]!r}; there are: {known}")
+    forgotten = Forgotten(make_lake(settings).base)
+    wanted = [n for n in remote if (not names or n in names) and not forgotten.has("source", n)]
+    if not wanted:
+        return {}
+    keys = [fetched_key(name) for name in wanted]
+    tags = {COMMAND_TAG: str(settings.root), **tags}
+    result = run_here(asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False)
+    outcomes = {name: _fetch_outcome(result, name, remote[name].fetch_step) for name in wanted}
+    for name, outcome in outcomes.items():
+        tell(GROUP, name, outcome.added + outcome.changed)
+    return outcomes
+
+
+def _fetch_outcome(result: dg.ExecuteInProcessResult, source: str, step: str) -> FetchOutcome:
+    for event in result.all_events:
+        if event.step_key != step:
+            continue
+        if event.is_step_materialization:
+            metadata = event.step_materialization_data.materialization.metadata
+            facts: dict[str, Any] = {k: v.value for k, v in metadata.items()}
+            return FetchOutcome(**{k: facts[k] for k in FetchOutcome.__dataclass_fields__ if k in facts})
+        if event.is_step_failure:
+            data = event.step_failure_data
+            if told := data.user_failure_data:
+                facts = {k: v.value for k, v in told.metadata.items()}
+                return FetchOutcome(told.description, lag_seconds=facts.get("lag_seconds"))
+            error = root_cause(data.error)
+            return FetchOutcome(error.message.strip() if error else "unknown")
+    return FetchOutcome(f"run {result.run_id} ended before it was fetched")

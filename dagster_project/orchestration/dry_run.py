@@ -1,9 +1,7 @@
 """What a build would do and why, how much that is, and what it would take by the rates of earlier runs."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -124,15 +122,15 @@ class _Rows:
 
     def _rate(self, table: str, source_type: str) -> float:
         if (table, source_type) not in self._rates:
-            there = [
-                p
-                for p in self.lake.partitions(table)
-                if self.source_types.get(p) == source_type and self.sizes[p]
-            ]
-            sample = there[:: max(1, len(there) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]
+            own = {p for p, kind in self.source_types.items() if kind == source_type and self.sizes[p]}
+            sample = _sample([p for p in self.lake.partitions(table) if p in own])
             rows = sum(f.row_count for p in sample if (f := self.lake.footer(table, p)))
             self._rates[table, source_type] = rows / max(sum(self.sizes[p] for p in sample), 1)
         return self._rates[table, source_type]
+
+
+def _sample(partitions: Sequence[str]) -> Sequence[str]:
+    return partitions[:: max(1, len(partitions) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]
 
 
 def _texts(
@@ -147,8 +145,7 @@ def _texts(
         count = sum(piece.rows.get(CHUNKS_OF[source_types[piece.partition]], 0) for piece in pieces)
     chars: list[int] = []
     for table in CHUNKS_OF.values():
-        there = lake.partitions(table)
-        for partition in there[:: max(1, len(there) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]:
+        for partition in _sample(lake.partitions(table)):
             column = lake.stored(table, ["char_count"], partition)
             chars += [] if column is None else column.column(0).to_pylist()
     mean = sum(chars) / len(chars) if chars else 0.0

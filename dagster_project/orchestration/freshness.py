@@ -1,54 +1,89 @@
-"""Whether the index shows what the sources hold: a check that each publish and each hour evaluates."""
+"""Whether the index shows what the sources hold, all and each: checks that each publish and each hour evaluate."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime
-from typing import Any
 
 import dagster as dg
 
+from assets.sources import source_key
+from assets.stages.shown import check_key, of_selected
 from dagster_project.composition.objects import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.plan import Plan, make_plan
 
 CHECK, ASSET = "shows_what_the_sources_hold", "search_index"
+OF_SOURCE = "is_shown_by_the_index"
 
 
-def freshness_check(settings: Settings) -> dg.AssetChecksDefinition:
-    """The check of `search_index`: no change of a source waits longer than three times `operations.max_lag_minutes`."""
+def freshness_checks(settings: Settings) -> dg.AssetChecksDefinition:
+    """The checks of `search_index` and of each source: no change waits for more than `operations.fresh_hours`."""
+    limit = f"{settings.operations.fresh_hours:g} hours"
+    of_source = f"No change of this source has waited for more than {limit}, and it can be read."
+    specs = [
+        dg.AssetCheckSpec(
+            CHECK, asset=ASSET, description=f"No change of a source has waited for more than {limit}."
+        ),
+        *(
+            dg.AssetCheckSpec(OF_SOURCE, asset=source_key(s.name), description=of_source)
+            for s in settings.sources
+        ),
+    ]
 
-    @dg.asset_check(
-        asset=ASSET,
-        name=CHECK,
-        description=f"No change of a source has waited for more than {settings.operations.fresh_hours:g} hours.",
-    )
-    def check() -> dg.AssetCheckResult:
+    @dg.multi_asset_check(name="freshness", specs=specs, can_subset=True)
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         plan = make_plan(settings, make_sources(settings), make_lake(settings))
-        return dg.AssetCheckResult(**_outcome(settings, plan))
+        report_freshness(settings, context.instance, plan, but=context.selected_asset_check_keys)
+        yield from of_selected(context, _results(settings, plan))
 
     return check
 
 
-def report_freshness(settings: Settings, instance: dg.DagsterInstance, plan: Plan) -> None:
-    """Report the check's outcome for a look at the sources, where nothing is published that would evaluate it."""
-    found = dg.AssetCheckEvaluation(
-        asset_key=dg.AssetKey(ASSET), check_name=CHECK, **_outcome(settings, plan)
-    )
-    instance.report_runless_asset_event(found)
+def report_freshness(
+    settings: Settings, instance: dg.DagsterInstance, plan: Plan, but: Set[dg.AssetCheckKey] = frozenset()
+) -> None:
+    """Report the outcomes of the checks for a look at the sources, `but` for those that a run evaluates.
+
+    Those that are as the last ones are left out: Dagster deletes no outcome with its run.
+    """
+    results = {check_key(result): result for result in _results(settings, plan)}
+    known = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
+    for key in results.keys() - but:
+        last, now = known[key].evaluation if key in known else None, results[key]
+        if last is None or (last.passed, last.metadata) != (now.passed, now.metadata):
+            facts = {"passed": now.passed, "severity": now.severity, "metadata": now.metadata}
+            found = dg.AssetCheckEvaluation(asset_key=key.asset_key, check_name=key.name, **facts)
+            instance.report_runless_asset_event(found)
 
 
-def _outcome(settings: Settings, plan: Plan) -> dict[str, Any]:
-    """The outcome of the check: how many hours the oldest waiting change has waited, and the figures that are shown."""
+def _results(settings: Settings, plan: Plan) -> Iterator[dg.AssetCheckResult]:
+    """The outcome of each check: how many hours the oldest waiting change has waited, and the figures that are shown."""
     now, times = datetime.now(UTC), make_seen_partitions(settings).times()
-    waiting = {*plan.stale, *plan.vanished}
-    hours = max(((now - times[p]).total_seconds() / 3600 for p in waiting if p in times), default=0.0)
+    waits = {
+        p: (now - times[p]).total_seconds() / 3600 if p in times else 0.0
+        for p in (*plan.stale, *plan.vanished)
+    }
+    yield _result(settings, dg.AssetKey(ASSET), CHECK, waits, unreadable=len(plan.broken))
+    for source in settings.sources:
+        own = {p: hours for p, hours in waits.items() if p.startswith(f"{source.name}/")}
+        yield _result(
+            settings, source_key(source.name), OF_SOURCE, own, unreadable=int(source.name in plan.broken)
+        )
+
+
+def _result(
+    settings: Settings, asset: dg.AssetKey, check: str, waits: Mapping[str, float], *, unreadable: int
+) -> dg.AssetCheckResult:
+    """The outcome of one check, by the hours that partitions wait."""
+    hours = max(waits.values(), default=0.0)
     figures = {
-        "waiting_partitions": len(waiting),
+        "waiting_partitions": len(waits),
         "longest_hours": round(hours, 2),
-        "unreadable_sources": len(plan.broken),
+        "unreadable_sources": unreadable,
     }
-    return {
-        "passed": hours <= settings.operations.fresh_hours,
-        "severity": dg.AssetCheckSeverity.WARN,
-        "metadata": {name: dg.MetadataValue.float(float(value)) for name, value in figures.items()},
-    }
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=check,
+        passed=hours <= settings.operations.fresh_hours and not (unreadable and check == OF_SOURCE),
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={name: dg.MetadataValue.float(float(value)) for name, value in figures.items()},
+    )

@@ -1,7 +1,5 @@
 """The Dagster instance that the command line shares with the UI."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

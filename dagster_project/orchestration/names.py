@@ -1,7 +1,5 @@
 """Names that Dagster shows: of jobs and of the tags of runs and assets."""
 
-from __future__ import annotations
-
 REFRESH_NOW = "refresh_now"
 """The job that begins a refresh: it fetches what the sources' remotes have, and does nothing if no source has one."""
 WHOLE_LAKE = "whole_lake"
@@ -12,7 +10,7 @@ WHOLE = "whole"
 REPORT = "report"
 """The job of the report on how the system does."""
 EVALUATE = "evaluate"
-"""The job that measures what is published; nothing else runs it."""
+"""The job that measures what is published; no refresh runs it."""
 SEARCH = "search"
 """The job that asks the published index what its configuration says; schedules of one's own run it."""
 REFRESH = "refresh"

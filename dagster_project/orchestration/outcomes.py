@@ -1,7 +1,5 @@
 """Results of fetches, checks, examinations and builds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
@@ -89,7 +87,7 @@ class BuildResult:
 
     plan: Plan
     published: Mapping[str, Any] | None
-    seconds: float
+    seconds: float = 0.0
     stages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     embedding: Mapping[str, float] = field(default_factory=dict)
     fetched: Mapping[str, FetchOutcome] = field(default_factory=dict)
@@ -123,7 +121,7 @@ class BuildResult:
 
     def faults(self) -> str:
         """One line per source that cannot be read or fetched, with the reason; empty if there is none."""
-        return "\n".join(filter(None, [*self.plan.broken.values(), fetch_faults(self.fetched)]))
+        return "\n".join(line for line in [*self.plan.broken.values(), fetch_faults(self.fetched)] if line)
 
     def as_json(self) -> dict[str, Any]:
         """What `weft build --json` prints."""

@@ -1,7 +1,5 @@
 """What changed: the sources, the lake and the published index compared."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,12 +13,9 @@ from dagster_project.index.publish.versions import CURRENT, version_of
 from dagster_project.lake.forgotten import partitions_with
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import MISSING, OTHER_SCHEMA
-from dagster_project.orchestration.asset_graph import whole_phases
+from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
 from dagster_project.orchestration.staleness import (
-    Stage,
     is_made,
-    of_type,
-    stages,
     stale_context,
     stale_reasons,
     stale_slow,
@@ -89,11 +84,10 @@ def make_plan(
 def _compared(
     settings: Settings, sources: RememberedSources, lake: ParquetLake, taken: Collection[str]
 ) -> Plan:
-    """The plan of `make_plan`."""
     partitions = sources.discover()
     broken = dict(sources.broken)
     found = _stale_partitions(settings, sources, partitions, lake, taken)
-    _leave_broken(partitions, found, broken, stages(settings), lake)
+    _leave_broken(partitions, found, broken, settings, lake)
     stale = {partition: tuple(why) for partition, why in found.items() if why}
     kept = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
     vanished = tuple(p for p in kept if p not in {u.key for u in partitions})
@@ -127,8 +121,8 @@ def _stale_partitions(
     taken: Collection[str],
 ) -> dict[str, dict[str, str]]:
     """By partition that is not `taken` its stale tables, and why each is that."""
-    order = stages(settings)
-    types = {u.key: of_type(u.source_type, order) for u in partitions if u.key not in taken}
+    orders = {kind.name: partition_stages(settings, kind) for kind in SOURCE_TYPES}
+    types = {u.key: orders[u.source_type] for u in partitions if u.key not in taken}
     found = {
         u.key: stale_reasons(u.key, types[u.key], {"partition": u.fingerprint}, lake)
         for u in partitions
@@ -175,11 +169,11 @@ def _leave_broken(
     partitions: Sequence[SourcePartition],
     stale: dict[str, dict[str, str]],
     broken: Mapping[str, str],
-    order: Sequence[Stage],
+    settings: Settings,
     lake: ParquetLake,
 ) -> None:
     """Take out of `stale` what would be read from broken sources; SourceError where the lake has not all of it."""
-    reading = {table for stage in order if not stage.inputs for table in stage.tables}
+    reading = {table for stage in partition_stages(settings) if stage.reads_sources for table in stage.tables}
     for partition in partitions:
         if partition.source in broken and reading & stale.get(partition.key, {}).keys():
             if not is_made(partition, lake):
@@ -203,7 +197,9 @@ def _damages(
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
     places += [(table, p, False) for p in sorted(slow) for table in slow[p]]
     whole = whole_tables(settings, lake)
-    versions = whole | {table: stage.code_version for stage in stages(settings) for table in stage.tables}
+    versions = whole | {
+        t: stage.declared_version for stage in partition_stages(settings) for t in stage.tables
+    }
     found: dict[str, str] = {}
     listed = [table for table in IN_PARTS if lake.damage(table) is None]
     places += [(table, p, bool(published)) for table in listed for p in lake.parts(table)]
@@ -219,6 +215,5 @@ def _damages(
 
 
 def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
-    """True if the readiness that the lake keeps is that of the published version."""
     footer, current = lake.footer("readiness"), publisher.current()
-    return footer is not None and current is not None and footer.inputs == {"index": version_of(current)}
+    return bool(footer and current and footer.inputs.get("index") == version_of(current))

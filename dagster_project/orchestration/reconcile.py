@@ -4,8 +4,6 @@ Its callers are the sensors, which request the work from Dagster's daemon, and `
 asks late, twice or after a crash gets the right answer, because no event is stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -17,13 +15,13 @@ from dagster_project.config.settings import Settings
 from dagster_project.index.publish.version_inputs import TABLES
 from dagster_project.lake.oversize import waiting_bytes
 from dagster_project.orchestration.alerts import alert_sources
-from dagster_project.orchestration.asset_graph import whole_phases
+from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_TAG, STATE_TAG
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.runs import partitions_of, tables_of, under_way
-from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOURCE, reading_tables
+from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOURCE
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import source_bytes
 from dagster_project.system.dagster_internals import partitions_of_backfills
@@ -124,8 +122,6 @@ _TABLES = {
 
 @dataclass(frozen=True)
 class _Steps:
-    """The work of each phase."""
-
     settings: Settings
     instance: dg.DagsterInstance
     plan: Plan
@@ -229,7 +225,8 @@ def _of_broken(settings: Settings, instance: dg.DagsterInstance, names: Collecti
     works = []
     for source in (source for source in settings.sources if source.name in names):
         known = instance.get_dynamic_partitions(source.source_type)
-        tables = reading_tables(settings, source.source_type)
+        kind = next(kind for kind in SOURCE_TYPES if kind.name == source.source_type)
+        tables = partition_stages(settings, kind)[0].tables
         own = [partition for partition in known if partition.startswith(f"{source.name}/")]
         works += [Work(tables, partition, partition, Phase.PARTITIONS) for partition in own[:1]]
     return works

@@ -1,11 +1,10 @@
-"""Runs: those of this process, those that live, those whose process is gone, and what each holds while it lives."""
-
-from __future__ import annotations
+"""Runs: those of this process, those that live or whose process is gone, what each holds, and which are deleted."""
 
 import contextlib
 import re
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,10 @@ from dagster_project.system.locks import forget_run, lake_lock, living_run, runs
 from transforms.errors import CheckFailedError, WeftError
 
 _READ_TOGETHER = {table for source_type in SOURCE_TYPES for table in source_type.tables}
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
-
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+UNFINISHED = [
+    status for status in dg.DagsterRunStatus if status not in (*FINISHED, dg.DagsterRunStatus.MANAGED)
+]
 
 
 @contextlib.contextmanager
@@ -118,7 +112,6 @@ def partitions_within(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> 
 
 
 def _between(instance: dg.DagsterInstance, first: str, last: str) -> set[str]:
-    """The partitions of a range, of whichever kind of source has its ends."""
     for source_type in SOURCE_TYPES:
         keys = list(instance.get_dynamic_partitions(source_type.name))
         if first in keys and last in keys:
@@ -180,7 +173,9 @@ def run_here(
             raise_on_error=False,
         )
     if checked and not result.success:
-        raise _failure(result)
+        fault = _failure(result)
+        fault.run_id = result.run_id
+        raise fault
     return result
 
 
@@ -199,7 +194,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
             f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
             for c in failed
         )
-        return _of_run(CheckFailedError(f"nothing was published: {rules} (run {result.run_id})"), result)
+        return CheckFailedError(f"nothing was published: {rules} (run {result.run_id})")
     kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
     for event in result.all_events:
         if event.is_step_failure:
@@ -207,8 +202,9 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
             kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
             reason = _in_words(error.message, error.cls_name or "") if error else "unknown"
             fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
-            return _of_run(fault, result, event.step_key)
-    return _of_run(WeftError(f"run {result.run_id} failed"), result)
+            fault.step = event.step_key
+            return fault
+    return WeftError(f"run {result.run_id} failed")
 
 
 def _in_words(message: str, kind: str) -> str:
@@ -219,7 +215,40 @@ def _in_words(message: str, kind: str) -> str:
     return re.sub(r"^\[Errno \d+\] ", "", said)
 
 
-def _of_run(fault: WeftError, result: dg.ExecuteInProcessResult, step: str | None = None) -> WeftError:
-    """`fault` with the run and the step that it is of."""
-    fault.run_id, fault.step = result.run_id, step
-    return fault
+_KEPT = timedelta(days=30)
+"""A month of finished runs shows how long each stage takes and which fault comes back; more slows Dagster's pages."""
+
+
+def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
+    """Delete the runs that ended more than 30 days ago, at most `limit`; their number.
+
+    A run stays as long as it is the last that made some partition of some asset: the UI would show that as missing. What
+    checks found stays, too: Dagster deletes no evaluation with its run, and offers no way to.
+    """
+    before = datetime.now(UTC) - _KEPT
+    old = instance.get_run_ids(filters=dg.RunsFilter(statuses=FINISHED, updated_before=before))
+    if not old:
+        return 0
+    needed = _runs_that_made_what_is_there(instance)
+    gone = [run_id for run_id in old if run_id not in needed][:limit]
+    home = Path(instance.root_directory)
+    for run_id in gone:
+        instance.delete_run(run_id)
+        # Dagster leaves the emptied database of the run and what its steps printed.
+        for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
+            file.unlink(missing_ok=True)
+        shutil.rmtree(home / "storage" / run_id, ignore_errors=True)
+    return len(gone)
+
+
+def _runs_that_made_what_is_there(instance: dg.DagsterInstance) -> set[str]:
+    made = dg.DagsterEventType.ASSET_MATERIALIZATION
+    found: set[str] = set()
+    for asset in instance.all_asset_keys():
+        latest = list(instance.event_log_storage.get_latest_storage_id_by_partition(asset, made).values())
+        records = dg.AssetRecordsFilter(asset_key=asset, storage_ids=latest)
+        if latest:
+            found |= {r.run_id for r in instance.fetch_materializations(records, limit=len(latest)).records}
+        if event := instance.get_latest_materialization_event(asset):
+            found.add(event.run_id)
+    return found

@@ -1,17 +1,14 @@
 """The stale tables of the lake, and why: tables of partitions, context, long texts, and over the whole lake."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
-from assets.partitions import CONTEXT, CONVERSATIONS, IN_PARTS, MAIL, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, CONVERSATIONS, IN_PARTS, MAIL, SLOW
 from assets.protocols.sources import SourcePartition
-from assets.readiness import TABLE as READINESS
-from assets.stages.lake_state import LAKE, lake_state
+from assets.stages.declaration import Stage
+from assets.stages.stage import LAKE, lake_state
 from dagster_project.composition.objects import make_publisher
 from dagster_project.config.settings import Settings
 from dagster_project.index.publish.version_inputs import TABLES
@@ -20,45 +17,13 @@ from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.oversize import QUEUE
 from dagster_project.lake.parquet_files import Footer
-from dagster_project.orchestration.asset_graph import make_assets
+from dagster_project.orchestration.asset_graph import make_assets, partition_stages
 from transforms.conversations.windows import last_windows
 
 NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"
 CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from another table"
 CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
 CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One partitioned asset definition: its source type, tables, code version, and the tables it reads."""
-
-    source_type: str
-    tables: tuple[str, ...]
-    code_version: str
-    inputs: tuple[str, ...]
-
-
-def stages(settings: Settings) -> list[Stage]:
-    """The partitioned stages in order, read off the asset definitions."""
-    found = []
-    for definition in make_assets(settings):
-        if definition.partitions_def is None:
-            continue
-        tables = tuple(sorted(k.path[-1] for k in definition.keys))
-        (source_type,) = (f for f in (*SOURCE_TYPES, SLOW, CONTEXT) if set(tables) <= set(f.tables))
-        inputs = tuple(
-            sorted(source_type.compared_inputs(k.path[-1] for k in definition.keys_by_input_name.values()))
-        )
-        versions = set(definition.code_versions_by_key.values())
-        assert len(versions) == 1, f"{tables} must share one code version"
-        found.append(Stage(source_type.name, tables, versions.pop() or "", inputs))
-    return found
-
-
-def reading_tables(settings: Settings, source_type: str) -> tuple[str, ...]:
-    """The tables that are read from the sources of a type."""
-    return next(s.tables for s in stages(settings) if s.source_type == source_type and not s.inputs)
 
 
 def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
@@ -77,7 +42,7 @@ def stale_context(
     current = make_publisher(settings, lake).current()
     if current is None:
         return {}
-    order = of_type(CONTEXT.name, stages(settings))
+    order = partition_stages(settings, CONTEXT)
     shown = _shown_by(current) if Forgotten(lake.base).unfinished else None
     windows = [u.key for u in partitions if u.source_type == CONVERSATIONS.name]
     open_windows = last_windows(windows)
@@ -98,7 +63,6 @@ def stale_context(
 
 
 def _shown_by(index: Path) -> set[str]:
-    """The ids of the chunks in a published file."""
     with duckdb.connect(str(index), read_only=True) as connection:
         return {row[0] for row in connection.execute("SELECT chunk_id FROM chunks").fetchall()}
 
@@ -110,17 +74,13 @@ def stale_slow(
 
     To be asked when the tables of mail are right: the queue is one of them. Partitions without slow texts have none.
     """
-    order = of_type(SLOW.name, stages(settings))
+    order = partition_stages(settings, SLOW)
     found = {}
     for partition in (u.key for u in partitions if u.source_type == MAIL.name):
         queue = lake.footer(QUEUE, partition)
         if queue and queue.row_count:
             found[partition] = tuple(stale_reasons(partition, order, {QUEUE: queue.content_hash}, lake))
     return {partition: tables for partition, tables in found.items() if tables}
-
-
-def of_type(source_type: str, order: Sequence[Stage]) -> list[Stage]:
-    return [stage for stage in order if stage.source_type == source_type]
 
 
 def stale_reasons(
@@ -131,10 +91,11 @@ def stale_reasons(
     hashes = dict(given)
     for stage in order:
         footers = [lake.footer(table, partition) for table in stage.tables]
-        expected = {name: hashes.get(name) for name in stage.inputs or ("partition",)}
-        if set(stage.inputs) & set(stale):
+        inputs = stage.compared_inputs()
+        expected = {name: hashes.get(name) for name in inputs or ("partition",)}
+        if set(inputs) & set(stale):
             stale |= dict.fromkeys(stage.tables, FOLLOWS)
-        elif not all(_is_right(f, stage, expected) for f in footers):
+        elif not all(f and (f.code_version, f.inputs) == (stage.declared_version, expected) for f in footers):
             stale |= dict.fromkeys(stage.tables, _reason(stage, partition, footers, lake))
         hashes |= {t: f.content_hash for t, f in zip(stage.tables, footers, strict=True) if f}
     return stale
@@ -145,9 +106,9 @@ def _reason(stage: Stage, partition: str, footers: Sequence[Footer | None], lake
     there = [footer for footer in footers if footer]
     if not there and not any(lake.is_stored(table, partition) for table in stage.tables):
         return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])
-    made_by = {lake.code_version(table, partition) for table in stage.tables} - {None, stage.code_version}
+    made_by = {lake.code_version(table, partition) for table in stage.tables} - {None, stage.declared_version}
     if other := min(filter(None, made_by), default=None):
-        return _of_version(other, stage.code_version).format(stage.tables[0])
+        return _of_version(other, stage.declared_version).format(stage.tables[0])
     if len(there) < len(footers):
         return DAMAGED
     return CHANGED_INPUTS if stage.inputs else CHANGED_SOURCE
@@ -200,10 +161,6 @@ def whole_are_right(settings: Settings, names: Iterable[str], state: str, lake: 
     return all(
         footer is not None
         and footer.code_version == versions[table]
-        and (table in IN_PARTS or table == READINESS or footer.inputs.get(LAKE) == state)
+        and (table in IN_PARTS or footer.inputs.get(LAKE) == state)
         for table, footer in footers.items()
     )
-
-
-def _is_right(footer: Footer | None, stage: Stage, expected: Mapping[str, str | None]) -> bool:
-    return footer is not None and footer.code_version == stage.code_version and footer.inputs == expected

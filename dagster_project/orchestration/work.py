@@ -1,7 +1,5 @@
 """What one run makes, and how Dagster is asked for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -59,8 +57,8 @@ class Work:
     @property
     def tags(self) -> dict[str, str]:
         """The tags by which Dagster knows the partitions, and people the phase."""
-        phase = {PHASE_TAG: self.phase.value, STATE_TAG: self.state} if self.phase else {}
-        tags = {**phase, **(LATER if self.later else {})}
+        phase = {PHASE_TAG: self.phase.value} if self.phase else {}
+        tags = {**phase, **({STATE_TAG: self.state} if self.state else {}), **(LATER if self.later else {})}
         if self.first is None or self.last is None:
             return tags
         if self.first == self.last:

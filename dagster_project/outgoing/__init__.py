@@ -1,1 +1,1 @@
-"""What leaves Weft: texts screened for secrets, and receipts of what was shown."""
+"""Bounds and receipts of what leaves Weft: masks of secrets, limits of a lens. No answer is made here."""

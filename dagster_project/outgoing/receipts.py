@@ -5,8 +5,6 @@ between others or put in. It does not show lines that were cut off at the end, n
 line on to the end: to know of these, keep the number and the hash of the last receipt elsewhere, and compare.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 from collections import Counter

@@ -1,1 +1,1 @@
-"""What fetches sources from the network."""
+"""Copies of remote git repositories and HTTP archives in the folder of a source; what is in them, `sources` reads."""

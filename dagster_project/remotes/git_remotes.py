@@ -5,8 +5,6 @@ submodules, for the protocol of the address alone. Credentials reach it through 
 command line.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -22,9 +20,8 @@ from urllib.parse import urlsplit
 
 from dagster_project.config.source_settings import GitRemote
 from dagster_project.remotes.landing import Landing
-from dagster_project.system.credentials import Credentials
 from dagster_project.system.durable import put
-from dagster_project.system.masking import shown_address
+from dagster_project.system.masking import Credentials, shown_address
 from dagster_project.system.processes import output_of
 from dagster_project.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError

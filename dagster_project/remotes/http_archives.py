@@ -5,8 +5,6 @@ bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2).
 a login page, never becomes a file.
 """
 
-from __future__ import annotations
-
 import asyncio
 import bz2
 import calendar
@@ -16,7 +14,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +22,16 @@ import httpx2
 from dagster_project.config.source_settings import HttpRemote
 from dagster_project.remotes.landing import Landing, parsed_time
 from dagster_project.remotes.redirects import answered
-from dagster_project.system.credentials import Credentials
-from dagster_project.system.masking import shown_address
-from dagster_project.system.rate_limit import Quota
+from dagster_project.system.masking import Credentials, shown_address
+from dagster_project.system.rate_limit import Quota, http_time, requested_pause
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}
 _CLOSED_AFTER_DAYS = 3
 """Days after its end at which a month is fetched for the last time: mail of its last hours comes late."""
+_CHECKED_AGAIN_DAYS = 30
+"""Days after which a closed month is asked for again: archives take mail out late, and one request costs little."""
 _FIRST_BYTES = 1 << 12
 _MOST_LZMA_BYTES = 256 << 20
 """Memory for the first bytes of an .xz file, whose header says how much it wants."""
@@ -66,14 +64,14 @@ def archives(remote: HttpRemote, list_id: str, now: datetime) -> list[Archive]:
     return found
 
 
-def is_due(archive: Archive, known: Mapping[str, Any], remote: HttpRemote, now: datetime) -> bool:
-    """True if an archive is to be asked for: its month may still grow, or it was not asked for in a long time."""
+def is_due(archive: Archive, known: Mapping[str, Any], now: datetime) -> bool:
+    """True if an archive is to be asked for: its month may still grow, or it was not asked for in 30 days."""
     checked_at = parsed_time(known.get("checked_at"))
     if checked_at is None or known.get("address") != text_hash(archive.url):
         return True
     if checked_at < archive.ends_at + timedelta(days=_CLOSED_AFTER_DAYS):
         return True
-    return remote.recheck_days > 0 and now - checked_at >= timedelta(days=remote.recheck_days)
+    return now - checked_at >= timedelta(days=_CHECKED_AGAIN_DAYS)
 
 
 def mbox_ending(first: bytes) -> str | None:
@@ -142,7 +140,7 @@ class MonthlyArchives:
         ):
             in_a_row = 0
             for archive in self.wanted:
-                if not is_due(archive, self._known(archive), self.remote, self.now):
+                if not is_due(archive, self._known(archive), self.now):
                     self.landing.unchanged += 1
                     continue
                 try:
@@ -264,7 +262,7 @@ class MonthlyArchives:
         self.landing.items[archive.stem] = checked | {
             "file": name, "etag": self._validator(response, "etag"), "last_modified": modified, "changed_at": changed_at
         }  # fmt: skip
-        at = _http_time(modified) or parsed_time(changed_at) or self.now
+        at = http_time(modified) or parsed_time(changed_at) or self.now
         self.landing.saw(min(at, self.now, archive.ends_at))
 
     async def _write(
@@ -349,26 +347,10 @@ class MonthlyArchives:
             self.landing.partial(archive.stem).unlink(missing_ok=True)
             return FetchInterruptedError(f"{said}: the unfinished file is given up")
         if status in (408, 425, 429) or status >= 500:
-            pause = _asked_pause(response.headers.get("retry-after", ""), self.now)
+            pause = requested_pause(response.headers.get("retry-after", ""), self.now)
             if pause is not None:
                 if pause > self.remote.time_limit_seconds:
                     return FetchError(f"{said} and asks to wait {pause:g} s, longer than time_limit_seconds")
                 self.quota.hold(pause)
             return FetchInterruptedError(said, pause)
         return FetchError(f"{said}; mend the address")
-
-
-def _http_time(text: str | None) -> datetime | None:
-    try:
-        at = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError, LookupError, OverflowError):
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _asked_pause(header: str, now: datetime) -> float | None:
-    """Seconds of a Retry-After header: a number, or a time."""
-    if _NUMBER.fullmatch(header.strip()):
-        return float(header)
-    at = _http_time(header)
-    return max(0.0, (at - now).total_seconds()) if at else None

@@ -1,7 +1,5 @@
 """Where a source's fetched files land, whole or not at all, and what is remembered of them between fetches."""
 
-from __future__ import annotations
-
 import filecmp
 import json
 import shutil

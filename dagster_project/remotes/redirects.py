@@ -3,8 +3,6 @@
 The address that was looked at is the one that is connected to, so that a name cannot stand for another one by then.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping

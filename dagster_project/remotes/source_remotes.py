@@ -1,7 +1,5 @@
 """The remotes of the sources that have one: each source is fetched by its kind, by one process at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Callable, Iterator
@@ -14,8 +12,7 @@ from dagster_project.config.source_settings import GitRemote, HttpRemote
 from dagster_project.extras.registry import load, remotes
 from dagster_project.remotes.git_remotes import GitRepositories
 from dagster_project.remotes.landing import Landing
-from dagster_project.system.credentials import Credentials
-from dagster_project.system.masking import quiet_wire_logs
+from dagster_project.system.masking import Credentials, quiet_wire_logs
 from transforms.errors import FetchError, FetchInterruptedError
 
 

@@ -1,1 +1,1 @@
-"""Servers that programs and assistants ask."""
+"""What servers share, and the server for assistants (MCP); web pages are an extra."""

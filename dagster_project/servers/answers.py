@@ -97,6 +97,10 @@ class Block(BaseModel):
     outcome: str
     index_version: str
     tokens: int
+    budget_tokens: int
+    stopped: str = Field(
+        description="budget: the next passage does not fit; evidence: nothing more bears out the text"
+    )
     block: str = Field(description="text by others, under headings that cite it")
     completeness: Completeness
 
@@ -254,6 +258,8 @@ def block(settings: Settings, index: SearchIndex, given: str, budget: int, where
         outcome=context.outcome,
         index_version=index.manifest["version"],
         tokens=int(context.manifest["block_tokens"]),
+        budget_tokens=budget,
+        stopped=context.manifest["stopped"],
         block=context.block,
         completeness=context.completeness,
     )

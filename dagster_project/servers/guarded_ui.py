@@ -4,8 +4,6 @@
 the web server itself, `dagster-webserver …`.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 

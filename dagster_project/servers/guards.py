@@ -1,7 +1,5 @@
 """What a request passes before a page: the token, headers for the browser, and the wait for the whole body."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -28,7 +26,7 @@ _STATIC = "/static/"
 _Value = TypeVar("_Value")
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
         "trusted-types default"
     ),

@@ -1,7 +1,5 @@
 """How a server listens: on an address that is free, for requests that come in time, with a log that waits for no reader."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

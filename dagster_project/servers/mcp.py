@@ -30,8 +30,8 @@ from dagster_project.index.search.lookup import document_bytes
 from dagster_project.index.search.opened_index import open_index, with_options
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.static import PackagedTokenCounter
-from dagster_project.outgoing.limits import Disclosures, fault_text
 from dagster_project.outgoing.receipts import Receipts, Seen
+from dagster_project.outgoing.screen import Disclosures, fault_text
 from dagster_project.servers import answers
 from dagster_project.servers.guards import SafeHeaders, TokenRequired, WholeBody
 from transforms.errors import QueryError, WeftError
@@ -308,6 +308,8 @@ def _within(name: str, wanted: int | None, usual: int, most: int) -> int:
 
 
 def _fault(kind: str, message: str) -> ToolError:
+    """The fault of a call; a command in its message is not a tool, and for whoever runs the server."""
+    message = f"tell whoever runs this server: {message}" if "`weft " in message else message
     return ToolError(json.dumps({"kind": kind, "error": message}, ensure_ascii=False))
 
 

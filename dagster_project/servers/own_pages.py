@@ -5,8 +5,6 @@ Any page that a browser shows can send requests to the loopback interface, and w
 a page of this server or of a named origin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from starlette.datastructures import Headers

@@ -1,7 +1,5 @@
 """Files that messages of chats name: where they lie beside their export or in its zip, and their texts."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
@@ -9,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from dagster_project.sources.chat_exports import Export
 from dagster_project.sources.reading_files import TooLargeError, bounded, why_unreadable
 from dagster_project.sources.zip_exports import ZippedExport
-from transforms.conversations.attachments import FileText
+from transforms.conversations.chunks import FileText
 from transforms.conversations.exports import NamedFile
 from transforms.errors import ChatFormatError
 from transforms.formats.converted import Converted, FormatError

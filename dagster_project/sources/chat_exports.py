@@ -1,9 +1,8 @@
 """Exports of chat programs on disk: which there are at a place, and the chats in each of them."""
 
-from __future__ import annotations
-
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +17,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dagster_project.config.settings import ConversationSourceSettings
+from dagster_project.extras.registry import chats, load
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
-from transforms.conversations.discord import read_discord
-from transforms.conversations.exports import Chat, Entry, Fault, read_table
+from transforms.conversations.exports import Chat, Entry, Fault, decoded, read_table
+from transforms.conversations.programs import PROGRAMS, Program, ProgramOfFolders, program_of
 from transforms.conversations.slack import read_slack
-from transforms.conversations.telegram import looks_like_telegram, read_telegram
-from transforms.conversations.whatsapp import read_whatsapp
+from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
 from transforms.errors import ChatFormatError
 from transforms.mail import messages
 from transforms.mail.threads import threads
@@ -33,12 +32,25 @@ from transforms.settings.conversations import ConversationSettings
 from transforms.settings.mail import MailSettings, ThreadSettings
 
 _TABLES = (".parquet", ".jsonl", ".ndjson", ".csv")
-_FORMATS = {".txt": "whatsapp", ".json": "discord", ".mbox": "mbox"} | dict.fromkeys(_TABLES, "table")
+_BY_CONTENT = "by content"
+_ADDED = {name: load(place) for name, place in chats().items()}
+_IN_FOLDERS = {name: program for name, program in _ADDED.items() if isinstance(program, ProgramOfFolders)}
+FILE_PROGRAMS = PROGRAMS | {name: program for name, program in _ADDED.items() if isinstance(program, Program)}
+"""Programs whose export is one file, by the name of the format."""
+_FORMATS = {
+    **{suffix: _BY_CONTENT for program in FILE_PROGRAMS.values() for suffix in program.suffixes},
+    **dict.fromkeys(_TABLES, "table"), ".txt": "whatsapp", ".json": "discord", ".mbox": "mbox",
+}  # fmt: skip
 _SUFFIXES = (*_FORMATS, ".zip")
 _PREFIXES = ("WhatsApp Chat with ", "WhatsApp Chat - ", "WhatsApp-Chat mit ")
 _SLACK_FILES = ("users.json", "channels.json")
 _CLOSED = "closed"
-BROKEN = (ChatFormatError, OSError, pa.ArrowException, ValueError, KeyError, RecursionError, MemoryError)
+_HEAD = 1 << 12
+"""Bytes by which a file is recognised."""
+BROKEN = (
+    ChatFormatError, OSError, pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, RecursionError,
+    MemoryError,
+)  # fmt: skip
 """What readers of chats and the libraries below them raise for files that are broken."""
 
 
@@ -69,6 +81,20 @@ def is_slack(folder: Path) -> bool:
     return any(is_file(folder / n) for n in _SLACK_FILES)
 
 
+def program_of_folder(folder: Path, format_: str = "auto") -> str | None:
+    """The format of the export that a folder is, of those of one program, or of all; None if it is no such export."""
+    known = [name for name in _IN_FOLDERS if format_ in ("auto", name)]
+    return next((name for name in known if len(_members(folder, _IN_FOLDERS[name])) > 1), None)
+
+
+def _members(folder: Path, program: ProgramOfFolders) -> tuple[Path, ...]:
+    """The files of an export that is a folder; none if its mark is not there."""
+    mark = folder / program.mark
+    if not is_file(mark):
+        return ()
+    return (mark, *sorted(p for p in folder.iterdir() if re.fullmatch(program.others, p.name)))
+
+
 def exports_at(
     root: Path, source: ConversationSourceSettings
 ) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
@@ -88,6 +114,9 @@ def exports_at(
             inside = sorted(p for p in place.iterdir() if not p.name.startswith("."))
         except OSError:
             yield place, _CLOSED, (place,)
+            continue
+        if program := program_of_folder(place, source.format):
+            yield place, program, _members(place, _IN_FOLDERS[program])
             continue
         if is_slack(place) if source.format == "auto" else source.format == "slack":
             channels = list(_slack_channels(place, inside))
@@ -147,6 +176,10 @@ class ExportReader:
             yield from self._zipped(export)
         elif export.format == "slack":
             yield self._slack(export.chat, [(file.name, partial(self._bytes, file)) for file in export.files])
+        elif export.format in _IN_FOLDERS and len(export.files) > 1:
+            mark, *files = ((file.name, self._bytes(file)) for file in export.files)
+            for chat in _IN_FOLDERS[export.format].read(mark[1], files, export.chat):
+                yield replace(chat, name=chat.name.removeprefix("./"))
         elif export.format == _CLOSED:
             list(export.files[0].iterdir())
             raise ChatFormatError("unreadable: the folder could not be listed when it was looked for chats")
@@ -156,15 +189,17 @@ class ExportReader:
 
     def _file(self, export: Export, format_: str, name: str, data: bytes, suffix: str) -> Iterator[Chat]:
         """The chats of one file, whose names are or begin with `name`."""
-        source = export.source
-        if format_ == "whatsapp":
+        source, program = export.source, format_ if format_ in FILE_PROGRAMS else None
+        if source.format == "auto" and not (format_ == "whatsapp" and looks_like_whatsapp(decoded(data))):
+            program = program_of(FILE_PROGRAMS, data[:_HEAD], suffix.lower()) or program
+        if program:
+            yield from FILE_PROGRAMS[program].read(data, name, source.timezone)
+        elif format_ == _BY_CONTENT:
+            raise ChatFormatError(
+                f"no_chat: the file is no export of {', '.join(FILE_PROGRAMS)}; `format` of the source can name its program"
+            )
+        elif format_ == "whatsapp":
             yield read_whatsapp(decoded(data), name, source.timezone, source.date_order)
-        elif format_ == "telegram" or (
-            source.format == "auto" and format_ == "discord" and looks_like_telegram(data)
-        ):
-            yield from read_telegram(data, name, source.timezone)
-        elif format_ == "discord":
-            yield read_discord(data, name)
         elif format_ == "mbox":
             yield from _threads(data, name, self.mail, self.threads)
         elif format_ == "table":
@@ -173,8 +208,9 @@ class ExportReader:
             entries = sorted(chat.entries, key=lambda e: e.at)
             yield replace(chat, entries=entries, faults=[*faults, *chat.faults])
         else:
+            files = [_IN_FOLDERS[format_].mark] if format_ in _IN_FOLDERS else _SLACK_FILES
             raise ChatFormatError(
-                f"no_slack: a Slack export is a folder or a zip with {' or '.join(_SLACK_FILES)}, not one file"
+                f"no_{format_}: its export is a folder with {' or '.join(files)}, not one file"
             )
 
     def _zipped(self, export: Export) -> Iterator[Chat]:
@@ -234,7 +270,11 @@ def zipped_format(file: Path) -> str:
     """What a zip holds, as formats of a source are named; ChatFormatError if that is no chat, or it is no zip."""
     with ZippedExport(file, 0) as archive:
         format_, names = _contents(archive.names, "auto")
-    return format_ if format_ != "files" else _FORMATS[PurePosixPath(names[0]).suffix.lower()]
+        if format_ != "files":
+            return format_
+        suffix = PurePosixPath(names[0]).suffix.lower()
+        program = program_of(FILE_PROGRAMS, archive.head(names[0], _HEAD), suffix)
+    return program or _FORMATS[suffix]
 
 
 def unread(name: str, error: Exception) -> Chat:
@@ -288,16 +328,6 @@ def _slack_users(data: bytes) -> Sequence[Mapping[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise ChatFormatError("no_json: users.json is no JSON") from error
     return users if isinstance(users, list) else []
-
-
-def decoded(data: bytes) -> str:
-    """The text of an export; ChatFormatError (`no_text`) if it is none."""
-    try:
-        return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ChatFormatError(
-            f"no_text: byte {error.start} is not UTF-8, as texts and exports are"
-        ) from error
 
 
 def _threads(

@@ -1,7 +1,5 @@
 """Chats on disk: which exports a source has, what they hold, and the windows they make."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -38,7 +36,7 @@ from dagster_project.system.globs import (
     valid_text,
 )
 from transforms.conversations import windows as conversations
-from transforms.conversations.attachments import conversation_attachments
+from transforms.conversations.chunks import conversation_attachments
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
 from transforms.errors import SettingsError, SourceError

@@ -1,7 +1,5 @@
 """What a file or folder is, as a kind of source: looked for by names and first bytes, never read whole."""
 
-from __future__ import annotations
-
 import bz2
 import glob
 import gzip
@@ -18,13 +16,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from dagster_project.config.settings import USUALLY_EXCLUDED
-from dagster_project.sources.chat_exports import is_slack, zipped_format
+from dagster_project.sources.chat_exports import FILE_PROGRAMS, is_slack, program_of_folder, zipped_format
 from dagster_project.sources.mail_places import begins_as_mail, month_of
 from dagster_project.sources.public_inbox import is_inbox, repositories
 from dagster_project.sources.reading_files import opened
 from dagster_project.system.globs import is_file, is_folder
 from transforms.conversations.exports import chat_columns
-from transforms.conversations.telegram import looks_like_telegram
+from transforms.conversations.programs import program_of
 from transforms.conversations.whatsapp import looks_like_whatsapp
 from transforms.documents.issues import looks_like_issues
 from transforms.errors import ChatFormatError, SourceError
@@ -41,10 +39,14 @@ _HEAD_OF_JSON = 1 << 16
 """As _HEAD, of what may have the text of a whole issue before it says that it is one."""
 _UNPACKED: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ChatFormatError)
-_CHATS = ("whatsapp", "slack", "discord", "telegram", "table")
+_CHATS = (*FILE_PROGRAMS, "whatsapp", "slack", "table")
 _TYPES = ("mail", "chat", "issues", "document")
 """Types of files; of two with as many files the first counts."""
-_WITHOUT_ZONE = ("whatsapp", "table")
+_WITHOUT_ZONE = (
+    "whatsapp",
+    "table",
+    *(name for name, program in FILE_PROGRAMS.items() if not program.has_zone),
+)
 
 
 @dataclass(frozen=True)
@@ -106,14 +108,17 @@ def _of_folder(folder: Path) -> list[Detected]:
         return [Detected("public_inbox", str(folder), "public-inbox", len(repositories(folder)))]
     if is_slack(folder):
         return [Detected("conversation", str(folder), "slack")]
+    if program := program_of_folder(folder):
+        return [Detected("conversation", str(folder), program)]
     files = list(islice(_files(folder), _MOST_FILES))
     if (folder / ".obsidian").is_dir():
         return [Detected("vault", str(folder), "Obsidian", len(files))]
     kinds = {file: kind for file in files if (kind := _kind_of(file))}
     counts = Counter(map(_source_type, kinds.values()))
+    parts = _folders(folder)
     if not counts:
-        return []
-    most, parts = max(_TYPES, key=lambda type_: counts[type_]), _folders(folder)
+        return [found for part in parts if len(parts) <= _MOST_PARTS for found in _of_folder(part)]
+    most = max(_TYPES, key=lambda type_: counts[type_])
     # Monthly archives name their list in the part before the month, which only a glob over them shows.
     is_by_list = any(k == "mbox" and f.parent != folder and month_of(f.name) for f, k in kinds.items())
     if (is_by_list or counts[most] < _ALMOST_ALL * counts.total()) and len(parts) <= _MOST_PARTS:
@@ -164,13 +169,12 @@ def _kind_of(file: Path) -> str | None:
         return "mbox"
     if looks_like_issues(head, suffix):
         return "issues"
-    if suffix == ".json":
-        is_discord = b'"guild"' in head and b'"channel"' in head
-        return "telegram" if looks_like_telegram(head) else "discord" if is_discord else None
-    if suffix in (".csv", ".jsonl", ".ndjson"):
-        return "table" if _is_chat_table(head.decode(errors="replace").partition("\n")[0], suffix) else None
     if suffix == ".txt" and looks_like_whatsapp(head.decode(errors="replace")):
         return "whatsapp"
+    if program := program_of(FILE_PROGRAMS, head[:_HEAD], suffix):
+        return program
+    if suffix in (".csv", ".jsonl", ".ndjson"):
+        return "table" if _is_chat_table(head.decode(errors="replace").partition("\n")[0], suffix) else None
     if file.name.isdigit() and begins_as_mail(file):  # a folder of MH
         return "maildir"
     return "document" if suffix.removeprefix(".") in DOCUMENT_FORMATS else None
@@ -191,7 +195,7 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     """The narrowest glob of one beginning or ending that all `files`, and no other in their folder, match."""
     names = [file.name for file in files]
     # Up to the year only: the archives of the years to come must match as well.
-    start = _before_year(files)
+    start = os.path.commonprefix([_YEAR.split(name)[0] for name in names])
     end = os.path.commonprefix([name[::-1] for name in names])[::-1]
     end = end.lstrip("0123456789")
     others = [
@@ -201,11 +205,6 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     apart = (p for p in pairs if not any(n.startswith(p[0]) and n.endswith(p[1]) for n in others))
     start, end = next(apart, pairs[-1])
     return f"{glob.escape(start)}*{glob.escape(end)}"
-
-
-def _before_year(files: Sequence[Path]) -> str:
-    """What the names of monthly archives have in common before the year."""
-    return os.path.commonprefix([_YEAR.split(file.name)[0] for file in files])
 
 
 def _list_of(files: Sequence[Path]) -> str:

@@ -41,7 +41,7 @@ class DocumentReaders:
     def __init__(self, settings: DocumentSettings, folder: Path):
         """What became of files is kept below `folder`."""
         self.settings = settings
-        self.kept = ConvertedFiles(folder)
+        self.converted = ConvertedFiles(folder)
         self._idle: list[_Reader] = []
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
@@ -55,15 +55,15 @@ class DocumentReaders:
         is_seen = is_seen and kind == "picture" and self.settings.pictures
         if not keep:
             return self._read(data, kind, is_seen)
-        place = self.kept.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
-        if (known := self.kept.get(place)) is not None:
+        place = self.converted.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
+        if (known := self.converted.get(place)) is not None:
             return known
         try:
             converted = self._read(data, kind, is_seen)
         except FormatError as fault:
-            self.kept.put(place, fault)
+            self.converted.put(place, fault)
             raise
-        self.kept.put(place, converted)
+        self.converted.put(place, converted)
         return converted
 
     def _read(self, data: bytes, kind: str, is_seen: bool, deadline: float | None = None) -> Converted:
@@ -147,7 +147,7 @@ class _Reader:
         """A file as Markdown; FormatError with the reason if it is not read by `deadline`; the process may be gone then."""
         self.files += 1
         settings = self.settings
-        asked = {
+        request = {
             "kind": kind,
             "bytes": len(data),
             "ocr": settings.ocr,
@@ -157,7 +157,7 @@ class _Reader:
         assert self._process.stdin
         # Beside: a process that reads nothing any more would hold up who writes to it.
         writer = threading.Thread(
-            target=_write, args=(self._process.stdin.fileno(), json.dumps(asked).encode() + b"\n" + data)
+            target=_write, args=(self._process.stdin.fileno(), json.dumps(request).encode() + b"\n" + data)
         )
         writer.start()
         try:
@@ -257,24 +257,24 @@ class ConvertedFiles:
     def get(self, place: Path) -> Converted | None:
         """What is kept at a place, None if nothing is; FormatError if the file could not be read."""
         try:
-            kept = json.loads(zlib.decompress(place.read_bytes()))
+            record = json.loads(zlib.decompress(place.read_bytes()))
         except (OSError, ValueError, zlib.error):
             return None
         with contextlib.suppress(OSError):
             os.utime(place)
-        if "fault" in kept:
-            raise FormatError(kept["fault"])
-        return Converted(**kept)
+        if "fault" in record:
+            raise FormatError(record["fault"])
+        return Converted(**record)
 
     def put(self, place: Path, converted: Converted | FormatError) -> None:
         """Keep what became of a file; a disk that is full, or may not be written, keeps nothing."""
         if str(converted if isinstance(converted, FormatError) else "").partition(":")[0] in _FLEETING:
             return
-        kept = {"fault": str(converted)} if isinstance(converted, FormatError) else converted._asdict()
+        record = {"fault": str(converted)} if isinstance(converted, FormatError) else converted._asdict()
         beside = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(zlib.compress(json.dumps(kept).encode(), 1))
+            beside.write_bytes(zlib.compress(json.dumps(record).encode(), 1))
             beside.replace(place)
 
     def sweep(self) -> int:

@@ -1,7 +1,5 @@
 """The configured sources: which files they have, how the files make partitions, and what is in them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -338,7 +336,7 @@ class FileSources:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        return sweep(self._memory_file) + self.chats.sweep() + self._readers.kept.sweep()
+        return sweep(self._memory_file) + self.chats.sweep() + self._readers.converted.sweep()
 
 
 def _state(path: Path) -> list[object] | str:

@@ -1,7 +1,5 @@
 """Mail on disk: which files a source has, and which partition each belongs to by its name or its month."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re
@@ -76,7 +74,12 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
             MailPath(path, valid_text(path.relative_to(base)), fault, folder)
             for path, fault, folder in inside
         ]
-        if source.kind == "maildir" and not found and not _has_mail_folder(root):
+        folders = ("cur", "new")
+        if (
+            source.kind == "maildir"
+            and not found
+            and all(p.name not in folders for p, _ in entries_below(root))
+        ):
             raise SourceError(
                 f"source {source.name}: {root} is no Maildir: neither it nor a folder in it has cur/ or new/"
             )
@@ -122,11 +125,6 @@ def _delivered(place: Path, folder: str) -> _Found:
         yield place, why_unreadable(error), folder
         return
     yield from ((place / n, _fault(place / n), folder) for n in names if not n.startswith("."))
-
-
-def _has_mail_folder(root: Path) -> bool:
-    """True if a folder or one below it is made as Maildirs are, though it may be empty."""
-    return any(path.name in ("cur", "new") for path, _ in entries_below(root))
 
 
 def _archives(root: Path) -> _Found:

@@ -5,8 +5,6 @@ was removed. Everything is read by the git program's plumbing commands; nothing 
 no name inside a repository becomes a path.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -14,14 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from dagster_project.sources.git_history import Change, history
-from dagster_project.sources.git_objects import (
+from dagster_project.sources.git_history import (
     DAMAGED,
     MISSING,
     TOO_LARGE,
+    Change,
     GitFailedError,
     Objects,
     git,
+    history,
     missing_objects,
 )
 from dagster_project.system.globs import is_folder

@@ -1,7 +1,5 @@
 """The bytes of one mail as its source holds them now, by the place at which a build read it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath

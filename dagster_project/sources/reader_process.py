@@ -6,8 +6,6 @@ each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then 
 ends over it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import resource

@@ -1,7 +1,5 @@
 """Reading one file of a source under a cap, compressed or not: what is in it, and why the rest is not read."""
 
-from __future__ import annotations
-
 import bz2
 import errno
 import lzma

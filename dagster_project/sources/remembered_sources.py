@@ -1,7 +1,5 @@
 """The configured sources without what was forgotten."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma
@@ -74,14 +72,14 @@ class RememberedSources(FileSources):
             return
         mails = [] if fault else list(split_mbox(data, name="", dialect=source.dialect)[0])
         starts = [int(mail.place[1:]) for mail in mails] + [len(data)]
-        is_kept = [self._mail(mail).fault is None for mail in mails]
-        if all(is_kept):
+        is_sound = [self._mail(mail).fault is None for mail in mails]
+        if all(is_sound):
             return
-        kept = [
-            data[start:end] for start, end, keep in zip(starts, starts[1:], is_kept, strict=False) if keep
+        sound = [
+            data[begin:end] for begin, end, is_ in zip(starts, starts[1:], is_sound, strict=False) if is_
         ]
         beside = file.with_name(f".{file.name}.{os.getpid()}")
-        beside.write_bytes(_COMPRESS.get(file.suffix, bytes)(data[: starts[0]] + b"".join(kept)))
+        beside.write_bytes(_COMPRESS.get(file.suffix, bytes)(data[: starts[0]] + b"".join(sound)))
         sync([beside])
         put(beside, file)
 

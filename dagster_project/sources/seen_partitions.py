@@ -1,9 +1,8 @@
 """Which partitions the lake has, and since when each has had files that are not in it yet."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +10,10 @@ from pathlib import Path
 from assets.partitions import SOURCE_TYPES
 from assets.protocols.sources import SourcePartition
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.system.globs import seen_times, write_atomically
+from dagster_project.system.globs import recall, remember, seen_times, write_atomically
 
 _FIRST_TABLE = {source_type.name: source_type.tables[0] for source_type in SOURCE_TYPES}
+_NEVER = datetime.min.replace(tzinfo=UTC).isoformat()
 
 
 class SeenPartitions:
@@ -26,20 +26,35 @@ class SeenPartitions:
     def __init__(self, memory: Path):
         self.memory = memory
 
-    def note(self, partitions: Iterable[SourcePartition], lake: ParquetLake) -> None:
-        """Remember the time of now for every partition whose files changed since the lake's were made."""
+    def note(
+        self,
+        partitions: Iterable[SourcePartition],
+        lake: ParquetLake,
+        sources: Iterable[str] = (),
+        broken: Collection[str] = (),
+    ) -> None:
+        """Remember the time of now for every partition whose files changed since the lake's were made.
+
+        Also, of each of the `sources` but those that are `broken`, that it was read now, and how many partitions wait.
+        """
+        waiting: Counter[str] = Counter()
         before = {p: (checksum, at.isoformat()) for p, (checksum, at) in seen_times(self.memory).items()}
         now = datetime.now(UTC).isoformat()
         noted: dict[str, tuple[str, str]] = {}
         for partition in partitions:
             checksum = fingerprint_in_lake(partition, lake)
             known = before.get(partition.key)
+            waiting[partition.source] += checksum != partition.fingerprint
             if checksum != partition.fingerprint and (known is None or known[0] != checksum):
                 noted[partition.key] = (checksum, now)
             elif known:
                 noted[partition.key] = known
         if noted != before:
             write_atomically(self.memory, json.dumps(noted, sort_keys=True))
+        place = self.memory.with_name("looked.json")
+        last = recall(place)
+        looked = {s: last.get(s, (0, _NEVER)) if s in broken else (waiting[s], now) for s in sources}
+        remember(place, json.dumps(looked))
 
     def times(self) -> dict[str, datetime]:
         """By partition, when its last change was found."""

@@ -1,7 +1,5 @@
 """Vaults and documentation trees: which files below a folder are read, and why others are not."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os
@@ -12,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
-from dagster_project.system.globs import is_file, is_folder, is_there, partition_name
+from dagster_project.system.globs import is_file, is_folder, is_there, partition_name, valid_text
 from transforms.documents.files import document_format
 from transforms.errors import SourceError
 from transforms.hashing import text_hash
@@ -118,7 +116,7 @@ class _Walk:
                 yield TreeFile(folder, below or ".", f"unreadable: {error.strerror}")
                 continue
             for entry in entries:
-                name = f"{below}/{_as_text(entry.name)}" if below else _as_text(entry.name)
+                name = f"{below}/{valid_text(entry.name)}" if below else valid_text(entry.name)
                 try:
                     place = os.path.realpath(entry.path) if entry.is_symlink() else f"{resolved}/{entry.name}"
                     if place == self.generated:
@@ -152,18 +150,13 @@ class _Walk:
             return "not_a_file: neither a file nor a folder"
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
-        kind = document_format(_as_text(entry.name))
-        ending = PurePosixPath(_as_text(entry.name)).suffix
+        kind = document_format(valid_text(entry.name))
+        ending = PurePosixPath(valid_text(entry.name)).suffix
         if kind is None and ending[1:].lower() not in self.exports:
             return f"no_format: files ending in {ending or 'nothing'} are not read"
         if kind == "picture" and not self.reads_pictures:
             return "needs_ocr: it is a picture; set documents.ocr or documents.pictures to read it"
         return None
-
-
-def _as_text(name: str) -> str:
-    """The name of a file or folder as valid text: bytes that are no UTF-8 are written as escapes."""
-    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _why(error: OSError) -> str:

@@ -1,7 +1,5 @@
 """Zipped exports: their members under caps of size and ratio; nothing is ever unpacked to disk."""
 
-from __future__ import annotations
-
 import lzma
 import struct
 import zipfile
@@ -77,6 +75,16 @@ class ZippedExport:
     def checksum(self, name: str) -> str:
         """What the archive says of the bytes of a file: it changes with them."""
         return f"{self._members[name].CRC:08x}{self._members[name].file_size:x}"
+
+    def head(self, name: str, size: int) -> bytes:
+        """The first bytes of a file, to recognise it by; empty if it is broken or needs a password."""
+        if self._members[name].flag_bits & _ENCRYPTED:
+            return b""
+        try:
+            with self._archive.open(self._members[name]) as stream:
+                return stream.read(size)
+        except _BROKEN:
+            return b""
 
     def read(self, name: str) -> bytes:
         """The bytes of a file.

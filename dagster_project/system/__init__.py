@@ -1,1 +1,1 @@
-"""The machine: disk, locks, processes, limits, optional packages."""
+"""The machine: disk, locks, threads, processes, limits, optional packages. Nothing here knows mail, lake or index."""

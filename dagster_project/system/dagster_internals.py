@@ -1,6 +1,4 @@
-"""The one place that uses what Dagster 1.13 does not export; each function says what no public name offers."""
-
-from __future__ import annotations
+"""What Dagster 1.13 does not export: imported here alone, with reasons. `assets/stages/stage.py` sets tags of Dagster's."""
 
 import contextlib
 import secrets

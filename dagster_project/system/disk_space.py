@@ -1,7 +1,5 @@
 """Whether a fault comes of a full disk or of one that may not be written, and its message."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Translation of the faults that DuckDB, SQLite and Dagster raise on a full or read-only disk."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Declared Arrow types as DuckDB writes them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.schemas.table import SPAN, TIME, Table

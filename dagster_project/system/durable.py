@@ -1,7 +1,5 @@
 """What is complete gets its name, and has it after a loss of power, too."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

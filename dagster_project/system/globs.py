@@ -1,13 +1,10 @@
 """Paths of sources: matching globs, inspecting paths, naming partitions, storing notes about them."""
 
-from __future__ import annotations
-
 import errno
 import glob
 import json
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -41,7 +38,10 @@ def recall(memory: Path) -> dict[str, Any]:
 
 
 def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
-    """By partition that changed the fingerprint in the lake then, and the time; empty if the file is missing or damaged."""
+    """By name what was noted of it, and the time; empty if the file is missing or damaged.
+
+    Of a partition that changed that is the fingerprint in the lake then, of a source how many of its partitions waited.
+    """
     try:
         return {
             p: (str(checksum), datetime.fromisoformat(at)) for p, (checksum, at) in recall(memory).items()
@@ -78,26 +78,8 @@ def fixed_folder(pattern: Path) -> Path:
     return Path(*parts[: wild[0]]) if wild else pattern.parent
 
 
-def is_there(path: Path) -> bool:
-    """True if a path exists, behind links; False if it cannot be inspected."""
-    return _mode(path) != 0
-
-
-def is_folder(path: Path) -> bool:
-    """True for a folder or a link to one; False if it cannot be inspected."""
-    return stat.S_ISDIR(_mode(path))
-
-
-def is_file(path: Path) -> bool:
-    """True for a regular file or a link to one; False if it cannot be inspected."""
-    return stat.S_ISREG(_mode(path))
-
-
-def _mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode
-    except (OSError, ValueError):  # a link in a circle, a name that is too long, a folder that is closed, …
-        return 0
+is_there, is_folder, is_file = os.path.exists, os.path.isdir, os.path.isfile
+"""Of a path, behind links; False if it cannot be inspected, where `Path` raises: a closed folder, a circle of links."""
 
 
 def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:
@@ -117,7 +99,7 @@ def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:
             yield folder, error
 
 
-def valid_text(path: Path) -> str:
+def valid_text(path: Path | str) -> str:
     """A file name as valid text: bytes that are not UTF-8 are written as escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")
 

@@ -3,8 +3,6 @@
 The system releases a lock when the process that holds it ends, however it ends; one on an object store runs out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

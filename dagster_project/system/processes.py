@@ -1,7 +1,5 @@
 """Other processes: whether they live, which this one started, and what one of these printed."""
 
-from __future__ import annotations
-
 import _posixsubprocess
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Where the stages tell how far they have come: to the log, or to a terminal."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -1,15 +1,36 @@
-"""Rate limit of a service: requests and tokens per window of time."""
-
-from __future__ import annotations
+"""Rate limit of a service: requests and tokens per window of time, and the pauses that it asks for."""
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 _WINDOW = 61.0
 """Seconds that share the quota of a minute; the extra second covers requests that travel faster."""
+
+
+_SECONDS = re.compile(r"[0-9]{1,18}")
+
+
+def http_time(text: str | None) -> datetime | None:
+    """The time in a header of HTTP; None for any other text."""
+    try:
+        at = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def requested_pause(header: str, now: datetime | None = None) -> float | None:
+    """Seconds of a Retry-After header, which has a number or a time (RFC 9110, section 10.2.3); None for any other text."""
+    if _SECONDS.fullmatch(header.strip()):
+        return float(header)
+    at = http_time(header)
+    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds()) if at else None
 
 
 class Quota:

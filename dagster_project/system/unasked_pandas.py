@@ -4,8 +4,6 @@ Arrow and DuckDB look for it at the first value that they convert, in case it is
 a second and more, of each `weft search` too, and nothing here uses it.
 """
 
-from __future__ import annotations
-
 import sys
 from dis import get_instructions, opmap
 from importlib.machinery import ModuleSpec

@@ -1,11 +1,9 @@
 """The settings of a stage as a run's configuration."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 
-from assets.stages.config import chosen_settings, config_of
+from assets.stages.shown import chosen_settings, config_of
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.settings.mail import ChunkSettings, ThreadSettings
 from transforms.settings.search import TermSettings

@@ -1,25 +1,35 @@
 """How Dagster sees what is made of the published index: the vector index, and the context of each window."""
 
-from __future__ import annotations
+from pathlib import Path
 
 import dagster as dg
+import ibis
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from assets.conversations import context_stages
 from assets.partitions import CONTEXT, CONVERSATIONS
-from assets.publish import search_index_asset, vector_index_asset
 from assets.stages.stage import BACKFILL, assets_of, partitions_of
+from assets.vector_parts import VectorParts
+from dagster_project.lake.lake import ParquetLake
+from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.models.static import PackagedTokenCounter
+from transforms.schemas.chunks import embeddings_table
 from transforms.settings.conversations import ContextSettings
 
 WINDOWS = assets_of(context_stages(ContextSettings(), PackagedTokenCounter()))
 
 
-def test_the_vector_index_follows_the_index_and_both_say_what_they_are():
-    after = vector_index_asset().get_asset_spec()
-    assert [dep.asset_key for dep in after.deps] == [dg.AssetKey("search_index")]
-    for spec in (after, search_index_asset().get_asset_spec()):
-        assert (spec.group_name, spec.kinds) == ("publish", {"duckdb"}) and spec.description
+def test_a_part_that_lacks_the_vector_of_a_refused_text_is_looked_at_by_each_run(tmp_path: Path):
+    lake = ParquetLake(str(tmp_path / "lake"), {"embeddings": embeddings_table(2)})
+    texts = ibis.memtable(pa.table({"partition": ["s/a", "s/a", "s/b"], "text_hash": ["1", "2", "3"]}))
+    key = ("model", 2, "document")
+    (cache := ParquetEmbeddingCache(tmp_path / "cache")).store(*key, ["1", "3"], np.eye(2, dtype=np.float32))
+    parts, vectors = VectorParts(texts, lake, "code"), cache.laid_out(*key, ["1", "2", "3"])
+    for _, staged in parts.filled(["s/a", "s/b"], vectors, "model", 2):
+        staged.commit()
+    assert VectorParts(texts, lake, "code").groups() == [["s/a"]]
 
 
 @pytest.mark.parametrize("definition", WINDOWS, ids=CONTEXT.tables)

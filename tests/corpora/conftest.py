@@ -1,7 +1,5 @@
 """Where the real corpora are; their tests are skipped, with the reason, where they are not."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Blocks and chunks of real mail: nothing is lost, and people would agree with the kinds."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random
@@ -124,9 +122,7 @@ def test_threads_of_real_mail_do_not_depend_on_its_order(mails: pa.Table) -> Non
 @pytest.mark.parametrize(
     ("name", "least_f1", "least_accuracy"), [("lines", 0.97, 0.98), ("office", 0.91, 0.88)]
 )
-def test_people_agree_with_the_kinds(
-    corpora: Path, name: str, least_f1: float, least_accuracy: float
-) -> None:
+def test_people_agree_with_the_kinds(corpora: Path, name: str, least_f1: float, least_accuracy: float):
     """Author-line F1 and accuracy over five kinds; separators and blank lines do not count."""
     labelled = corpora / "labelled-mail" / f"{name}.jsonl"
     if not labelled.is_file():

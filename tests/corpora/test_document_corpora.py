@@ -1,7 +1,5 @@
 """Real documents: nothing is lost between files, nodes and chunks, and another parser sees the same headings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What is read from two real archives: nothing is lost, nothing is garbled."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Real mailing lists, embedded by a service that may see no address: builds, their costs, and second builds."""
 
-from __future__ import annotations
-
 import json
 import mailbox
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ def test_a_list_is_embedded_without_its_addresses_and_once(
     for archive in archives:
         workspace.write(archive.name, archive.read_bytes())
 
-    costs = weft(workspace, "cost")
+    costs = weft(workspace, "plan", "--cost")
     assert not gemini.asked
     built = weft(workspace, "build")["embedding"]
     assert built["embedded"] == costs["texts_to_embed"] == len(gemini.paid) > len(archives)
@@ -47,11 +45,11 @@ def test_a_list_is_embedded_without_its_addresses_and_once(
     (workspace.settings.root / "lake" / "chunk_context.parquet").unlink()
     again = weft(workspace, "build")["embedding"]
     assert (again["embedded"], again["calls"], len(gemini.requests)) == (0, 0, requests)
-    assert weft(workspace, "cost")["texts_to_embed"] == 0
+    assert weft(workspace, "plan", "--cost")["texts_to_embed"] == 0
 
 
-def weft(work: Workspace, command: str) -> dict:
-    result = work.weft(command, "--json")
+def weft(work: Workspace, *command: str) -> dict:
+    result = work.weft(*command, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -59,10 +57,8 @@ def weft(work: Workspace, command: str) -> dict:
 def addresses(archive: Path) -> Iterator[str]:
     """The addresses in the headers of an archive, as Python's `email` reads them."""
     for mail in mailbox.mbox(archive, message_from_binary_file, create=False):
-        headers = [
-            str(value) for name in ("from", "to", "cc", "reply-to") for value in mail.get_all(name, [])
-        ]
-        for _, address in getaddresses(headers):
+        values = [str(v) for name in ("from", "to", "cc", "reply-to") for v in mail.get_all(name, [])]
+        for _, address in getaddresses(values):
             name, _, host = address.lower().partition("@")
             if name and "." in host:
                 yield f"{name}@{host}"

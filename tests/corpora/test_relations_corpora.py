@@ -1,7 +1,5 @@
 """What the whole lake tells about real mail: quoted lines stand in the mail that is answered."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The wheel in an environment of its own, used in a folder whose packages have the names of Weft's."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

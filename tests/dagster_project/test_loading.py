@@ -3,8 +3,6 @@
 And what a process of Weft does not load.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Home folders with archives as people have them, one for each quickstart."""
 
-from __future__ import annotations
-
 import gzip
 import mailbox
 import shutil

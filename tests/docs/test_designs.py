@@ -1,7 +1,5 @@
 """Every file and test that the page of the designs names is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

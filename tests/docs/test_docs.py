@@ -1,7 +1,5 @@
 """What README and docs say, held against the code and against the sample built anew."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
@@ -173,7 +171,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
         program, *arguments = shlex.split(line, comments=True)
         if program == "make":
             assert re.search(rf"^{arguments[0]}:", page("Makefile"), re.M), line
-        elif arguments[0] in ("ui", "serve", "serve-graph", "mcp"):
+        elif arguments[0] in ("ui", "serve", "mcp") or arguments[:2] == ["graph", "serve"]:
             assert CliRunner().invoke(main, [*arguments, "--help"]).exit_code == 0, line
         else:
             assert program == "weft", line
@@ -185,7 +183,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|context|sql|ui|cost|stripe|ask|serve-graph|serve(?!-)|get|similar|mcp|fetch|plan|"
+            r"\bweft (build|search|context|sql|ui|serve|get|similar|mcp|fetch|plan|"
             r"backfill|forget)\b"
             r"([^`\n]*)",
             path.read_text(encoding="utf-8"),
@@ -218,22 +216,10 @@ def test_all_pages_are_reached_from_the_readme():
     assert linked == {p.name for p in (ROOT / "docs").glob("*.md")}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "tables.md",
-        "settings.md",
-        "commands.md",
-        "performance.md",
-        "images/tables.svg",
-        "images/assets.svg",
-        "images/scale.svg",
-        "images/stages.svg",
-        "images/topics.svg",
-    ],
-)
-def test_generated_pages_are_current(generator: ModuleType, name: str):
-    assert page(f"docs/{name}") == generator.PAGES[name](), "run `python docs/generate.py`"
+def test_generated_pages_are_current(generator: ModuleType):
+    assert len(generator.PAGES) > 8
+    for name, made in generator.PAGES.items():
+        assert page(f"docs/{name}") == made(), f"{name}: run `python docs/generate.py`"
 
 
 def test_the_tables_page_describes_the_published_file(sample: Sample):
@@ -350,16 +336,8 @@ def test_pages_name_no_path_of_a_machine_and_no_design_paper():
 
 def test_the_pages_are_read_in_an_evening():
     """Prose, without code, generated pages, tables of what is read and figures of the laboratory."""
-    reference = (
-        "tables.md",
-        "settings.md",
-        "commands.md",
-        "performance.md",
-        "sources.md",
-        "designs.md",
-        "scale.md",
-        "CHANGELOG.md",
-    )
+    generated = "tables.md settings.md commands.md performance.md"
+    reference = [*generated.split(), "sources.md", "designs.md", "scale.md", "CHANGELOG.md"]
     words = {
         path.name: len(
             re.sub(

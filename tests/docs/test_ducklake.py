@@ -1,7 +1,5 @@
 """The statements of docs/sql.md for a DuckLake beside the lake."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

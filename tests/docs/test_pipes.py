@@ -1,7 +1,5 @@
 """docs/deploy/pipes.py: what it asks services for is what a driver on this machine runs."""
 
-from __future__ import annotations
-
 import importlib.util
 import runpy
 import shutil

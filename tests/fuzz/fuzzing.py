@@ -1,7 +1,5 @@
 """What all fuzz tests share: seeds that are printed, limits that are kept, and what may never be in an output."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource
@@ -9,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.examples import FACTOR
 from tests.timing import HUNG
 
 SEED = int(os.environ.get("WEFT_FUZZ_SEED", "20260701"))
@@ -19,8 +18,8 @@ SECRET = "SECRET-MARKER-b1946ac92492d234"
 
 
 def seeds(count: int) -> Iterator[tuple[int, random.Random]]:
-    """`count` seeds, each with a generator of its own; the seed names the case in a failure."""
-    for seed in range(SEED, SEED + count):
+    """`count` seeds times `FACTOR`, each with a generator of its own; the seed names the case in a failure."""
+    for seed in range(SEED, SEED + max(1, round(count * FACTOR))):
         yield seed, random.Random(seed)
 
 

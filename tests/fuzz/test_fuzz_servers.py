@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 - tables of lies
 
-from __future__ import annotations
-
 import base64
 import gzip
 import logging
@@ -230,4 +228,4 @@ CASES = (lying_web_server, lying_imap_server)
 def test_servers_that_lie(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    converse(case, 170, tmp_path, monkeypatch, caplog)
+    converse(case, 45, tmp_path, monkeypatch, caplog)

@@ -1,7 +1,5 @@
 """Fetches that are killed while a server feeds them, at any of its blocks: the next leaves what a whole one would."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """The content hashes."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

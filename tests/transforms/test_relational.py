@@ -1,7 +1,5 @@
 """Relational transforms give one result, whatever their tables are and whichever engine runs them."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
@@ -22,7 +20,7 @@ from assets.partitions import SOURCE_TYPES
 from dagster_project.lake.io_manager import LakeIOManager
 from tests.archives import Mail, Once, Workspace, two_lists
 from transforms.embedding import context_sentences, embedded_text, sent_texts
-from transforms.mail.threads import threads
+from transforms.mail.threads import corpus_measures, references, threads
 from transforms.operations import publish_checks
 from transforms.settings.models import SafetySettings
 
@@ -32,7 +30,7 @@ so that a query over a hundred tables takes a tenth of a second before it has be
 TABLES = (
     "messages", "message_chunks", "documents", "document_chunks",
     "conversation_chunks", "memberships", "threads", "thread_tree", "inferred_quotes", "chunk_context",
-    "embeddings", "embedding_refusals",
+    "embeddings", "embedding_refusals", "message_references", "measure_counts",
 )  # fmt: skip
 
 
@@ -56,16 +54,22 @@ def lake_tables(tmp_path_factory: pytest.TempPathFactory, once: Once) -> dict[st
             "cy@example.org",
         ),
     ]
-    work.write("dev/dev.2004-03.mbox", replies)
+    fixes = [
+        Mail(403, "Look at less.", "[PATCH] planner: look at less"),
+        Mail(404, 'Fixes: 0123456789ab ("planner: look at less")', "[PATCH] planner: look at more"),
+    ]
+    work.write("dev/dev.2004-03.mbox", [*replies, *fixes])
     work.put("notes/Compaction.md", "# Compaction\n\nRuns become one.\n\n## Pauses\n\nA pause is a fault.\n")
     return opened(once(work))
 
 
 def opened(work: Workspace) -> dict[str, ibis.Table]:
-    """TABLES by name, over all partitions."""
+    """TABLES by name, over all partitions, and the mails with parsed titles."""
     manager = LakeIOManager(work.lake)
     parted = {table for source_type in SOURCE_TYPES for table in source_type.tables}
-    return {t: manager.table(t, work.lake.partitions(t) if t in parted else [None]) for t in TABLES}
+    tables = {t: manager.table(t, work.lake.partitions(t) if t in parted else [None]) for t in TABLES}
+    titled = references.titled_mails(tables["messages"].to_pyarrow())
+    return tables | {"titled_mails": ibis.memtable(titled)}
 
 
 def as_in_memory(table: ibis.Table) -> ibis.Table:
@@ -131,6 +135,12 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.batches": lambda t: embedded_text.batches(
         _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2
     ),
+    "mail.threads.corpus_measures.corpus_measures": lambda t: corpus_measures.corpus_measures(
+        t.measure_counts
+    ),
+    "mail.threads.references.message_links": lambda t: references.message_links(
+        t.message_references, t.titled_mails
+    ),
     "mail.threads.threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),
     "mail.threads.threads.memberships": lambda t: threads.memberships(t.messages),
 }
@@ -139,6 +149,7 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
 WINDOWED = {
     "embedding.embedded_text.joined_context",
     "embedding.embedded_text.parent_texts",
+    "mail.threads.corpus_measures.corpus_measures",
     "mail.threads.threads.memberships",
 }
 """Ibis translates no window to Polars."""
@@ -162,11 +173,13 @@ def test_a_relational_transform_does_not_depend_on_what_its_tables_are(
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(set(CASES) - WINDOWED))
 def test_a_relational_transform_runs_on_polars(lake_tables: dict[str, ibis.Table], name: str):
-    assert on_engine(ibis.polars.connect(), lake_tables, name) == on_engine(None, lake_tables, name)
+    assert of_case(name, copied(lake_tables, ibis.polars.connect())) == of_case(name, lake_tables)
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseBackend]:
+def on_spark(
+    lake_tables: dict[str, ibis.Table], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, ibis.Table]]:
     pyspark = pytest.importorskip("pyspark.sql", reason="the extra `spark` is not installed")
     if not shutil.which("java"):
         pytest.skip("Spark needs Java")
@@ -177,7 +190,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseBackend]:
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
-    yield ibis.pyspark.connect(session)
+    yield copied(lake_tables, ibis.pyspark.connect(session))
     session.stop()
 
 
@@ -185,9 +198,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseBackend]:
 @pytest.mark.filterwarnings("ignore")  # PySpark calls what pandas 3 deprecates
 @pytest.mark.parametrize("name", CASES)
 def test_a_relational_transform_runs_on_spark(
-    lake_tables: dict[str, ibis.Table], name: str, spark: BaseBackend
+    lake_tables: dict[str, ibis.Table], on_spark: dict[str, ibis.Table], name: str
 ):
-    assert [in_utc(row) for row in on_engine(spark, lake_tables, name)] == on_engine(None, lake_tables, name)
+    assert [in_utc(row) for row in of_case(name, on_spark)] == of_case(name, lake_tables)
 
 
 def in_utc(row: Any) -> Any:
@@ -197,13 +210,13 @@ def in_utc(row: Any) -> Any:
     return {k: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for k, v in row.items()}
 
 
-def on_engine(engine: BaseBackend | None, tables: dict[str, ibis.Table], name: str) -> list[Any]:
-    """All that a transform returns over copies of the tables in an engine, or over the tables themselves."""
-    if engine:
-        tables = {
-            table: engine.create_table(table, stored.to_pyarrow(), overwrite=True)
-            for table, stored in tables.items()
-        }
+def copied(tables: dict[str, ibis.Table], engine: BaseBackend) -> dict[str, ibis.Table]:
+    """Copies of the tables in an engine."""
+    return {name: engine.create_table(name, stored.to_pyarrow()) for name, stored in tables.items()}
+
+
+def of_case(name: str, tables: dict[str, ibis.Table]) -> list[Any]:
+    """All that a transform returns over the tables."""
     return rows(CASES[name](SimpleNamespace(**tables, form=lambda table: table)))
 
 

@@ -1,7 +1,5 @@
 """The table of chunks: columns from a chunker, neutral or derived values in the others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

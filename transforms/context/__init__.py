@@ -1,1 +1,1 @@
-"""From the queries of a conversation to a context block."""
+"""From the queries of a conversation and their candidates to a block of context; ranking is in `retrieval`."""

@@ -4,10 +4,8 @@ Compiling follows what AvocadoDB calls context compilation: a fixed order, a bud
 text twice, a citation for every passage, and a manifest that reproduces the same bytes.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,9 +24,9 @@ from transforms.context.passages import (
 )
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
-from transforms.text.passages import repeated
+from transforms.text.passages import CountTokens, repeated
 
-VERSION = "5"
+VERSION = "6"
 
 _SENTENCE_ENDS = re.compile(r"\n|(?<=[.!?])\s")
 _LEAST_CUT = 64
@@ -36,7 +34,8 @@ _LEAST_CUT = 64
 
 SHOWN = "shown: an earlier turn of the session showed it"
 NOISE = "noise: it says nothing by itself"
-TokenCounter = Callable[[Sequence[str]], list[int]]
+FULL, ENDED = "budget", "evidence"
+"""Why a block stops: the next passage does not fit, or nothing more bears out the text."""
 
 
 class Omission(NamedTuple):
@@ -54,11 +53,17 @@ class CompiledBlock(NamedTuple):
     chosen: list[Passage]
     dropped: list[Omission]
 
+    @property
+    def stopped(self) -> str:
+        """Why the block holds no more: FULL if a passage was cut or did not fit, else ENDED."""
+        is_cut = any(passage.cut is not None for passage in self.chosen)
+        return FULL if is_cut or any(d.reason.startswith("over_budget") for d in self.dropped) else ENDED
+
 
 def compile_block(
     passages: Sequence[Passage],
     budget_tokens: int,
-    count: TokenCounter,
+    count: CountTokens,
     *,
     expand: bool = True,
     earlier: Sequence[Passage] = (),
@@ -110,14 +115,17 @@ def compile_block(
     return CompiledBlock(render_block(ordered), tokens, ordered, dropped)
 
 
-def _cut_to(passage: Passage, cost: int, budget: int, count: TokenCounter) -> Passage | None:
+def _cut_to(passage: Passage, cost: int, budget: int, count: CountTokens) -> Passage | None:
     """The beginning of a passage, up to the end of a line or sentence, within `budget` tokens; None if little is left."""
     length = len(passage.text)
     while budget >= _LEAST_CUT:
         length = int(length * min(0.95, budget / cost))
         ends = [m.end() for m in _SENTENCE_ENDS.finditer(passage.text, 0, length)]
         shorter = replace(passage, cut=ends[-1] if ends else length)
-        if length < 1 or not _says_anything(passage.text[: shorter.cut]):
+        is_quote = all(
+            not line.strip() or line.startswith(">") for line in passage.text[: shorter.cut].splitlines()
+        )
+        if length < 1 or is_quote:
             return None
         cost = count([render_stretch([shorter])])[0]
         if cost <= budget:
@@ -125,13 +133,8 @@ def _cut_to(passage: Passage, cost: int, budget: int, count: TokenCounter) -> Pa
     return None
 
 
-def _says_anything(text: str) -> bool:
-    """True if a line stands in the text that is not quoted."""
-    return any(line.strip() and not line.startswith(">") for line in text.splitlines())
-
-
 def _expand(
-    chosen: list[Passage], remaining: int, count: TokenCounter, earlier: Sequence[Passage]
+    chosen: list[Passage], remaining: int, count: CountTokens, earlier: Sequence[Passage]
 ) -> list[Passage]:
     """The passages with their surroundings, as far as the remaining tokens allow."""
     places = [n for n, passage in enumerate(chosen) if passage.around is not None and passage.cut is None]
@@ -172,6 +175,7 @@ def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, 
         **facts,
         "block_sha256": bytes_sha256(compilation.block.encode()),
         "block_tokens": compilation.tokens,
+        "stopped": compilation.stopped,
         "chosen": [_manifest_entry(p) for p in compilation.chosen],
         "dropped": [{**_manifest_entry(d.passage), "reason": d.reason} for d in compilation.dropped],
     }

@@ -4,8 +4,6 @@ Frames of candidates have one row per window, query and chunk: `window_id`, `que
 window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is ranked by).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,7 +14,7 @@ from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import TermSettings
 from transforms.text.terms import counted_terms, stems
 
-VERSION = "2"
+VERSION = "4"
 _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
 _ADAPTIVE_TOKENS = 1_800
@@ -60,17 +58,44 @@ def _parts_of_short(queries: pl.DataFrame) -> pl.DataFrame:
     """The parts of the queries of short windows that have several, numbered on behind the last query of their window."""
     is_short = pl.col("text").str.len_chars().sum().over("window_id") <= _SHORT
     short = queries.filter(is_short).with_columns(
-        text=pl.col("text").map_elements(parts, return_dtype=pl.List(pl.String))
+        text=pl.col("text").map_elements(_asked_parts, return_dtype=pl.List(pl.String))
     )
     last = queries.group_by("window_id").agg(last=pl.col("query").max())
     return (
-        short.filter(pl.col("text").list.len() > 1)
+        short.filter(pl.col("text").list.len() > 0)
         .sort("window_id", "query")
         .explode("text")
         .join(last, on="window_id")
         .with_columns(query=pl.col("last") + pl.int_range(1, pl.len() + 1).over("window_id"))
         .select("window_id", "query", "text")
     )
+
+
+def _asked_parts(text: str) -> list[str]:
+    """The parts of a text that has several, and the halves of each that names two things."""
+    whole = parts(text)
+    return [*(whole if len(whole) > 1 else ()), *(half for part in whole for half in _halves(part))]
+
+
+def _halves(part: str) -> list[str]:
+    """What stands before and behind each "and" or "or" with enough words on both sides; nothing if there is none.
+
+    The halves of a question ("How long have Ann and her husband …") ask nothing: `parts` knows those of several questions.
+    In several sentences, such as turns of a chat, short halves ("and it was loud") ask nothing either.
+
+    >>> _halves("Add two-phase commit and allow scans of the index alone")
+    ['Add two-phase commit', 'and allow scans of the index alone']
+    >>> _halves("I was awake. It rained on and it was loud")
+    []
+    """
+    halves: list[str] = []
+    least = _LEAST_OF_HALF * (2 if _SENTENCES.search(part) else 1)
+    for piece in [] if _QUESTION.match(part) else _AND.split(part):
+        if halves and min(len(halves[-1].split()), len(piece.split()) - 1) >= least:
+            halves.append(piece)
+        else:
+            halves = [*halves[:-1], " ".join([*halves[-1:], piece])]
+    return halves if len(halves) > 1 else []
 
 
 def telling_terms(
@@ -217,9 +242,15 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     return [*order, *np.flatnonzero(remaining).tolist()]
 
 
-_ENDS = re.compile(r"\n\s*\n|(?<=\?)[\"')\]]*\s+")
-"""Where a paragraph ends, or a question."""
-_LEAST_WORDS, _LEAST_OF_QUESTION = 25, 4
+_ASKS = (
+    r"(?:how|what|which|who|whose|when|where|why|(?:is|are|do|does|did|can) (?:it|the|there|we|you|they))\b"
+)
+_ENDS = re.compile(rf"\n\s*\n|(?<=\?)[\"')\]]*\s+|,?[^\S\n]+(?=(?:and|or) {_ASKS})", re.I)
+"""Where a paragraph ends, or a question, also one of several in a sentence."""
+_QUESTION = re.compile(rf"(?:(?:and|or) )?{_ASKS}|.*\?$", re.I | re.S)
+_SENTENCES = re.compile(r"[.!?]\s|\n")
+_AND = re.compile(r",?\s+(?=(?:and|or)\s)", re.I)
+_LEAST_WORDS, _LEAST_OF_QUESTION, _LEAST_OF_HALF = 25, 4, 3
 _MOST = 16
 
 
@@ -239,7 +270,7 @@ def parts(text: str) -> list[str]:
         else:
             found.append(piece)
         words = len(found[-1].split())
-        is_question = piece.endswith("?") and least == _LEAST_WORDS
+        is_question = least == _LEAST_WORDS and _QUESTION.match(piece)
         is_open = words < (_LEAST_OF_QUESTION if is_question else least)
     if is_open and len(found) > 1:
         last = found.pop()

@@ -1,7 +1,5 @@
 """Passages, and how they are written: as related posts of the egregora design, as a block of context, as a thread."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set

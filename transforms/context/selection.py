@@ -1,7 +1,5 @@
 """From the candidates of conversations to their context: the tables behind the last two assets, and one block."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +16,7 @@ from transforms.conversations.windows import without_headers
 from transforms.hashing import bytes_sha256
 from transforms.schemas.conversations import CONVERSATION_CONTEXT, CONVERSATION_DOCUMENTS
 from transforms.settings.conversations import ContextSettings
+from transforms.text.passages import CountTokens
 
 _EQUAL_SIMILARITY = 0.95
 """Cosine from which, with dedup_strategy = "semantic", texts are equal."""
@@ -27,9 +26,11 @@ _PASSAGE_CHARS = 400
 """Characters of a passage in the block of related posts (egregora)."""
 VERSION = f"1.{steps.VERSION}.{block.VERSION}"
 NO_HITS, CONTEXT = "NO_HITS", "CONTEXT"
+WEAK, BEHIND = "evidence", "dedup"
+"""Why the first candidate of a query is in no block, if the block did not decide: too little bears it out, or another of
+its document stands for it."""
 
 Vectors = Callable[[Sequence[str]], Mapping[str, np.ndarray]]
-TokenCounter = Callable[[Sequence[str]], list[int]]
 
 
 def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
@@ -40,10 +41,8 @@ def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Contex
         window_texts = window_texts.with_columns(
             pl.col("text").map_elements(without_headers, return_dtype=pl.String)
         )
-    query_texts = chunks.select(
-        "doc_id", "chunk_index", "token_count", text="text_query" if plain else "text"
-    )
-    return steps.strategy_queries(window_texts, query_texts, settings)
+    texts = chunks.select("doc_id", "chunk_index", "token_count", text="text_query" if plain else "text")
+    return steps.strategy_queries(window_texts, texts, settings)
 
 
 def most_passages(settings: ContextSettings) -> int:
@@ -52,12 +51,13 @@ def most_passages(settings: ContextSettings) -> int:
 
 
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
-    """The table `conversation_documents` of candidates: dedup, then the order of the context.
+    """The table `conversation_documents` of candidates that may be shown: dedup, then the order of the context.
 
     If the settings fill the budget, each turn of a chat is a document of its own, and behind the documents come their
     further chunks, best first, as many as a block may hold. `vectors` is called for those chunks alone whose likeness the
     settings want to know.
     """
+    candidates = shown_candidates(candidates)
     of_chat = pl.lit(settings.fills_budget) & (pl.col("source_kind") == "conversation")
     units = candidates.with_columns(document_id=pl.when(~of_chat).then("document_id"))
     if settings.dedup_strategy == "none":
@@ -91,6 +91,11 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
     )
 
 
+def shown_candidates(candidates: pl.DataFrame) -> pl.DataFrame:
+    """The candidates that may be shown: those with rank 0 are there to say why they are not."""
+    return candidates.filter(pl.col("rank") > 0)
+
+
 class Retrieval(NamedTuple):
     """What the queries of windows retrieved.
 
@@ -108,7 +113,7 @@ def window_context(
     windows: Sequence[str],
     retrieval: Retrieval,
     facts: Mapping[str, Any],
-    count: TokenCounter,
+    count: CountTokens,
     settings: ContextSettings,
 ) -> pa.Table:
     """The table `conversation_context`: a row for each of `windows`, also for one without queries."""
@@ -128,7 +133,7 @@ def window_context(
                 "index_version": facts["index_version"],
                 "outcome": CONTEXT if best else NO_HITS,
                 "query_count": len(queries),
-                "result_count": len(found),
+                "result_count": len(shown_candidates(found)),
                 "document_count": len(documents),
                 "final_count": len(best),
                 "block": related_posts(best, _PASSAGE_CHARS),
@@ -174,12 +179,20 @@ def context_manifest(
 def coverage(
     queries: pl.DataFrame, candidates: pl.DataFrame, compilation: block.CompiledBlock
 ) -> list[dict[str, Any]]:
-    """Of each query of one window the hash of its text, the numbers of its passages, and their best evidence."""
+    """Of each query of one window the hash of its text, the numbers of its passages, and their best evidence.
+
+    With its `first` candidate, and the reason if the block does not show that.
+    """
     number = {passage.chunk_id: n for n, passage in enumerate(compilation.chosen, 1)}
-    found = candidates.filter(pl.col("chunk_id").is_in(list(number)))
+    reasons = {omission.passage.chunk_id: omission.reason for omission in compilation.dropped}
     rows = []
     for query, text in queries.select("query", "text").iter_rows():
-        own = found.filter(pl.col("query") == query)
+        of_query = candidates.filter(pl.col("query") == query).sort("rank")
+        own = of_query.filter(pl.col("chunk_id").is_in(list(number)))
+        first = None
+        for chunk, rank, found in of_query.select("chunk_id", "rank", "evidence").head(1).iter_rows():
+            why = reasons.get(chunk, BEHIND) if rank else f"{WEAK}: {found:.2f} is too little"
+            first = {"chunk_id": chunk, "reason": None if chunk in number else why}
         best = own.get_column("evidence").max()
         rows.append(
             {
@@ -187,6 +200,7 @@ def coverage(
                 "text_sha256": bytes_sha256(text.encode()),
                 "passages": sorted(number[chunk] for chunk in own.get_column("chunk_id")),
                 "evidence": None if best is None else round(float(best), 6),  # type: ignore[arg-type]
+                "first": first,
             }
         )
     return rows

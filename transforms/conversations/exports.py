@@ -1,7 +1,5 @@
 """Chats of exports: entries of any format, before windows and pseudonyms, and plain tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,14 +125,48 @@ def fields(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def json_rows(data: bytes, key: str, why: str) -> tuple[Mapping[str, Any], list[Any]]:
+    """A JSON object and its list `key`; ChatFormatError with the reason `why` if there is none."""
+    try:
+        export = json.loads(data)
+        rows = export[key]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ChatFormatError(why) from error
+    if not isinstance(rows, list):
+        raise ChatFormatError(why)
+    return export, rows
+
+
+def decoded(data: bytes) -> str:
+    """The text of an export; ChatFormatError (`no_text`) if it is none."""
+    try:
+        return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ChatFormatError(
+            f"no_text: byte {error.start} is not UTF-8, as texts and exports are"
+        ) from error
+
+
+def no_time(place: str, row: object) -> Fault:
+    """That a message at a place of an export has no time that can be read."""
+    return Fault(place, "no_time: the message has no time that can be read", repr(row).encode())
+
+
+def milliseconds(value: object) -> datetime | None:
+    """The time so many milliseconds after 1970; None if it is not a number, or outside the years that zones cover."""
+    try:
+        return moment(float(value) / 1000)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
 def reaction_count(reactions: object) -> int:
     """How many reactions a list of `{"count": n}` has; one without a count is one.
 
     >>> reaction_count([{"emoji": "a", "count": 2}, {"emoji": "b"}])
     3
     """
-    listed = [fields(one) for one in reactions] if isinstance(reactions, list) else []
-    counts = [one.get("count", 1) for one in listed if one]
+    counts = [one.get("count", 1) for one in map(fields, list_of(reactions)) if one]
     return sum(count for count in counts if isinstance(count, int) and 0 < count < 2**31)
 
 
@@ -142,6 +174,11 @@ def kind_of(text: str, author: str) -> str:
     if not author.strip():
         return "system"
     return "message" if text.strip() else "media"
+
+
+def list_of(value: object) -> list[Any]:
+    """A value of an export if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def json_list(data: bytes, file: str, faults: list[Fault]) -> list[Any]:

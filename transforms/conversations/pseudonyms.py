@@ -1,7 +1,5 @@
 """Names of people to stable pseudonyms: keyed, in the form of UUIDs, in author columns and inside texts."""
 
-from __future__ import annotations
-
 import hmac
 import re
 import unicodedata

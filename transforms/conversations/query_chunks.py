@@ -1,9 +1,7 @@
 """Markdown to segments within a limit of tokens: the queries of windows, and the table that stores them."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,6 +10,7 @@ from transforms.conversations.windows import without_headers
 from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_QUERY_CHUNKS
 from transforms.settings.conversations import ConversationSettings
+from transforms.text.passages import CountTokens
 from transforms.text.segments import splits
 from transforms.text.spans import Offsets
 
@@ -21,9 +20,6 @@ OVERLAP_TOKENS = 150
 _PARAGRAPH = re.compile(r"\n{2,}")
 _JOIN_TOKENS = 2
 _SHRINK = 0.95
-
-TokenCounter = Callable[[Sequence[str]], list[int]]
-"""How many tokens each text has under the model's tokenizer."""
 
 
 class TokenSegment(NamedTuple):
@@ -41,9 +37,7 @@ class _Paragraph(NamedTuple):
     tokens: int
 
 
-def token_segments(
-    text: str, max_tokens: int, overlap_tokens: int, count: TokenCounter
-) -> list[TokenSegment]:
+def token_segments(text: str, max_tokens: int, overlap_tokens: int, count: CountTokens) -> list[TokenSegment]:
     """Segments of `text` that end with a paragraph, each of at most `max_tokens` tokens.
 
     The egregora design: a segment gathers paragraphs while they fit and begins with the last whole
@@ -61,7 +55,7 @@ def token_segments(
         limit = max(1, int(limit * _SHRINK))
 
 
-def _paragraphs(text: str, limit: int, count: TokenCounter) -> list[_Paragraph]:
+def _paragraphs(text: str, limit: int, count: CountTokens) -> list[_Paragraph]:
     """The paragraphs, and the parts of those that are too large."""
     edges = [0, *(e for m in _PARAGRAPH.finditer(text) for e in (m.start(), m.end())), len(text)]
     waiting = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if text[a:b].strip()]
@@ -110,7 +104,7 @@ def _gather(paragraphs: Sequence[_Paragraph], limit: int, overlap: int) -> list[
 
 
 def conversation_query_chunks(
-    windows: pa.Table, settings: ConversationSettings, count: TokenCounter
+    windows: pa.Table, settings: ConversationSettings, count: CountTokens
 ) -> pa.Table:
     """The table `conversation_query_chunks` of the windows of `conversation_markdown`."""
     rows = []

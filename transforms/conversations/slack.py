@@ -1,7 +1,5 @@
 """Slack exports: one channel from its daily files, with what bots put into attachments and blocks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,6 +14,7 @@ from transforms.conversations.exports import (
     in_utc,
     json_list,
     kind_of,
+    list_of,
     moment,
     reaction_count,
 )
@@ -84,7 +83,7 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
     yield from [known] if known.strip() else []
     for more in (
         *("\n".join(_of_blocks(row.get("blocks"))),),
-        *(_of_attachment(fields(a)) for a in _list(row.get("attachments"))),
+        *(_of_attachment(fields(a)) for a in list_of(row.get("attachments"))),
     ):
         if more.strip() and _plain(more) not in _plain(known):
             known += more
@@ -95,7 +94,7 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _file_rows(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from map(fields, _list(row.get("files")) or _list([row.get("file")] if row.get("file") else []))
+    yield from map(fields, list_of(row.get("files")) or list_of([row.get("file")] if row.get("file") else []))
 
 
 def _files(row: Mapping[str, Any], channel: str) -> Iterator[NamedFile]:
@@ -118,7 +117,7 @@ def _of_attachment(attachment: Mapping[str, Any]) -> str:
         str(attachment.get("text") or ""),
         *(
             f"{f.get('title') or ''}: {f.get('value') or ''}".strip(": ")
-            for f in map(fields, _list(attachment.get("fields")))
+            for f in map(fields, list_of(attachment.get("fields")))
         ),
         "\n".join(_of_blocks(attachment.get("blocks"))),
     ]
@@ -127,7 +126,7 @@ def _of_attachment(attachment: Mapping[str, Any]) -> str:
 
 def _of_blocks(blocks: object) -> Iterator[str]:
     """The text of each block of Block Kit."""
-    for block in map(fields, _list(blocks)):
+    for block in map(fields, list_of(blocks)):
         text = "".join(_of_element(block))
         if text.strip():
             yield text.strip("\n")
@@ -154,7 +153,7 @@ def _of_element(element: object) -> Iterator[str]:
         elif isinstance(value, Mapping):
             yield from _of_element(value)
     for key in ("fields", "elements"):
-        for child in _list(at.get(key)):
+        for child in list_of(at.get(key)):
             yield from _of_element(child)
     if kind in ("rich_text_section", "rich_text_preformatted", "rich_text_quote", "mrkdwn", "plain_text"):
         yield "\n"
@@ -182,10 +181,6 @@ def _plain(text: str) -> str:
     return "".join(
         c for c in _SPECIAL.sub("", _CHANNEL.sub("", _LINK.sub("", text))) if c.isalnum()
     ).casefold()
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _name(user: Mapping[str, Any]) -> str:

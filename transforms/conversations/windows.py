@@ -1,7 +1,5 @@
 """Chats to conversations: windows, pseudonyms, the table `conversations` and the consolidated Markdown of a window."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta

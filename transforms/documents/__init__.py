@@ -1,1 +1,1 @@
-"""Documents: from files to Markdown, headings and links."""
+"""Documents: from files of text to Markdown, headings and links; PDF and office files are in `formats`."""

@@ -4,8 +4,6 @@ What is here: formats, charsets, titles, tags, aliases and times. What is not: f
 trees (`transforms.documents.nodes`), links (`transforms.documents.links`), chunks.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -18,10 +16,9 @@ import pyarrow as pa
 from transforms.documents.frontmatter import BOM, Frontmatter, frontmatter
 from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
-from transforms.formats.canvas import canvas_markdown
 from transforms.formats.converted import VERSION as FORMATS_VERSION
 from transforms.formats.converted import Converted, is_section
-from transforms.formats.html_markdown import html_charset, html_markdown, html_title
+from transforms.formats.html_markdown import canvas_markdown, html_charset, html_markdown, html_title
 from transforms.hashing import bytes_sha256, text_hash
 from transforms.schemas.documents import DOCUMENTS
 from transforms.schemas.operations import QUARANTINE
@@ -172,7 +169,8 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     mark = len(BOM.encode()) if stored.text.startswith(BOM) else 0
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
-    defects = [*stored.defects, *filter(None, (front.defect, parsed and parsed.defect))]
+    found = (front.defect, parsed.defect if parsed else None)
+    defects = [*stored.defects, *(defect for defect in found if defect)]
     asked: dict[str, Any] | None = front.fields or stored.fields
     properties = asked or {"created": stored.created, "modified": stored.modified}
     fields = {name.lower(): value for name, value in properties.items()}

@@ -1,7 +1,5 @@
 """The YAML before a document's text: its values as plain data, within limits."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

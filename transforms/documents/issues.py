@@ -4,8 +4,6 @@ What is here: the JSON of GitHub's and GitLab's REST interfaces and of `gh issue
 lacks, and which issues it repeats.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

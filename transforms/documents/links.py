@@ -4,8 +4,6 @@ What is here: wiki links, embeds, Markdown links and URLs of documents. What is 
 mails. A target is compared with the paths of known documents, never opened.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_right

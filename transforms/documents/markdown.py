@@ -4,8 +4,6 @@ What is here: one pass over the events of a CommonMark parser. What is not:
 tables of documents, heading trees and chunks, which are built from the results of `parse`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple, cast
 
@@ -117,7 +115,8 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     scan.run(body.decode() if body_start else text, DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS)
     comments = _html_comments(data, scan.html)
     if notes:
-        comments = _with_notes(comments, _comments(data, body_start, scan.opaque))
+        of_notes = _comments(data, body_start, scan.opaque)
+        comments = sorted([*(span for span in comments if not _inside(span[0], of_notes)), *of_notes])
     blocks, links = scan.blocks, scan.links
     links.sort(key=lambda link: (link.start, -link.end))
     if comments:
@@ -362,11 +361,6 @@ def _html_comments(data: bytes, html: list[tuple[int, int]]) -> list[tuple[int, 
             start = close + 3
             found.append((begin, start))
     return found
-
-
-def _with_notes(html: list[tuple[int, int]], notes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Both kinds of comments in order, without those of HTML that stand in one of a note."""
-    return sorted([*(span for span in html if not _inside(span[0], notes)), *notes])
 
 
 def _inside(offset: int, ranges: list[tuple[int, int]]) -> bool:

@@ -1,7 +1,5 @@
 """reStructuredText to Markdown, by way of the HTML that docutils makes of it."""
 
-from __future__ import annotations
-
 import re
 
 from docutils import nodes

@@ -1,1 +1,1 @@
-"""Texts that are embedded, and the vectors made of them."""
+"""Texts as they are embedded or sent to a model, and arithmetic on vectors; the models are elsewhere."""

@@ -5,8 +5,6 @@ says nothing that grows with its thread or moves with a document's other section
 changes no other embedded text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata
@@ -20,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel, Field, create_model
 
-from transforms.embedding.prompts import DOCUMENT
+from transforms.embedding.sent_texts import DOCUMENT
 from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened

@@ -1,7 +1,5 @@
 """The texts that chunks are embedded by: what a join over the lake adds to a chunk, and batches of one size."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Vectors as bits: a first look at all of them, so that only the near ones are compared in full."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

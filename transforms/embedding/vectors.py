@@ -1,7 +1,5 @@
 """Vectors as tables: how many texts go out at once, checked vectors coming back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

@@ -1,1 +1,1 @@
-"""How good the search is: ground truth, metrics, intervals, report."""
+"""How good a search is: ground truth, metrics, intervals, report; nothing here searches."""

@@ -1,7 +1,5 @@
 """Right answers as an index holds them: which chunks, documents and threads an entry of ground truth means."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import polars as pl
@@ -169,7 +167,8 @@ def _document_grades(
 ) -> pl.DataFrame:
     """Documents by their chunks, by name where they have none, and those that are not there."""
     key = ["query_id", "doc_id"]
-    chunkless = _most_exact(documents).join(chunks.select(key).unique(), on=key, how="anti")
+    is_exact = pl.col("exactness") == pl.col("exactness").max().over("query_id", "doc_id")
+    chunkless = documents.filter(is_exact).join(chunks.select(key).unique(), on=key, how="anti")
     targets = entries.join(answerable, on=["query_id", "entry"]).with_columns(doc_id=_document_of_target())
     resolved = pl.concat([d.select("query_id", "entry") for d in (documents, chunks)]).unique()
     absent = targets.join(resolved, on=["query_id", "entry"], how="anti")
@@ -194,10 +193,6 @@ def _thread_grades(
     )
     threads = with_thread.with_columns(thread_id=pl.coalesce("thread_id", "ghost_thread", "doc_id"))
     return _items(threads, "thread", "thread_id")
-
-
-def _most_exact(documents: pl.DataFrame) -> pl.DataFrame:
-    return documents.filter(pl.col("exactness") == pl.col("exactness").max().over("query_id", "doc_id"))
 
 
 def _document_of_target() -> pl.Expr:

@@ -1,24 +1,24 @@
-"""What a ranked list is worth against graded judgements: one value per query and measure."""
-
-from __future__ import annotations
+"""What a ranked list is worth against graded judgements, one value per query and measure; and what a block of context is."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-import ir_measures
 import polars as pl
-from ir_measures import RR, P, R, Success, nDCG
 
-_MEASURES = {
-    "nDCG@10": nDCG @ 10,
-    "MRR@10": RR @ 10,
-    "Recall@5": R @ 5,
-    "Recall@10": R @ 10,
-    "Recall@100": R @ 100,
-    "Precision@5": P @ 5,
-    "Hit@10": Success @ 10,
+from transforms.errors import not_installed
+from transforms.evaluation.judgements import Judgements
+
+_NAMES = {
+    "nDCG@10": "nDCG@10",
+    "MRR@10": "RR@10",
+    "Recall@5": "R@5",
+    "Recall@10": "R@10",
+    "Recall@100": "R@100",
+    "Precision@5": "P@5",
+    "Hit@10": "Success@10",
 }
-MEASURES = tuple(_MEASURES)
+"""The names that ir-measures has for the measures."""
+MEASURES = tuple(_NAMES)
 """Measures of ranked items; Hit@10 is 1 where one of the first ten is right, else 0."""
 
 BINARY = frozenset({"Hit@10"})
@@ -66,27 +66,28 @@ def query_measures(
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
     `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
     The values are those of ir-measures. It orders by score, so its input is the position in
-    the list, as scores might tie.
+    the list, as scores might tie. SettingsError if the extra `evaluation` is not installed.
     """
-    answerable = {
-        query: grades for query, grades in judgements.items() if any(g > 0 for g in grades.values())
-    }
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise not_installed(error, "evaluation") from error
+
+    measures = {ir_measures.parse_measure(known): name for name, known in _NAMES.items()}
+    judged = {query: grades for query, grades in judgements.items() if any(g > 0 for g in grades.values())}
     run = [
         ir_measures.ScoredDoc(query, item, -float(position))
-        for query in answerable
+        for query in judged
         for position, item in enumerate(distinct(runs.get(query, ()))[:DEPTH])
     ]
     right = [
-        ir_measures.Qrel(query, item, grade)
-        for query in answerable
-        for item, grade in answerable[query].items()
+        ir_measures.Qrel(query, item, grade) for query in judged for item, grade in judged[query].items()
     ]
-    names = {str(measure): name for name, measure in _MEASURES.items()}
     values = {
-        (m.query_id, names[str(m.measure)]): float(m.value)
-        for m in ir_measures.iter_calc(list(_MEASURES.values()), right, run)
+        (m.query_id, measures[m.measure]): float(m.value)
+        for m in ir_measures.iter_calc(list(measures), right, run)
     }
-    rows = [(query, name, values.get((query, name), 0.0)) for query in answerable for name in MEASURES]
+    rows = [(query, name, values.get((query, name), 0.0)) for query in judged for name in MEASURES]
     return pl.DataFrame(rows, schema=PER_QUERY, orient="row")
 
 
@@ -143,3 +144,55 @@ def _shared(first: Sequence[Span], second: Sequence[Span]) -> int:
         else:
             j += 1
     return total
+
+
+class ShownPassage(NamedTuple):
+    """A passage of a block: the chunks whose bytes it shows, and its tokens."""
+
+    chunks: frozenset[str]
+    tokens: int
+
+
+class BlockMeasures(NamedTuple):
+    """coverage: share of the parts of which a right passage is shown; precision: share of the passages' tokens that are of
+    right ones, 0 of an empty block; budget: share of the budget that is used."""
+
+    coverage: float
+    precision: float
+    budget: float
+
+
+def parts_of(relevance: pl.DataFrame, judged: Judgements) -> dict[str, list[frozenset[str]]]:
+    """By query the right chunks of each of its parts: entries of one topic, and all entries without one together.
+
+    `relevance` is `schemas.EVALUATION_RELEVANCE`. An entry that the index does not hold is a part that cannot be
+    covered; one of a kind that it holds nothing of is left out, and so is a query of such entries alone.
+    """
+    grades = relevance.select("query_id", pl.col("entry").cast(pl.Int64), "grade")
+    entries = judged.entries.filter(pl.col("status") != "unanswerable").join(grades, on=["query_id", "entry"])
+    parts = (
+        entries.filter(pl.col("grade") > 0)
+        .group_by("query_id", pl.col("topic").fill_null(""), maintain_order=True)
+        .agg(pl.col("chunk_ids"))
+    )
+    found: dict[str, list[frozenset[str]]] = {}
+    for query_id, _, chunks in parts.iter_rows():
+        found.setdefault(query_id, []).append(frozenset().union(*chunks))
+    return found
+
+
+def block_measures(
+    shown: Sequence[ShownPassage], parts: Sequence[Collection[str]], tokens: int, budget: int
+) -> BlockMeasures:
+    """The measures of a block of so many tokens under a budget; `parts` are not empty.
+
+    >>> passages = [ShownPassage(frozenset("a"), 30), ShownPassage(frozenset("x"), 10)]
+    >>> block_measures(passages, [{"a", "b"}, {"c"}], 50, 100)
+    BlockMeasures(coverage=0.5, precision=0.75, budget=0.5)
+    """
+    seen = frozenset[str]().union(*(passage.chunks for passage in shown))
+    right = frozenset[str]().union(*parts)
+    covered = sum(not seen.isdisjoint(part) for part in parts) / len(parts)
+    all_tokens = sum(passage.tokens for passage in shown)
+    of_right = sum(passage.tokens for passage in shown if not right.isdisjoint(passage.chunks))
+    return BlockMeasures(covered, of_right / all_tokens if all_tokens else 0.0, tokens / budget)

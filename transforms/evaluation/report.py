@@ -1,17 +1,15 @@
-"""Runs and judgements to a report: quality per profile, stage, level and tag, and what became of each query."""
+"""Runs and judgements to a report: quality per profile, stage, level and tag, and where right answers got lost."""
 
-from __future__ import annotations
-
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from transforms.evaluation import losses
-from transforms.evaluation.intervals import CONFIDENCE
 from transforms.evaluation.judgements import Judgements
 from transforms.evaluation.metrics import COVERAGE, MEASURES, PASSAGE_MEASURES
 from transforms.evaluation.quality import (
+    CONFIDENCE,
     MAIN,
     QUALITY,
     comparisons,
@@ -22,6 +20,7 @@ from transforms.evaluation.quality import (
     stages_of,
     summary,
 )
+from transforms.retrieval.explanation import INDEPENDENT
 from transforms.retrieval.labels import LABELS, NOTHING
 from transforms.retrieval.pipeline import STAGES
 
@@ -118,7 +117,7 @@ def report(
     baseline, *others = profiles
     answerable = set(judgements.grades.filter(pl.col("grade") > 0)["query_id"])
     right = judgements.grades.filter((pl.col("level") == MAIN[1]) & (pl.col("grade") > 0))
-    lost = losses.losses(runs, right.select("query_id", doc_id="item"), stages_of(runs, profiles))
+    lost = losses(runs, right.select("query_id", doc_id="item"), stages_of(runs, profiles))
     return {
         "format": FORMAT,
         "order": list(profiles),
@@ -128,7 +127,7 @@ def report(
         "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judgements.passages.height else ())],
         "confidence": CONFIDENCE,
         "labels": _label_counts(runs, answerable, profiles),
-        "losses": losses.counts(lost, profiles),
+        "losses": counts(lost, profiles),
         "corpus": retrieved_measures(runs, facts),
         "summary": summary(values, tags),
         "comparisons": comparisons(values, baseline, others),
@@ -149,7 +148,7 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
     by_id = {n: {q["id"]: q for q in side["queries"]} for n, side in sides.items()}
     common = sorted(set(by_id["before"]) & set(by_id["after"]))
     baselines = {n: side["order"][0] for n, side in sides.items()}
-    queries = []
+    queries: list[dict[str, Any]] = []
     for query_id in common:
         after = by_id["after"][query_id]
         results = {n: by_id[n][query_id]["results"][baselines[n]] for n in names}
@@ -300,3 +299,60 @@ def _entry_counts(judgements: Judgements) -> dict[str, Any]:
             for q, f, t, s in missing.select("query_id", "form", "target", "text").iter_rows()
         ],
     }
+
+
+KEPT = 400
+"""Chunks of a list that an evaluation keeps, so that it still names 100 documents when some have several chunks."""
+
+LOSSES = dict.fromkeys(("profile", "query_id", "doc_id", "stage", "reason"), pl.String)
+"""Columns of `losses`."""
+
+_CANDIDATES = INDEPENDENT[-1]
+_NEVER = "no candidate"
+_FAR_BEHIND = f"behind the first {KEPT} chunks"
+
+
+def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """Right documents that a search did not return: LOSSES, with the stage that dropped the last chunk of each.
+
+    `runs` is `schemas.EVALUATION_RUNS`, `right` has query_id and doc_id, `stages` those of each profile in their
+    order. A chunk that stands behind the first KEPT of a list is not seen in it.
+    """
+    frames = [pl.DataFrame(schema=LOSSES)]
+    for profile, order in stages.items():
+        right_rows = runs.filter(profile=profile).join(right, on=["query_id", "doc_id"])
+        last = (
+            right_rows.with_columns(_at=pl.col("stage").cast(pl.Enum(order)))
+            .sort("query_id", "doc_id", "_at", "rank", descending=[False, False, True, False])
+            .unique(["query_id", "doc_id"], keep="first", maintain_order=True)
+        )
+        dropped_rows = last.filter(pl.col("stage") != order[-1]).with_columns(
+            pl.col("stage").replace_strict(_followers(order), return_dtype=pl.String),
+            pl.col("reason").fill_null(_FAR_BEHIND),
+        )
+        never = right.join(last, on=["query_id", "doc_id"], how="anti").with_columns(
+            stage=pl.lit(_CANDIDATES), reason=pl.lit(_NEVER)
+        )
+        frames += [
+            rows.select(pl.lit(profile).alias("profile"), *list(LOSSES)[1:]) for rows in (dropped_rows, never)
+        ]
+    return pl.concat(frames).sort("profile", "query_id", "doc_id")
+
+
+def _followers(order: Sequence[str]) -> dict[str, str]:
+    """The stage that takes the list of each stage; both lists of candidates become the fused one."""
+    return {
+        stage: _CANDIDATES if stage in INDEPENDENT[:-1] else next_stage
+        for stage, next_stage in itertools.pairwise(order)
+    }
+
+
+def counts(lost: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    """How many right documents each stage dropped for which reason, most first: rows of each profile.
+
+    Scores are left out of the reasons; they differ from hit to hit.
+    """
+    reason = pl.col("reason").str.replace_all(r"-?\d+\.\d+", "…")
+    by_reason = lost.group_by("profile", "stage", reason).agg(answers=pl.len())
+    ordered = by_reason.sort("answers", "stage", "reason", descending=[True, False, False])
+    return {name: ordered.filter(profile=name).drop("profile").to_dicts() for name in profiles}

@@ -1,16 +1,13 @@
 """Books (EPUB) and notebooks of Jupyter to Markdown."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from transforms.formats.converted import Converted, FormatError
+from transforms.formats.converted import DC, Converted, FormatError, Zipped
 from transforms.formats.html_markdown import html_markdown
-from transforms.formats.zipped import DC, Zipped
 from transforms.text.charsets import decode_text
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"

@@ -1,7 +1,5 @@
 """Which reader of a format a file needs, by how it begins."""
 
-from __future__ import annotations
-
 from transforms.settings.documents import CONVERTED_FORMATS, DOCUMENT_FORMATS
 
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")

@@ -1,7 +1,5 @@
 """PDF to Markdown: the text layer in reading order, headings, paragraphs, and where each page begins."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

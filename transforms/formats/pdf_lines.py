@@ -1,7 +1,5 @@
 """The lines of a page of a PDF: text in reading order with the blanks that one sees, and where it stands."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

@@ -1,7 +1,5 @@
 """Pictures and scans to Markdown, by OCR."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Iterator
@@ -10,7 +8,7 @@ from PIL import Image, ImageSequence, UnidentifiedImageError
 
 from transforms.formats.converted import Converted, FormatError, paged, plain
 from transforms.formats.pdf import Ocr, pnm
-from transforms.text.pictures import Picture, picture_text
+from transforms.text.visible import Picture, picture_text
 
 _MAX_PIXELS = 200_000_000
 """Pixels of a picture that is opened, all of its pages together: 200 MB in grey."""

@@ -1,15 +1,12 @@
 """One function for all formats that are read in a process of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from transforms.formats.books import epub_markdown, notebook_markdown
 from transforms.formats.converted import Converted, FormatError
-from transforms.formats.office import docx_markdown, opendocument_markdown, pptx_markdown
+from transforms.formats.office import docx_markdown, opendocument_markdown, pptx_markdown, sheets_markdown
 from transforms.formats.pdf import Ocr, pdf_markdown
 from transforms.formats.pictures import picture_markdown
-from transforms.formats.sheets import sheets_markdown
 
 _READERS: Mapping[str, Callable[[bytes], Converted]] = {
     "docx": docx_markdown,

@@ -1,7 +1,5 @@
 """How mails name somebody, and what in them shows that two addresses are one person."""
 
-from __future__ import annotations
-
 import polars as pl
 import pyarrow as pa
 

@@ -1,7 +1,5 @@
 """The class of an attachment by its content, and its text or the reason why it has none."""
 
-from __future__ import annotations
-
 import bz2
 import lzma
 import re

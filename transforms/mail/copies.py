@@ -1,7 +1,5 @@
 """Copies of one mail within a partition: which copy to retain, and why the others are rejected."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any, NamedTuple
 

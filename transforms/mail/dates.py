@@ -3,8 +3,6 @@
 The checks use the mail and its archive alone, never the current time.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@ The email package reads irregular blocks, with its compat32 policy because the n
 headers of real mail.
 """
 
-from __future__ import annotations
-
 import re
 from email.errors import MessageError
 from email.parser import BytesParser

@@ -1,7 +1,5 @@
 """HTML of a mail to the plain text a mail program would have written, quotes marked with `> `."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """The layout of an mbox file: the bytes of mails, those of From_ lines, and the others."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Raw mails to the tables `messages`, `attachments` and `quarantine`; every mail is in one of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

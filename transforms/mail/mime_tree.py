@@ -4,8 +4,6 @@ The email package parses; this module builds the tree of a regular multipart its
 lines, and puts back what the email package leaves out of a broken one.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """People: the addresses that evidence in mails says are one person."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A parsed mail to its rows of the tables `messages` and `attachments`."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

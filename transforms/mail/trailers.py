@@ -1,7 +1,5 @@
 """Trailers of mails (`Reviewed-by: Ann <ann@example.org>`) and the ways in which mails name people."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,1 +1,1 @@
-"""How the pipeline fares: figures, readiness, checks before a publish."""
+"""How the pipeline works: figures, lags, plots, and checks of tables before a publish."""

@@ -1,11 +1,13 @@
-"""How a running system does: figures of its last runs and of what is published."""
+"""How a running system does: figures of its last runs, of what is published, and the lags of texts."""
 
-from __future__ import annotations
-
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
+import pyarrow as pa
+
+from transforms.text.visible import table
 
 STAGES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
 """Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, what it took."""
@@ -44,3 +46,82 @@ def throughput(stages: pl.DataFrame) -> pl.DataFrame:
     summed = stages.group_by("stage").agg(pl.col("rows").sum(), pl.col("seconds").sum())
     rate = pl.col("rows") / pl.max_horizontal("seconds", pl.lit(1e-9))
     return summed.with_columns(rate=rate).sort("seconds", "stage", descending=[True, False])
+
+
+def report(figures: Figures, plots: bytes | None) -> str:
+    """Markdown: the facts, the plots (a PNG, None if nothing draws) inline, and the numbers behind the bars."""
+    picture = f"data:image/png;base64,{base64.b64encode(plots).decode()}" if plots else ""
+    sections = [
+        table(("fact", "value"), list(figures.facts.items())),
+        f"![Throughput, lag, reuse, size, and what is published]({picture})"
+        if picture
+        else "`pip install 'weft[plots]'` adds plots to this report.",
+        "### Rows per second, by step of the last runs",
+        table(
+            ("step", "rows", "seconds", "rows/s"),
+            [
+                (s, f"{n:,}", f"{t:,.2f}", f"{r:,.0f}")
+                for s, n, t, r in throughput(figures.stages).iter_rows()
+            ],
+        ),
+        f"### {QUARANTINE}",
+        table(
+            ("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()]
+        ),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+VERSION = "2"
+
+
+def lags(readiness: pa.Table) -> pl.DataFrame:
+    """One row per source, sorted: texts, searchable, and of their lags in seconds p50, p95 and max.
+
+    `readiness` is `schemas.READINESS` or rows of it. The percentiles are interpolated, as `readiness_by_source` does.
+    """
+    rows = pl.DataFrame(readiness.select(["source", "is_searchable", "lag_seconds"]))
+    lag = pl.col("lag_seconds")
+    return (
+        rows.group_by("source")
+        .agg(
+            texts=pl.len().cast(pl.Int64),
+            searchable=pl.col("is_searchable").sum().cast(pl.Int64),
+            p50=lag.quantile(0.5, "linear"),
+            p95=lag.quantile(0.95, "linear"),
+            max=lag.max(),
+        )
+        .sort("source")
+    )
+
+
+def newest_rows(readiness: pa.Table) -> pa.Table:
+    """The rows that the last version with anything new brought, without those of which something waits."""
+    rows = pl.DataFrame(readiness).filter(pl.col("waits_for").is_null())
+    return rows.filter(pl.col("published_at") == pl.col("published_at").max()).to_arrow()
+
+
+def late_sources(readiness: pa.Table, max_lag_minutes: float) -> dict[str, float]:
+    """Of the newest texts, the sources whose 95th percentile is beyond the bound, with it in minutes."""
+    late = lags(newest_rows(readiness)).filter(pl.col("p95") > max_lag_minutes * 60)
+    return {source: round(p95 / 60, 1) for source, p95 in late.select("source", "p95").iter_rows()}
+
+
+def waits(readiness: pa.Table) -> dict[str, dict[str, float]]:
+    """For each reason to wait: the number of waiting texts, and the longest wait in minutes."""
+    rows = pl.DataFrame(readiness.select(["waits_for", "lag_seconds"])).drop_nulls("waits_for")
+    groups = rows.group_by("waits_for").agg(pl.len(), pl.col("lag_seconds").max()).sort("waits_for")
+    return {
+        reason: {"texts": count, "longest_minutes": round(seconds / 60, 1)}
+        for reason, count, seconds in groups.iter_rows()
+    }
+
+
+def markdown(lag_table: pl.DataFrame) -> str:
+    """`lags` as a Markdown table, times in seconds."""
+    lines = ["| source | texts | searchable | lag p50 s | p95 s | max s |", "|---|---:|---:|---:|---:|---:|"]
+    for source, texts, searchable, *lag in lag_table.iter_rows():
+        lines.append(
+            f"| {source} | {texts:,} | {searchable:,} | " + " | ".join(f"{s:,.1f}" for s in lag) + " |"
+        )
+    return "\n".join(lines)

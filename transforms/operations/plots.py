@@ -1,8 +1,5 @@
-"""The figures of a running system as Markdown with plots; apart from the figures, because drawing is slow to import."""
+"""The figures of a running system as plots; apart from the figures, because matplotlib is an extra and slow to import."""
 
-from __future__ import annotations
-
-import base64
 import io
 from collections.abc import Sequence
 
@@ -23,7 +20,6 @@ from transforms.operations.figures import (
     Figures,
     throughput,
 )
-from transforms.text.visible import table
 
 _INCHES, _DPI = (9.0, 12.0), 80
 _COLOURS = 32
@@ -31,28 +27,6 @@ _COLOURS = 32
 _MOST_BARS = 14
 _MARGINS = {"left": 0.2, "right": 0.97, "top": 0.97, "bottom": 0.06, "wspace": 0.55, "hspace": 0.5}
 """Shares of the figure and of an axis. matplotlib's layout engines draw everything a second time to find such margins."""
-
-
-def report(figures: Figures) -> str:
-    """Markdown: the facts, the plots as one inline PNG, and the numbers behind the bars."""
-    picture = base64.b64encode(plots(figures)).decode()
-    sections = [
-        table(("fact", "value"), list(figures.facts.items())),
-        f"![Throughput, lag, reuse, size, and what is published](data:image/png;base64,{picture})",
-        "### Rows per second, by step of the last runs",
-        table(
-            ("step", "rows", "seconds", "rows/s"),
-            [
-                (s, f"{n:,}", f"{t:,.2f}", f"{r:,.0f}")
-                for s, n, t, r in throughput(figures.stages).iter_rows()
-            ],
-        ),
-        f"### {QUARANTINE}",
-        table(
-            ("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()]
-        ),
-    ]
-    return "\n\n".join(sections) + "\n"
 
 
 def plots(figures: Figures) -> bytes:

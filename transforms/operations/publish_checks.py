@@ -1,7 +1,5 @@
 """The rules that tables keep before they are published, each as the rows that break it."""
 
-from __future__ import annotations
-
 import ibis
 
 from transforms.embedding.embedded_text import texts_to_embed

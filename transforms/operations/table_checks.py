@@ -1,7 +1,5 @@
 """What holds of each table of the published file, each rule as the rows that break it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import ibis

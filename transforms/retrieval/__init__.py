@@ -1,1 +1,1 @@
-"""From a query to ranked, cited hits."""
+"""From a query and the scores of candidates to ranked, cited hits; nothing here reads an index."""

@@ -12,8 +12,6 @@ import polars as pl
 from transforms.retrieval.hits import Step, best_first, parted, unchanged
 from transforms.settings.search import SearchSettings
 
-_THRESHOLD = 0.5
-"""Share of the children of a heading that must be hits (ra)."""
 _SIBLINGS = {"after_elbow": 1, "before_elbow": 2}
 """Children that must be hits at least: as ra, and as its later version."""
 
@@ -44,7 +42,7 @@ class Match:
 def aggregated(matches: Iterable[Match], nodes: Mapping[str, Node], settings: SearchSettings) -> list[Match]:
     """Matches, one per node, with siblings gathered to their parent, best first, ties by id.
 
-    From the deepest up: where at least half of a parent's children match, in ra's later version
+    From the deepest up: where `aggregation_threshold` of a parent's children match, in ra's later version
     two of them, the parent takes their place, and may itself be gathered with its
     siblings then. Last, a match goes into an ancestor that is a match too. A match that stands for others
     has the best of their scores, in the later version the root of the sum of their squares, its own included. The order of
@@ -60,7 +58,7 @@ def aggregated(matches: Iterable[Match], nodes: Mapping[str, Node], settings: Se
                 children.setdefault(parent, []).append(standing[name])
         for parent, siblings in children.items():
             share = len(siblings) / nodes[siblings[0].node_id].sibling_count
-            if share >= _THRESHOLD and len(siblings) >= _SIBLINGS[settings.aggregation]:
+            if share >= settings.aggregation_threshold and len(siblings) >= _SIBLINGS[settings.aggregation]:
                 _gather(standing, parent, siblings, settings)
     for name in sorted(standing, key=lambda n: (-nodes[n].depth, n)):
         above = next((a for a in _ancestors(name, nodes) if a in standing), None)

@@ -1,7 +1,5 @@
 """BM25 over the inverted index: postings in, scores out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """How a text is cited: where it stands, in words that lead back to it."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Hits that one hit stands for: chunks of a document, mails of a thread, equal texts, quotes, revisions of a patch."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

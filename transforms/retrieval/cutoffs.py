@@ -1,18 +1,11 @@
 """Where a list ends: at a cosine that says nothing, or where the scores fall so steeply that the rest is noise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import polars as pl
 
 from transforms.retrieval.hits import Step, parted, places
 from transforms.settings.search import SearchSettings
-
-_CUTOFF = 0.5
-"""Score : score of the hit above, below which the list ends (ra)."""
-_MAXIMUM = 20
-"""Hits where no elbow is found (ra)."""
 
 
 def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
@@ -36,7 +29,7 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The hits of each query before the elbow of their scores."""
     counts = pl.DataFrame(
         [
-            (query, elbow(group["score"].to_list(), _CUTOFF, _MAXIMUM))
+            (query, elbow(group["score"].to_list(), settings.cutoff_ratio, settings.max_results))
             for (query,), group in hits.group_by("query", maintain_order=True)
         ],
         schema={"query": pl.Int32, "_count": pl.Int32},

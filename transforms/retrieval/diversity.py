@@ -1,7 +1,5 @@
 """Hits that are unlike each other: maximal marginal relevance with one dial, and the evidence of a thread."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 

@@ -1,7 +1,5 @@
 """What every stage of a search did to every hit: its place before and after, its score, why it went."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Scores to candidates: the best of both lists, their threads, and one fused score for each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +40,8 @@ FUSED = {
     "vector_rank": pl.Int32,
 }
 """Columns of candidates. `score` is what they are ordered by; a rank is null if the list of that search does
-not hold the chunk; document and thread are numbers."""
+not hold the chunk; document and thread are numbers. `thread_score` is the share of the best score of its thread that a
+mail is to receive, and later what it received."""
 
 
 _LOOKED_AT = 4
@@ -254,7 +253,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
         "is_mail": places.is_mail[chosen],
         "score": fused,
         "fused_score": fused,
-        "thread_score": np.zeros(len(chosen)),
+        "thread_score": np.full(len(chosen), float(settings.thread_weight)),
         "lexical_score": lexical,
         "vector_score": similar,
     }

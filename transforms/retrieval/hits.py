@@ -1,7 +1,5 @@
 """The table of hits that every stage behind the fusion takes and returns, and the facts a stage may read of each."""
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple, Protocol
 

@@ -1,8 +1,6 @@
 """What a search says of its own result without knowing the right one."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import polars as pl
@@ -16,13 +14,25 @@ _RERANKED = 5.0
 LABELS = ("PASS", "WEAK", NOTHING)
 
 
+def evidence(support: np.ndarray, cosine: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """What bears out hits: the share of the query's words in each plus how far its cosine is from the `usual` one to 1.
+
+    The usual cosine is what a tenth of the index reaches: it differs by model, language and kind of text.
+    """
+    return np.asarray(support + np.maximum(cosine - usual, 0.0) / (1 - usual))
+
+
+def names_nothing(terms: Iterable[str], stop: Collection[str]) -> bool:
+    """True if the terms of a query are stop words and numbers of at most two digits: some text holds them by chance."""
+    return all(term in stop or (term.isdigit() and len(term) <= 2) for term in terms)
+
+
 def runtime_label(
     evidence: Sequence[float], reranks: Sequence[float] | None, settings: SearchSettings
 ) -> str:
     """The label of the hits of one query, given the evidence for each and a model's scores.
 
-    Evidence is the share of the query's words that a hit holds plus its cosine: each alone is what something else has by
-    chance. PASS if the best reaches `label_pass`, or with a model (`reranks` is not None) if one of its scores reaches
+    PASS if the best reaches `label_pass`, or with a model (`reranks` is not None) if one of its scores reaches
     half of the scale; else NO_RESULTS if none reaches `label_weak`, else WEAK.
 
     >>> runtime_label([0.4, 0.9], None, SearchSettings())
@@ -37,14 +47,13 @@ def runtime_label(
 
 def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: SearchSettings) -> tuple[str, ...]:
     """The label of each query, of hits as `pipeline.RANKED`; scores of features are none of a model."""
-    support, cosine, of_query = (
-        ranked.get_column(name).to_numpy() for name in ("support", "vector_score", "query")
+    found, scores, of_query = (
+        ranked.get_column(name).to_numpy() for name in ("evidence", "rerank_score", "query")
     )
-    evidence, scores = support + np.maximum(cosine, 0.0), ranked.get_column("rerank_score").to_numpy()
     is_judged = ~np.isnan(scores) & ~is_given(ranked.get_column("rerank_parts"))
     labels = []
     for query in queries:
         own = of_query == query
         reranks = scores[own & is_judged].tolist()
-        labels.append(runtime_label(evidence[own].tolist(), reranks or None, settings))
+        labels.append(runtime_label(found[own].tolist(), reranks or None, settings))
     return tuple(labels)

@@ -4,8 +4,6 @@ Stages read nothing but their table. The first of them (`pooling`) need no facts
 `finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -31,8 +29,8 @@ from transforms.retrieval.small_tables import with_values
 from transforms.settings.search import SearchSettings
 
 STAGES = (
-    "lexical", "vector", "fused", "gated", "threads", "documents", "pool", "latest", "sources", "reranked",
-    "elbow", "aggregated", "unique", "diverse", "one_per_thread", "final",
+    "lexical", "vector", "fused", "gated", "threads", "documents", "pool", "latest", "sources", "lifted", "reranked",
+    "units", "elbow", "aggregated", "unique", "diverse", "one_per_thread", "final",
 )  # fmt: skip
 """The names of the lists of a search. The first three are candidates: of both kinds, and all of them by fused score.
 `final` is what the search returns. A new stage adds its name, and evaluations measure its list with the others."""
@@ -58,10 +56,11 @@ RANKED: dict[str, pl.DataType | type[pl.DataType]] = {
         name: HITS[name] for name in ("score", "fused_score", "thread_score", "lexical_score", "vector_score")
     },
     "support": pl.Float64,
+    "evidence": pl.Float64,
     **{name: HITS[name] for name in ("lexical_rank", "vector_rank", "stands_for", *reranking.RERANKED)},
 }
 """Columns of what a search returns, by query and rank. `support` is the share of the words of the query that stand in
-the chunk, rare ones weighing more, 0 to 1."""
+the chunk, rare ones weighing more, 0 to 1; `evidence` is what labels go by (`labels.evidence`)."""
 
 
 class Stage(NamedTuple):
@@ -179,11 +178,11 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
 
 
 def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits with `thread_weight` times the best score of their thread added to their own."""
+    """Hits with their share (`thread_score`) of the best score of their thread added to their own."""
     threads, score = groups(hits, "thread"), hits.get_column("score").to_numpy()
     best = np.full(len(hits), -np.inf)
     np.maximum.at(best, threads, score)
-    share = settings.thread_weight * best[threads]
+    share = hits.get_column("thread_score").to_numpy() * best[threads]
     return unchanged(best_first(with_values(hits, thread_score=share, score=score + share)))
 
 

@@ -1,7 +1,5 @@
 """Terms of many chunks to postings by sorted runs, so that memory holds a run or a range of terms, never all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Segments of an index, of which the later ones hold what came after the first: where chunks stand, and postings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache

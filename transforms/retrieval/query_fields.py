@@ -1,7 +1,5 @@
 """What words of a query say: the values of fields (dates, ages, sizes), patterns, factors, operators, unknown fields."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Collection
@@ -169,9 +167,11 @@ def factor_at(query: str, at: int) -> re.Match[str] | None:
 
 
 def operator(query: str, at: int) -> re.Match[str] | None:
-    """AND, OR or NOT at this place; NOT NULL and the like are words."""
+    """AND, OR or NOT at this place; NOT NULL and the like are words, and so is NOT at the end."""
     match = _OPERATOR.match(query, at)
-    is_word = match is not None and match[1] == "NOT" and _CAPITALS.match(query, match.end())
+    is_word = (
+        match and match[1] == "NOT" and (_CAPITALS.match(query, match.end()) or match.end() == len(query))
+    )
     return None if is_word else match
 
 

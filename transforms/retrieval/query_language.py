@@ -142,7 +142,7 @@ def bounded(text: str, what: str = "the query") -> str:
     if len(text) > MAX_CHARACTERS:
         raise QueryError(
             f"{what} has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}: ask with a part of it; "
-            "`weft context` takes texts of any length"
+            "`context` takes longer texts"
         )
     return storable(text)
 

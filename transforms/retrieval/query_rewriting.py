@@ -1,7 +1,5 @@
 """A query of a conversation made to stand by itself: what it leans on is added from the turns before it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,11 +82,6 @@ class Rewritten(BaseModel):
     entities: list[Annotated[str, StringConstraints(strip_whitespace=True, max_length=100)]]
 
 
-def leans_on_turns(query: str) -> bool:
-    """True if a query points at something that it does not name, or is too short to name it."""
-    return re.search(_LEANING, query) is not None or len(query.split()) <= _SHORT_WORDS
-
-
 def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     """The query with what the turns are about: names and content words, those of the last turn first.
 
@@ -96,7 +89,7 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     sentence; content words are of four letters or more and not among the usual words of English and German. Pronouns stay:
     they cost a search nothing.
     """
-    if not turns or not leans_on_turns(query):
+    if not turns or not (re.search(_LEANING, query) or len(query.split()) <= _SHORT_WORDS):
         return Standalone(query, query)
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]

@@ -3,8 +3,6 @@
 What is here is pure; models that give scores are in dagster_project/models/rerankers.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -21,12 +19,18 @@ from transforms.retrieval.small_tables import is_given, taken, with_values
 
 WEIGHTS = {
     "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
+    "asker": 0.5,
 }  # fmt: skip
 """What the parts of a score count beside the fused one."""
-PARTS = ("fused", "own", "title", "opens", "phrase", "thread", "recency", "kind", "log", "brief")
+PARTS = ("fused", "own", "title", "opens", "phrase", "thread", "recency", "kind", "log", "brief", "asker")
 """The parts of a score of features."""
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for."""
+_IS_QUESTION = (
+    r"[?\uff1f]|\b(?:I|[Mm]y|[Mm]e|[Aa]nyone|[Aa]nybody)\b|"
+    r"^\W*(?i:how|what|why|who|which|when|where|can|is|are|does|do|did|should)\b"
+)
+"""A query that this finds something in is a question of somebody."""
 _BRIEF = 80
 """Characters of its author below which a reply says the less the fewer they are."""
 _KINDS = {"attachment_segment": -0.1}
@@ -68,6 +72,7 @@ class Candidate(NamedTuple):
     opens: bool
     is_mail: bool
     own: float
+    author: str = ""
 
 
 INSTRUCTION = (
@@ -135,7 +140,9 @@ def features(
     neighbours there. `thread`: how many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the
     query asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`: the weight of
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
-    characters of its author ("Thanks, applied."), times the share of the query's words that they do not say.
+    characters of its author ("Thanks, applied."), times the share of the query's words that they do not say. `asker`: of
+    a query that is a question, 1 for what the author of the first mail of a thread writes later, and for that mail if it
+    asks and somebody else of the thread is a candidate.
     """
     of_titles, of_texts = (_words([getattr(c, name) for c in candidates]) for name in ("title", "text"))
     rows = list(zip(candidates, of_titles, of_texts, strict=True))
@@ -143,6 +150,7 @@ def features(
     for query, of_query in ((n, list(group)) for n, group in groupby(rows, key=lambda row: row[0].query)):
         newest = _newest(c for c, _, _ in of_query) if re.search(_RECENCY, queries[query]) else None
         threads = Counter(c.thread for c, _, _ in of_query)
+        asks = _of_askers([c for c, _, _ in of_query]) if re.search(_IS_QUESTION, queries[query]) else set()
         scores = [c.score for c, _, _ in of_query]
         low, high = min(scores), max(scores)
         own = [c.own for c, _, _ in of_query if not c.is_mail]
@@ -162,6 +170,7 @@ def features(
                 "kind": _KINDS.get(c.chunk_kind, 0.0),
                 "log": -weights["log"] * (c.content_class == "log" and query not in diagnostic),
                 "brief": -weights["brief"] * _lacking(c) if c.is_mail and not c.opens else 0.0,
+                "asker": -weights["asker"] * (c.rank in asks),
             }
             parts.append(tuple(of_part[name] for name in PARTS))
     return np.array(parts).reshape(-1, len(PARTS))
@@ -175,6 +184,15 @@ def _share(sought: set[Word], present: Iterable[Word]) -> float:
 def _lacking(reply: Candidate) -> float:
     """How much a reply lacks to _BRIEF characters of its author, times the share of the query that it does not say."""
     return max(0.0, 1 - len(unquoted(reply.text)) / _BRIEF) * (1 - reply.own)
+
+
+def _of_askers(candidates: Sequence[Candidate]) -> set[int]:
+    """The ranks of the mails of those who began a thread: later ones, and the first if it asks and somebody else answers."""
+    askers = {c.thread: c.author for c in candidates if c.opens and c.is_mail and c.author}
+    answered = {c.thread for c in candidates if c.author != askers.get(c.thread, c.author)}
+    opening = {c.rank for c in candidates if c.opens and "?" in c.text and c.content_class == "text"}
+    later = {c.rank for c in candidates if not c.opens and c.author == askers.get(c.thread)}
+    return later | {c.rank for c in candidates if c.rank in opening and c.thread in answered}
 
 
 def _newest(candidates: Iterable[Candidate]) -> datetime | None:

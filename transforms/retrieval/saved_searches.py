@@ -1,7 +1,5 @@
 """Answers of saved searches as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The best of many scores, and small tables without expressions, each of which would take ten times as long."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

@@ -1,7 +1,5 @@
 """The tables of chunks, their terms and their vectors, which all source types share."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.hashing import text_hash

@@ -1,7 +1,5 @@
 """The tables of conversations, their windows, and the context that is retrieved for them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.schemas.table import PARTITION, SOURCE, TEXT, TIME, Column, Table, required
@@ -106,7 +104,11 @@ CONVERSATION_CANDIDATES = Table(
     (
         _WINDOW,
         _QUERY,
-        required("rank", pa.int64(), "place among what the query found, from 1"),
+        required(
+            "rank",
+            pa.int64(),
+            "place among what the query found, from 1; 0: the first hit, which too little bears out to be shown",
+        ),
         _CHUNK_FOUND,
         _DOCUMENT_FOUND,
         required("source_kind", pa.string(), "message, attachment, document or conversation"),

@@ -1,7 +1,5 @@
 """The tables that a partition of documents becomes, up to its headings and references."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.schemas.table import PARTITION, SOURCE, TEXT, TIME, Column, Table, required

@@ -1,7 +1,5 @@
 """The tables that a partition of mail becomes, up to its blocks."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.schemas.table import MESSAGE_ID, PARTITION, SOURCE, TEXT, TIME, Column, Table, required

@@ -1,19 +1,8 @@
 """The one list of the lake's tables: schema, source type, partitions, and where it is published."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from transforms.schemas import (
-    chunks,
-    conversations,
-    documents,
-    evaluation,
-    mail,
-    operations,
-    relations,
-    search,
-)
+from transforms.schemas import chunks, conversations, documents, mail, operations, relations, search
 from transforms.schemas.table import Table
 
 ANY_DIMENSIONS = 1
@@ -118,9 +107,9 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
         "compared_replies": (relations.COMPARED_REPLIES, None),
         "measure_counts": (operations.MEASURE_COUNTS, None),
         "readiness": (operations.READINESS, "readiness"),
-        "evaluation_queries": (evaluation.EVALUATION_QUERIES, None),
-        "evaluation_relevance": (evaluation.EVALUATION_RELEVANCE, None),
-        "evaluation_runs": (evaluation.EVALUATION_RUNS, None),
+        "evaluation_queries": (operations.EVALUATION_QUERIES, None),
+        "evaluation_relevance": (operations.EVALUATION_RELEVANCE, None),
+        "evaluation_runs": (operations.EVALUATION_RUNS, None),
         "search_results": (search.SEARCH_RESULTS, None),
     }
     return {

@@ -1,7 +1,5 @@
 """The tables of what lies between mails and documents: threads, patch series, quotes, links."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.schemas.table import MESSAGE_ID, PARTITION, SOURCE, TIME, Column, Table, required

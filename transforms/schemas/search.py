@@ -1,7 +1,5 @@
 """The tables of hits and of saved searches."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.schemas.table import TIME, Column, Table, required

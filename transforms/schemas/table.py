@@ -1,7 +1,5 @@
 """What a declared table is: columns with Arrow types and meaning, and the conversion of data to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What settings of every stage are: frozen models that refuse unknown names, with a digest of their values."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Annotated, TypeVar

@@ -1,7 +1,5 @@
 """Settings of conversations, their windows and the context retrieved for them."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """Settings of what documents become: headings and chunks."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal
 
@@ -83,7 +81,7 @@ _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
 class DocumentChunkSettings(StageSettings):
     """How documents become chunks.
 
-    The profile `seed` has the sizes of the SecondBrain design ; `recommended` those that
+    The profile `seed` has the sizes of the SecondBrain design; `recommended` those that
     found most in `benchmarks/passages.py`. A size that is set holds in both.
     """
 
@@ -94,14 +92,11 @@ class DocumentChunkSettings(StageSettings):
         "sections",
         description="about one size (SecondBrain), one per heading (ra), gathered by tokens (Information Graph)",
     )
-    target_chars: int = Field(700, gt=0, description="sections: characters; longer text is split")
+    target_chars: int = Field(700, gt=0, description="sections: longer text is split (SecondBrain)")
     strict: bool = Field(False, description="semantic: with the faults of the original, lost tails included")
-    overlap_chars: Internal[int] = Field(0, ge=0)
-    """Characters that a section repeats of the previous one (SecondBrain: 100)."""
-    min_chars: Internal[int] = Field(100, ge=0)
-    """Characters; a shorter section joins a neighbour (SecondBrain: 100)."""
-    context_chars: Internal[int] = Field(400, ge=0)
-    """Characters around a chunk that the lexical index reads with it (SecondBrain: 0)."""
+    overlap_chars: int = Field(0, ge=0, description="characters that a section repeats (SecondBrain: 100)")
+    min_chars: int = Field(100, ge=0, description="a shorter section joins a neighbour (SecondBrain)")
+    context_chars: int = Field(400, ge=0, description="around a chunk, searched with it (SecondBrain: 0)")
     semantic_min_tokens: Internal[int] = Field(250, gt=0)
     """Tokens from which an equal or higher heading begins a chunk (Information Graph)."""
     semantic_deep_tokens: Internal[int] = Field(500, gt=0)

@@ -1,7 +1,5 @@
 """Settings of what mail becomes: messages, blocks, chunks, threads."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -36,6 +34,14 @@ class ChunkSettings(StageSettings):
         description="pairs: a reply with the quote it answers is a chunk; message: a mail without its quotes, too",
     )
     message_chars: int = Field(2000, gt=0, description="characters; longer authored text is split")
+    recursive_chars: int = Field(8000, gt=0, description="characters; longer text is split by sentences, too")
+    overlap_chars: int = Field(300, ge=0, description="characters that a piece repeats (pginbox: 200 to 400)")
+    anchor_chars: int = Field(800, gt=0, description="characters of the quote before a reply (pginbox)")
+    anchor_chars_short: int = Field(1500, gt=0, description="the same before a short reply (pginbox)")
+    short_reply_chars: int = Field(
+        200, ge=0, description="a shorter reply needs its quote or parent (pginbox)"
+    )
+    attachment_chars: int = Field(8000, gt=0, description="a longer attachment is split (pginbox)")
     slow_body_chars: int = Field(
         200_000, gt=0, description="characters; a longer body waits until the rest is published"
     )

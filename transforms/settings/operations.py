@@ -1,7 +1,5 @@
 """Settings of running Weft: limits, the engine, alerts, the published index, how quality is measured."""
 
-from __future__ import annotations
-
 from pydantic import Field, field_validator
 
 from transforms.settings.base import StageSettings, without_credentials
@@ -23,9 +21,6 @@ class OperationsSettings(StageSettings):
     )
     owners: tuple[str, ...] = Field(
         ("team:weft",), description="who answers for the assets, shown in Dagster: addresses or `team:name`"
-    )
-    keep_runs_days: int = Field(
-        30, ge=0, description="days for which Dagster's finished runs are kept; 0: for ever"
     )
 
     @property

@@ -8,7 +8,7 @@ import Stemmer
 from pydantic import Field, field_validator, model_validator
 
 from transforms.settings.base import Internal, StageSettings
-from transforms.settings.model_names import LANGUAGE_NAME, in_service
+from transforms.settings.models import LANGUAGE_NAME, in_service
 
 
 class TermSettings(StageSettings):
@@ -41,8 +41,8 @@ Expansion = Literal["parent", "neighbours", "section", "links"]
 class SearchSettings(StageSettings):
     """How queries become ranked hits, in the order of these settings."""
 
-    candidates_lexical: int = Field(50, gt=0, description="chunks taken from the lexical search")
-    candidates_vector: int = Field(30, gt=0, description="chunks taken from the vector search")
+    candidates_lexical: int = Field(50, gt=0, description="chunks of the lexical search (SecondBrain: K_lex)")
+    candidates_vector: int = Field(30, gt=0, description="chunks of the vector search (SecondBrain: K_vec)")
     vector_search: Literal["auto", "exact", "ann"] = Field(
         "auto", description="by size; every vector; or by the HNSW index where there is one and no filter"
     )
@@ -62,7 +62,7 @@ class SearchSettings(StageSettings):
     )
     limit: int = Field(10, gt=0, description="hits returned for a query")
     similarity_threshold: float | None = Field(
-        None, ge=-1, le=1, description="cosine below which what the vector search found is no hit"
+        None, ge=-1, le=1, description="least cosine of a hit that no word found (SecondBrain)"
     )
     latest_first: Internal[bool] = Field(
         True, description="of the postings of one patch later ones stand above earlier ones"
@@ -76,9 +76,12 @@ class SearchSettings(StageSettings):
         "as_set", description="as [rerank] says; for profiles: by features, or not"
     )
     elbow: bool = Field(False, description="end the list where scores fall steeply (ra); costs recall")
+    cutoff_ratio: float = Field(0.5, ge=0, le=1, description="elbow: score by that of the hit above (ra)")
+    max_results: int = Field(20, gt=0, description="elbow: hits at most (ra)")
     aggregation: Literal["off", "after_elbow", "before_elbow"] = Field(
         "off", description="show a section for its parts, as ra does or as its later version does"
     )
+    aggregation_threshold: float = Field(0.5, ge=0, le=1, description="share of its parts that are hits (ra)")
     collapse_duplicates: bool = Field(
         False, description="show once equal texts, quoted history beside its origin, revisions of a patch"
     )
@@ -89,17 +92,15 @@ class SearchSettings(StageSettings):
     )
     weak: bool = Field(False, description="show the hits of a query labelled NO_RESULTS too")
     label_pass: float = Field(
-        0.75, ge=0, le=2, description="share of the words plus cosine from which a hit answers (static model)"
+        0.65, ge=0, le=2, description="share of words plus cosine above the usual from which a hit answers"
     )
-    label_weak: float = Field(
-        0.5, ge=0, le=2, description="the same below which there is no result (static model)"
-    )
+    label_weak: float = Field(0.42, ge=0, le=2, description="the same below which there is no result")
     title_weight: Internal[float] = Field(4.0, ge=0)
     """Weight of terms of the subject or heading."""
     quote_weight: Internal[float] = Field(0.3, ge=0)
     """Weight of quoted terms, and of those of the answered mail."""
     synonyms: Internal[str] = ""
-    """What the file `synonyms.txt` beside the settings file holds (`transforms.text.synonyms`)."""
+    """What the file `synonyms.txt` beside the settings file holds (`transforms.text.phrases`)."""
     expand_chars: Internal[int] = Field(1000, gt=0)
     """Characters of each text shown with a hit."""
     pool: Internal[int] = Field(100, gt=0)
@@ -187,7 +188,7 @@ class McpSettings(StageSettings):
     origins: tuple[str, ...] = Field(
         (), description="origins whose pages may ask over HTTP with the token, as `https://notes.example.org`"
     )
-    receipts: bool = Field(True, description="note what was disclosed, see `weft receipts`")
+    receipts: bool = Field(True, description="note what was disclosed, see `weft mcp receipts`")
 
 
 class LensSettings(StageSettings):
@@ -198,6 +199,9 @@ class LensSettings(StageSettings):
     tokens: int | None = Field(None, gt=0, description="tokens of these passages")
     share: float | None = Field(
         None, gt=0, le=1, description="share of one mail, document or window, if it has more than 4,000 bytes"
+    )
+    emails: tuple[str, ...] = Field(
+        (), description="addresses that are shown in clear, as `*@kernel.org`: those that are public anyway"
     )
 
     @model_validator(mode="before")
@@ -218,7 +222,7 @@ class RerankSettings(StageSettings):
         "features",
         description="without a model, not at all, by Google's language model, or by a model run here",
     )
-    top: int = Field(20, gt=0, le=100, description="hits that are looked at again")
+    top: int = Field(20, gt=0, le=100, description="hits scored again (SecondBrain: rerank_top_k = 10)")
     name: str | None = Field(
         None, description=f"gemini: none for {LANGUAGE_NAME}; cross_encoder: folder or name on the hub"
     )

@@ -1,1 +1,1 @@
-"""What any text needs: spans, segments, diffs, terms, snippets, redaction."""
+"""Text of any source: spans, segments, diffs, terms, snippets, redaction. A format or a source has its own room."""

@@ -1,7 +1,5 @@
 """Bytes of a mail to text: the declared charset if it holds, else the best guess, never an error."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from functools import lru_cache
@@ -121,7 +119,7 @@ def holds(declared: str | None, outcome: str) -> bool:
 def _lookup(label: str) -> str | None:
     try:
         info = codecs.lookup(label)
-    except (LookupError, ValueError, UnicodeError):
+    except (LookupError, ValueError):
         return None
     # `codecs` also lists base64, zlib, rot13 and other transforms: they are not text encodings.
     if not getattr(info, "_is_text_encoding", False) or info.name in _REFUSED or label in _REFUSED:

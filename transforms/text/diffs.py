@@ -4,8 +4,6 @@ The fixed prefixes of lines identify unified and context diffs and plain `diff` 
 applies a patch.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -105,7 +103,8 @@ def file_starts(text: str, start: int, end: int) -> list[int]:
         at = match.start()
         below_diff = bool(out) and text.startswith("diff ", out[-1])
         inner = ("--- ", "*** ") if below_diff else ("--- ", "*** ", "diff ")
-        if not (out and text.startswith(inner, at) and not _has_body(text, out[-1], at)):
+        has_body = out and (at - out[-1] > 2000 or _BODY.search(text, out[-1], at))
+        if not out or has_body or not text.startswith(inner, at):
             out.append(at)
     return out
 
@@ -113,10 +112,6 @@ def file_starts(text: str, start: int, end: int) -> list[int]:
 def header_lines(text: str, starts: list[int]) -> list[tuple[int, int]]:
     """The ranges of the first line of each file's diff."""
     return [(at, text.find("\n", at) + 1 or len(text)) for at in starts]
-
-
-def _has_body(text: str, start: int, end: int) -> bool:
-    return end - start > 2000 or bool(_BODY.search(text, start, end))
 
 
 def file_name(text: str, start: int, end: int) -> str:

@@ -1,13 +1,13 @@
 """The passage of a stored text that a hit shows: the author's words, what they answer, and the turns around them."""
 
-from __future__ import annotations
-
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
+CountTokens = Callable[[Sequence[str]], list[int]]
+"""How many tokens each text has under the model's tokenizer."""
 _TURN = re.compile(
     r"## Message \d+\n\*\*Author:\*\* (?P<author>.*)\n\*\*Timestamp:\*\* (?P<at>.*)\n\n"
     r"(?P<text>(?s:.*?))(?=\n+## Message \d|\s*\Z)"
@@ -117,12 +117,13 @@ def turn_lines(markdown: str) -> str:
 
 def neighbour_turns(markdown: str, start: int, end: int) -> tuple[str, str]:
     """The turns before and behind those at a half-open range of UTF-8 bytes of a window; empty if there is none."""
-    data = markdown.encode()
-    above, below = (part.decode(errors="replace") for part in (data[:start], data[end:]))
-    before = above[: above.rfind("## Message ")]
-    before = before[max(before.rfind("## Message "), 0) :]
-    behind = _TURN.search(below)
-    return turn_lines(before), turn_lines(behind.group()) if behind else ""
+    head, data = b"\n## Message ", b"\n" + markdown.encode()
+    own = max(data.rfind(head, 0, start + 1), 0)
+    first, behind = max(data.rfind(head, 0, own), 0), max(data.find(head, end), end + 1)
+    further = data.find(head, behind + 1)
+    turns = data[first:own], data[behind : further if further > 0 else len(data)]
+    before, after = (turn_lines(turn.decode(errors="replace")) for turn in turns)
+    return before, after
 
 
 def turn_facts(display: str) -> tuple[str, datetime | None]:

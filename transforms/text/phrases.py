@@ -1,7 +1,5 @@
 """Phrases as whole words of texts: where case and the signs between words do not count."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

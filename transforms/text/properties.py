@@ -1,7 +1,5 @@
 """Values in the frontmatter of documents, by their keys."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

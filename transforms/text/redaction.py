@@ -1,20 +1,16 @@
-"""Secrets and personal data in texts that leave this machine: patterns find, mask or withhold, and count them.
-
-Entropy is not a criterion: it would mask the hashes, ids and base64 that are frequent in mail about programs.
-"""
-
-from __future__ import annotations
+"""Secrets and personal data in texts that leave this machine: patterns find, mask or withhold, and count them."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 import polars as pl
 
 from transforms.settings.models import SafetySettings
-from transforms.text import pictures
-from transforms.text.finds.finder import KINDS, SECRETS, found
+from transforms.text.finds.finder import KINDS, SECRETS, finds_in
 from transforms.text.finds.forms import Find
+from transforms.text.visible import is_picture
 
 VERSION = "3"
 
@@ -39,8 +35,8 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     actions, finds, withheld = _actions(settings), Counter[str](), 0
-    for row, in_text in found(pl.Series(texts, dtype=pl.String), actions):
-        if pictures.is_picture(texts[row]):
+    for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), actions):
+        if is_picture(texts[row]):
             continue
         finds.update(find.kind for find in in_text)
         held = next((find.kind for find in in_text if actions[find.kind] == "hold"), None)
@@ -49,20 +45,31 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     return Screened(texts, finds, withheld)
 
 
-def masked_in_place(texts: Sequence[str], settings: SafetySettings) -> tuple[list[str], Counter[str]]:
+def masked_in_place(
+    texts: Sequence[str], settings: SafetySettings, clear: Sequence[str] = ()
+) -> tuple[list[str], Counter[str]]:
     """`texts` with every find behind a mark that takes as many bytes, so that places in them stay right; finds by kind.
 
-    What the settings send stays as it is.
+    What the settings send stays as it is, and so does an address that one of the patterns `clear` matches.
 
-    >>> masked_in_place(["Ask ann@example.org."], SafetySettings())[0]
-    ['Ask [email]********.']
+    >>> masked_in_place(["Ask ann@example.org or bo@example.net."], SafetySettings(), ["*@example.net"])[0]
+    ['Ask [email]******** or bo@example.net.']
     """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     finds = Counter[str]()
-    for row, in_text in found(pl.Series(texts, dtype=pl.String), _actions(settings)):
-        finds.update(find.kind for find in in_text)
-        texts[row] = _marked(texts[row], in_text, in_place=True)
+    for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), _actions(settings)):
+        masked = [find for find in in_text if not _is_clear(texts[row], find, clear)]
+        finds.update(find.kind for find in masked)
+        texts[row] = _marked(texts[row], masked, in_place=True)
     return texts, finds
+
+
+def _is_clear(text: str, find: Find, clear: Sequence[str]) -> bool:
+    """True for an address that one of the patterns matches."""
+    if not clear or find.kind != "email":
+        return False
+    address = text.encode()[find.start : find.end].decode().lower()
+    return any(fnmatchcase(address, pattern.lower()) for pattern in clear)
 
 
 def _marked(text: str, finds: Sequence[Find], *, in_place: bool) -> str:
@@ -86,7 +93,7 @@ def sensitivity(texts: pl.Series) -> pl.Series:
     ['public', 'personal', 'secret']
     """
     names = ["public"] * len(texts)
-    for row, finds in found(texts, KINDS):
+    for row, finds in finds_in(texts, KINDS):
         names[row] = "secret" if any(find.kind in SECRETS for find in finds) else "personal"
     return pl.Series(names, dtype=pl.String)
 

@@ -1,7 +1,5 @@
 """Segments of long text: prose, code, sections and windows of lines, cut at natural boundaries."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence

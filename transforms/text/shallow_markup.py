@@ -4,8 +4,6 @@ Depth is counted with fewer rules than HTML has. An end tag that HTML may ignore
 is never too low; on a malformed page it may be too high.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 
@@ -141,7 +139,7 @@ class _Nesting:
         if (
             len(self._open) >= MAX_DEPTH
             or (name in _FORMATS and self._formats >= MAX_FORMATS)
-            or (name in _INDENTS and self._indents() >= MAX_INDENTS)
+            or (name in _INDENTS and sum(self._counts[n] for n in _INDENTS) >= MAX_INDENTS)
         ):
             return "br" if name in _SPECIAL else "meta"
         self._open.append(name)
@@ -164,9 +162,6 @@ class _Nesting:
         self._formats -= name in _FORMATS
         while len(self._open) > depth:
             self._pop()
-
-    def _indents(self) -> int:
-        return sum(self._counts[name] for name in _INDENTS)
 
     def _pop(self) -> None:
         name = self._open.pop()

@@ -1,7 +1,5 @@
 """Snippets: the window of a text that best explains why it matches a query."""
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """Ranges of a stored text: byte offsets of characters and of lines, and the text that is shown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

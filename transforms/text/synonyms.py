@@ -1,7 +1,5 @@
 """Words that mean the same, as a file lists them: which others a text asks for."""
 
-from __future__ import annotations
-
 import functools
 import re
 

@@ -1,7 +1,5 @@
 """Texts to terms: one tokenizer for the index and for queries."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
@@ -278,19 +276,15 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     return field_terms(filled, settings)
 
 
-def context_terms(
-    context: pa.Table, restated: pa.Table, settings: TermSettings, with_sentences: bool = False
-) -> pa.Table:
+def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings) -> pa.Table:
     """The `terms` table of what a join over the lake adds to chunks.
 
-    The column `context` of `chunk_context` (and with it `sentence`, if switched on) is the field `context`;
-    `text_lex` and `quote_lex` of `restated` are the fields `text` and `quote`, in place of what the chunk itself has there.
+    The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of `restated` are the fields
+    `text` and `quote`, in place of what the chunk itself has there.
     """
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
-    added = ["sentence", "context"] if with_sentences else ["context"]
-    texts = pl.DataFrame(context.select(["chunk_id", *added]))
     fields = {
-        "context": texts.select("chunk_id", pl.concat_str(added, separator="\n")),
+        "context": pl.DataFrame(context.select(["chunk_id", "context"])),
         "text": own.select("chunk_id", "text_lex"),
         "quote": own.select("chunk_id", "quote_lex"),
     }
@@ -325,8 +319,9 @@ def query_terms(
 ) -> pa.Table:
     """Columns `query` (position in the list) and `term`, one row per distinct term of each query.
 
-    A query that has other terms loses those of `stopwords`. The terms equal those of `counted_terms`, which is
-    faster for many texts; but an identifier that a chunk contains (`df` of its term is not 0) has no parts here.
+    A query that has other terms loses those of `stopwords`, but for words in capitals among others in small letters. The
+    terms equal those of `counted_terms`, which is faster for many texts; but an identifier that a chunk contains (`df` of
+    its term is not 0) has no parts here.
     """
     names = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
@@ -337,7 +332,9 @@ def query_terms(
         cut = [parts for word, parts in identifier_parts(words).items() if not df(term_of[word])]
         parts = stems([part for parts in cut for part in parts], settings)
         distinct = {*term_of.values(), *parts, *_compound_terms(compounds, settings)}
-        rows += [(query, term) for term in sorted(distinct - stop or distinct)]
+        is_mixed = any(word.islower() for word in words)
+        named = {term_of[word] for word in words if is_mixed and len(word) > 1 and word.isupper()}
+        rows += [(query, term) for term in sorted(distinct - (stop - named) or distinct)]
     numbers, terms = zip(*rows, strict=True) if rows else ((), ())
     return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(terms, pa.large_string())})
 

@@ -1,1 +1,1 @@
-"""What the commands print for people."""
+"""Answers as text for people in a terminal; no command, and nothing that reads an index or a file."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from dagster_project.cli.render.tables import print_records
-from dagster_project.cli.terminal.safe_console import SafeConsole, terminal
+from dagster_project.cli.render.hits import print_records
+from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.extras.registry import extras
 from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.names import WAITS
@@ -69,13 +67,6 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def _steady(console: Console) -> Console:
-    """A terminal's console on a descriptor of its own: Dagster keeps in a file what steps write to standard output."""
-    if not console.is_terminal:
-        return console
-    return SafeConsole(os.fdopen(os.dup(console.file.fileno()), "w", encoding="utf-8"))
-
-
 class _Seconds(ProgressColumn):
     """The seconds that a stage took so far; while it runs also what its speed leaves, where its end is known."""
 
@@ -103,7 +94,7 @@ class BuildView:
     """Shows a build: one progress line per stage while it runs, a table at its end."""
 
     def __init__(self, show: bool):
-        self.console = _steady(terminal())
+        self.console = terminal()
         self.show = show
         self._partitions: dict[str, int] = {}
         self._tasks: dict[str, Any] = {}

@@ -1,7 +1,5 @@
 """Evaluations and sweeps as people read them in a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

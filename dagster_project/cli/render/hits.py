@@ -1,18 +1,22 @@
-"""Hits and texts of the index as people read them in a terminal."""
-
-from __future__ import annotations
+"""Hits, texts, tables and explanations of searches as people read them in a terminal."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import polars as pl
+import pyarrow as pa
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from dagster_project.cli.terminal.safe_console import terminal
+from dagster_project.index.search.explain import Explanation
 from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.hit_table import SearchResult
 from dagster_project.index.search.lookup import Reading
 from transforms.schemas.chunks import UNAUTHORED
+from transforms.text.visible import visible
 
 _SHOWN_WITH_A_HIT = 3
 _EXPANSION_CHARS = 200
@@ -63,6 +67,8 @@ def _print_understood(console: Console, query: Understood) -> None:
     if conditions:
         order = f"ranked by {query.text!r}" if query.order == "score" else "the newest first"
         console.print(f"     only {', '.join(conditions)}; {order}", style="dim", soft_wrap=True)
+    if query.lifts:
+        console.print(f"     higher if {' or '.join(query.lifts)}", style="dim", soft_wrap=True)
     if query.note:
         console.print(f"     {query.note}", style="dim", soft_wrap=True)
     if query.meant:
@@ -140,7 +146,7 @@ def _bare(subject: str | None) -> str:
 
 def _print_other(console: Console, hit: dict[str, Any], shown: Shown) -> None:
     """What a hit stands for, what else of its mail or document matches, and what is shown around it."""
-    constituents = hit["constituents"]
+    constituents = [part for part in hit["constituents"] if part["doc_id"] != hit["doc_id"]]
     for part in constituents[:_SHOWN_WITH_A_HIT]:
         console.print(Text(f"     also {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)
     if len(constituents) > _SHOWN_WITH_A_HIT:
@@ -191,3 +197,126 @@ def reading_line(text: Reading) -> str:
         at and f"{at:%Y-%m-%d %H:%M}",
     ]
     return " · ".join(fact for fact in facts if fact)
+
+
+_WIDEST = 1 << 20
+"""Characters of the widest line of a table in a pipe."""
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and values, one a line."""
+    console = terminal()
+    for name, value in facts.items():
+        formatted = f"{value:,}" if isinstance(value, int | float) else str(value)
+        console.print(f"{name.replace('_', ' '):<16}{formatted:>24}")
+
+
+def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
+    """Records as a table, or `none` where there are none."""
+    if records:
+        print_rows(pa.Table.from_pylist([dict(r) for r in records]))
+    else:
+        terminal().print(none)
+
+
+def print_rows(rows: pa.Table) -> None:
+    """A result of SQL as a table."""
+    table = Table()
+    for name, type_ in zip(rows.column_names, rows.schema.types, strict=True):
+        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+        table.add_column(visible(name), justify="right" if is_number else "left", overflow="fold")
+    for row in rows.to_pylist():
+        # The widths of columns are measured before the console makes texts safe.
+        table.add_row(*("" if v is None else visible(str(v)) for v in row.values()))
+    console = terminal()
+    if not console.is_terminal:
+        widest = console.options.update(max_width=_WIDEST)
+        console.width = max(console.width, console.measure(table, options=widest).maximum)
+    console.print(table)
+
+
+_SHOWN_CHARS = 200
+
+
+def print_explanation(result: Explanation, rows: int) -> None:
+    """One line per stage, a table of the hits with their place in each, the first drops of each, the fate of an id."""
+    console = terminal()
+    console.print(Text(result.query, style="bold") + Text(f"  {result.label}"))
+    console.print(_stages(result))
+    if result.stages:
+        console.print(_ways(result, rows))
+    for table in result.stages:
+        dropped = table.steps.filter(pl.col("rank").is_null())
+        if dropped.height:
+            console.print(Text(f"{table.stage} dropped {dropped.height:,}", style="bold"))
+            for row in dropped.head(rows).iter_rows(named=True):
+                console.print(Text(f"  #{row['rank_before']} ") + _drop_line(result, row), soft_wrap=True)
+    if result.fate is not None:
+        console.print(Text(f"{result.fate.id}: {result.fate.answer}", style="bold cyan"), soft_wrap=True)
+        for m in result.fate.moments:
+            place = m.reason if m.rank is None else f"#{m.rank}"
+            score = "" if m.score is None else f"  {m.score:.3f}"
+            console.print(Text(f"  {m.stage:<16}{place}{score}"), soft_wrap=True)
+    facts = f"{result.seconds * 1000:.0f} ms, {result.vector_path} vector search, version {result.version}"
+    console.print(facts, style="dim")
+
+
+def print_plan(plan: Mapping[str, Any]) -> None:
+    """The plan of a context: its stages, what each query gave, the passages of the block, and what was left out and why."""
+    console = terminal()
+    print_records(plan["stages"], "no stages")
+    for query in plan["queries"]:
+        numbers = ", ".join(map(str, query["passages"])) or "none"
+        console.print(Text(f"query {query['query']}: passages {numbers}", style="bold"), soft_wrap=True)
+        console.print(Text(f"  {' '.join(query['text'].split())[:_SHOWN_CHARS]}"), soft_wrap=True)
+        if query["first"] and (reason := query["first"]["reason"]):
+            console.print(
+                Text(f"  without its first hit, {query['first']['chunk_id']}: {reason}"), soft_wrap=True
+            )
+    for number, entry in enumerate(plan["chosen"], 1):
+        console.print(Text(f"{number:>3} {_line_of(entry)}"), soft_wrap=True)
+    for entry in plan["dropped"]:
+        console.print(Text(f"  - {_line_of(entry)}: {entry['reason']}"), soft_wrap=True)
+    console.print(f"model {plan['model']}, version {plan['index_version']}", style="dim")
+
+
+def _line_of(entry: Mapping[str, Any]) -> str:
+    first, last = entry["lines"]
+    return f"{entry['place']} lines {first}-{last} bytes {entry['byte_start']}-{entry['byte_end']}"
+
+
+def _stages(result: Explanation) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("stage")
+    for name in ("ms", "hits", "dropped", "best", "last"):
+        table.add_column(name, justify="right")
+    for stage in result.stages:
+        ranked = stage.steps.drop_nulls("rank")
+        best, last = ("", "") if ranked.is_empty() else (f"{ranked['score'][i]:.3f}" for i in (0, -1))
+        dropped = stage.steps.height - ranked.height
+        table.add_row(
+            stage.stage, f"{stage.seconds * 1000:.1f}", f"{ranked.height:,}", f"{dropped:,}", best, last
+        )
+    return table
+
+
+def _ways(result: Explanation, rows: int) -> Table:
+    """The place of each of the last hits in the list of every stage."""
+    table = Table(box=None, pad_edge=False)
+    for stage in result.stages:
+        table.add_column(stage.stage, justify="right")
+    table.add_column("id", overflow="fold")
+    table.add_column("title", no_wrap=True)
+    ranks = [dict(stage.steps.select("chunk_no", "rank").iter_rows()) for stage in result.stages]
+    for chunk in result.stages[-1].steps.drop_nulls("rank").head(rows)["chunk_no"]:
+        _, place, title = result.name(chunk)
+        places = [f"#{places_of[chunk]}" if places_of.get(chunk) else "–" for places_of in ranks]
+        table.add_row(*places, Text(place), Text(title))
+    return table
+
+
+def _drop_line(result: Explanation, row: dict[str, Any]) -> Text:
+    _, place, title = result.name(row["chunk_no"])
+    into = result.name(row["into"])[1]
+    target = f" → {into}" if into else ""
+    return Text(f"{place}  ") + Text(title, style="cyan") + Text(f"  {row['reason']}{target}", style="dim")

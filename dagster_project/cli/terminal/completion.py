@@ -1,7 +1,5 @@
 """Words that a shell completes: names of sources, addresses of lists and ids, as settings and index have them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Groups of commands that load the module of a command when the command is called."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Mapping
@@ -43,13 +41,16 @@ class LazyGroup(SafeGroup):
         """`lazy` are commands by their names, each listed under its heading."""
         super().__init__(*args, **extra)
         self.lazy = lazy
+        self.former = {old: new for command in lazy.values() for old, new in command.former.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
         return sorted({*super().list_commands(ctx), *self.lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, loaded; None if there is none."""
+        """The command of that name, loaded; None if there is none, UsageError if another command replaced it."""
+        if cmd_name in self.former and not ctx.resilient_parsing:
+            ctx.fail(f"`weft {cmd_name}` is `weft {self.former[cmd_name]}` now.")
         if cmd_name in self.lazy:
             return loaded(self.lazy[cmd_name])
         return super().get_command(ctx, cmd_name)

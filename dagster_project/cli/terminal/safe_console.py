@@ -1,7 +1,5 @@
 """The console that tables, hits and progress are printed on: it sends sequences of its own, and none of a text's."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from typing import Any, TextIO

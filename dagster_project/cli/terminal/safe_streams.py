@@ -4,8 +4,6 @@ It is done to the streams, not in commands, so that no command, no message of a 
 traceback can forget it. Pipes and files get the same text: somebody prints them later.
 """
 
-from __future__ import annotations
-
 import codecs
 import sys
 from collections.abc import Iterable

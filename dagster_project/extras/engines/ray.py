@@ -1,7 +1,5 @@
 """Tasks on Ray, at most so many at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any

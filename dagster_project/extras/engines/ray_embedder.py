@@ -1,7 +1,5 @@
 """Texts embedded by actors of Ray, each of which holds the model: on the GPUs of the cluster where it has any."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Tasks on Spark: a row of a frame for each, which Arrow brings to a Python process beside an executor."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

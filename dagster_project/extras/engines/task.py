@@ -4,8 +4,6 @@ What its tasks are about stands in a file of the lake. So through an engine pass
 and back come names, hashes and counts; a machine that does not see the lake finds no file.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The engine that makes partitions by tasks of a cluster: all tables of a run when its first stage asks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 

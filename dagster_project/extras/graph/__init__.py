@@ -5,20 +5,11 @@ from dagster_project.extras.registry import Command, Extra
 _HERE = "dagster_project.extras.graph"
 EXTRA = Extra(
     commands={
-        "ask": Command(
-            f"{_HERE}.command:ask",
+        "graph": Command(
+            f"{_HERE}.command:graph",
             "Search and read",
-            "Find what answers QUERY: with --static first among the questions stored with chunks, then by search.",
-        ),
-        "stripe": Command(
-            f"{_HERE}.command:stripe",
-            "Search and read",
-            "Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.",
-        ),
-        "serve-graph": Command(
-            f"{_HERE}.server:serve_graph",
-            "Serve",
-            "Serve the exported graph of documents over HTTP, read-only, until interrupted.",
+            "Read and serve the document graph: the chunks of a document, stored questions, its files.",
+            former={"ask": "graph ask", "stripe": "graph stripe", "serve-graph": "graph serve"},
         ),
     },
     settings={"graph": f"{_HERE}.transforms.settings:GraphSettings"},

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from assets.embedding import query_vectors
 from assets.protocols.models import Embedder, EmbeddingCache
-from assets.stages.declaration import Made, Stage
+from assets.stages.declaration import Made, Needs, Shown, Stage
 from dagster_project.extras.graph.transforms import chunk_classes as classes_transforms
 from dagster_project.extras.graph.transforms import hal_export, stripes
 from dagster_project.extras.graph.transforms import keywords as keyword_transforms
@@ -43,46 +43,50 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
     return [
         Stage(
             "keywords",
-            {"keywords": KEYWORDS},
             _keywords,
             keyword_transforms.VERSION,
-            "Finds the keywords of each tree: a term has authority in all of a tree.",
+            Shown(
+                "Finds the keywords of each tree: a term has authority in all of a tree.",
+                group=GROUP,
+                code=keyword_transforms.keywords,
+            ),
             inputs=("documents",),
             settings=term_settings,
-            group=GROUP,
-            code=keyword_transforms.keywords,
+            declared={"keywords": KEYWORDS},
         ),
         Stage(
             "prompt_hashes",
-            {"prompt_hashes": PROMPT_HASHES},
             _prompt_hashes,
             prompt_transforms.VERSION,
-            "Gives each question of `qa-pairs.md` to the nearest chunks of its folder; new questions are embedded.",
+            Shown(
+                "Gives each question of `qa-pairs.md` to the nearest chunks of its folder; new questions are embedded.",
+                group=GROUP,
+                code=prompt_transforms.prompt_hashes,
+                lineage={"question": ("documents.text",), "similarity": ("embeddings.vector",)},
+            ),
             inputs=("documents", *_EMBEDDED),
             settings=settings,
-            group=GROUP,
-            resources=("embedder", "embedding_cache"),
-            pool="embedding",
-            code=prompt_transforms.prompt_hashes,
-            lineage={"question": ("documents.text",), "similarity": ("embeddings.vector",)},
+            needs=Needs(resources=("embedder", "embedding_cache")),
+            declared={"prompt_hashes": PROMPT_HASHES},
         ),
         *_chunk_stages(settings, term_settings),
         Stage(
             "document_graph",
-            {"document_graph": DOCUMENT_GRAPH},
             _document_graph,
             hal_export.VERSION,
-            "Writes the files of the graph, after the index is published.",
+            Shown(
+                "Writes the files of the graph, after the index is published.",
+                group=GROUP,
+                kinds=("json",),
+                code=hal_export.graph_folders,
+            ),
             inputs=(
                 *("documents", *_EMBEDDED, "chunk_classes", "chunk_similarities", "stripe_orders"),
                 *("chunk_keywords", "prompt_hashes", "document_links"),
             ),
             settings=settings,
-            deps=("search_index",),
-            group=GROUP,
-            resources=("graph_exporter",),
-            kinds=("json",),
-            code=hal_export.graph_folders,
+            needs=Needs(resources=("graph_exporter",), deps=("search_index",)),
+            declared={"document_graph": DOCUMENT_GRAPH},
         ),
     ]
 
@@ -92,39 +96,48 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
     return [
         Stage(
             "classify_chunks",
-            {"chunk_classes": CHUNK_CLASSES},
             _chunk_classes,
             classes_transforms.VERSION,
-            "Says of each chunk of documents whether it is code.",
+            Shown(
+                "Says of each chunk of documents whether it is code.",
+                group=GROUP,
+                code=classes_transforms.chunk_classes,
+                lineage={"chunk_id": ("document_chunks.chunk_id",), "doc_id": ("document_chunks.doc_id",)},
+            ),
             inputs=("documents", "document_chunks"),
+            outputs=("chunk_classes",),
             settings=settings,
-            group=GROUP,
-            code=classes_transforms.chunk_classes,
-            lineage={"chunk_id": ("document_chunks.chunk_id",), "doc_id": ("document_chunks.doc_id",)},
+            declared={"chunk_classes": CHUNK_CLASSES},
         ),
         Stage(
             "build_stripes",
-            {"chunk_similarities": CHUNK_SIMILARITIES, "stripe_orders": STRIPE_ORDERS},
             _stripes,
             stripes.VERSION,
-            "Compares the chunks of a document with its baselines, and orders them by that.",
+            Shown(
+                "Compares the chunks of a document with its baselines, and orders them by that.",
+                group=GROUP,
+                code=stripes.chunk_similarities,
+                lineage={"cosine": ("embeddings.vector",), "chunk_id": ("document_chunks.chunk_id",)},
+            ),
             inputs=(*_EMBEDDED, "chunk_classes"),
+            outputs=("chunk_similarities", "stripe_orders"),
             settings=settings,
-            group=GROUP,
-            code=stripes.chunk_similarities,
-            lineage={"cosine": ("embeddings.vector",), "chunk_id": ("document_chunks.chunk_id",)},
+            declared={"chunk_similarities": CHUNK_SIMILARITIES, "stripe_orders": STRIPE_ORDERS},
         ),
         Stage(
             "find_keywords",
-            {"chunk_keywords": CHUNK_KEYWORDS},
             _chunk_keywords,
             keyword_transforms.VERSION,
-            "Finds in each chunk the keywords of the nearest folder above its document.",
+            Shown(
+                "Finds in each chunk the keywords of the nearest folder above its document.",
+                group=GROUP,
+                code=keyword_transforms.chunk_keywords,
+                lineage={"keyword": ("keywords.keyword",), "chunk_id": ("document_chunks.chunk_id",)},
+            ),
             inputs=("document_chunks", "documents", "keywords"),
+            outputs=("chunk_keywords",),
             settings=term_settings,
-            group=GROUP,
-            code=keyword_transforms.chunk_keywords,
-            lineage={"keyword": ("keywords.keyword",), "chunk_id": ("document_chunks.chunk_id",)},
+            declared={"chunk_keywords": CHUNK_KEYWORDS},
         ),
     ]
 

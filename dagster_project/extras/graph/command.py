@@ -1,22 +1,47 @@
-"""`weft stripe` and `ask`: what is stored about documents beside their chunks."""
-
-from __future__ import annotations
+"""`weft graph`: chunks by how well they represent a document, stored questions, exported files, and their server."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 from rich.text import Text
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
 
 from dagster_project.cli.options import CONFIG, JSON, TEXT, QueryCommand, explained
 from dagster_project.cli.search import search
+from dagster_project.cli.serving import run_until_interrupted
 from dagster_project.cli.terminal.completion import complete_id
+from dagster_project.cli.terminal.lazy_group import OTHERS, LazyGroup
 from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.config.settings import load_settings
-from dagster_project.extras.graph import stripes_and_prompts
+from dagster_project.extras.graph import EXTRA, stripes_and_prompts
 from dagster_project.extras.graph.stripes_and_prompts import Prompted
+from dagster_project.extras.graph.transforms.hal_export import INDEX
+from dagster_project.extras.graph.transforms.settings import GraphSettings
+from dagster_project.extras.registry import Command
+from dagster_project.servers.listening import listening
+from dagster_project.servers.own_pages import OwnPages
+from transforms.errors import IndexUnavailableError
+
+_SERVE = Command(
+    "dagster_project.extras.graph.command:serve",
+    OTHERS,
+    "Serve the exported graph of documents over HTTP, read-only, until interrupted.",
+)
+
+
+@click.group(cls=LazyGroup, lazy={"serve": _SERVE})
+def graph() -> None:
+    """Read and serve the document graph: the chunks of a document, stored questions, its files."""
 
 
 def print_stripe(rows: list[dict[str, Any]]) -> None:
@@ -40,7 +65,7 @@ def print_prompted(hits: Sequence[Prompted]) -> None:
         console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", soft_wrap=True)
 
 
-@click.command()
+@graph.command()
 @click.argument("document", type=TEXT, shell_complete=complete_id)
 @CONFIG
 @JSON
@@ -60,7 +85,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
         print_stripe(rows)
 
 
-@click.command(cls=QueryCommand)
+@graph.command(cls=QueryCommand)
 @click.argument("query", type=TEXT)
 @CONFIG
 @JSON
@@ -80,3 +105,67 @@ def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int
         click.echo(json.dumps({"outcome": "PROMPTS", "query": query, "hits": rows}, ensure_ascii=False))
     else:
         print_prompted(hits)
+
+
+CACHE_CONTROL = "no-cache"
+"""Names stay when contents change, so a copy may be kept but is revalidated: an unchanged file costs a 304."""
+_EXPOSED = ("Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified")
+
+
+def graph_app(folder: Path, settings: GraphSettings, host: str = "") -> Starlette:
+    """The ASGI application that serves the graph in `folder`, read-only, to programs and pages of `settings.origins`.
+
+    It answers under the names of the loopback interface, the address that it listens on, `host` (a name and a port) and the
+    host of `settings.base_url`. IndexUnavailableError if nothing is exported there.
+    """
+    if not (folder / INDEX).is_file():
+        raise IndexUnavailableError(
+            f"no graph is exported in {folder}: set `enabled = true` in [graph] and run `weft build`"
+        )
+    hosts = {host, urlsplit(settings.base_url or "").netloc} - {""}
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["GET", "HEAD"],
+        allow_headers=["Range", "If-None-Match", "If-Range", "If-Modified-Since"],
+        expose_headers=_EXPOSED,
+    )
+    app = Starlette(middleware=[Middleware(OwnPages, hosts=hosts, origins=settings.origins), cors])
+    app.mount("/", _GraphFiles(directory=folder))
+    return app
+
+
+class _GraphFiles(StaticFiles):
+    """Static files whose answers say how they may be kept; a folder answers with its index."""
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        """The file at a path, or the index of a folder there."""
+        found, stat = super().lookup_path(path)
+        is_folder = stat is not None and S_ISDIR(stat.st_mode)
+        return super().lookup_path(str(Path(path) / INDEX)) if is_folder else (found, stat)
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """The answer for one file, or that it has not changed."""
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = CACHE_CONTROL
+        # The texts are strangers': no browser may take one of them for a page.
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+
+@click.command()
+@CONFIG
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=int, default=8321, show_default=True, help="Port; 0 takes a free one.")
+@explained
+def serve(config: Path | None, host: str, port: int) -> None:
+    """Serve the exported graph of documents over HTTP, read-only, until interrupted.
+
+    Programs may read it, and pages of the origins in `graph.origins`.
+    """
+    settings = load_settings(config)
+    listener = listening(host, port)
+    app = graph_app(
+        settings.root / EXTRA.folder, settings.section(GraphSettings), f"{host}:{listener.getsockname()[1]}"
+    )
+    run_until_interrupted(app, listener, host)

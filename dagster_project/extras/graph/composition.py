@@ -1,7 +1,5 @@
 """Settings in, the stages and the exporter of the graph out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

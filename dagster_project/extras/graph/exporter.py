@@ -1,7 +1,5 @@
 """The exported graph on disk: folders compared, written aside and exchanged whole."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl

@@ -1,7 +1,5 @@
 """The tables of the document graph in the published file, and a macro over them; they exist if the graph is enabled."""
 
-from __future__ import annotations
-
 from dagster_project.config.settings import Settings
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 

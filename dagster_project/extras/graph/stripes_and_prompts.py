@@ -1,8 +1,5 @@
 """What the published graph of documents answers without a vector: stripes, and questions by their hash."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,11 +86,7 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
     order = sorted(
         prompted_chunks, key=lambda p: (p.distance, p.chunk_id not in own, -p.similarity, p.chunk_id)
     )
-    return _first_of_each(order)[:limit]
-
-
-def _first_of_each(chunks: Sequence[Prompted]) -> list[Prompted]:
-    return list({p.chunk_id: p for p in reversed(chunks)}.values())[::-1]
+    return list({p.chunk_id: p for p in reversed(order)}.values())[::-1][:limit]
 
 
 def _document(folder: Path, name: str) -> str:

@@ -5,8 +5,6 @@ nothing changes there. A file's name says which mail it is: a hash of server, fo
 the UID; what is in the folder is therefore all that is remembered.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl
@@ -26,7 +24,7 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginEr
 from dagster_project.extras.mailboxes.imap_wire import TooManyBytesError, Wire, WiredClient
 from dagster_project.extras.mailboxes.settings import ImapRemote
 from dagster_project.remotes.landing import MALFORMED, Landing
-from dagster_project.system.credentials import Credentials
+from dagster_project.system.masking import Credentials
 from dagster_project.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import parts_hash

@@ -1,7 +1,5 @@
 """The connection to an IMAP server: what it may send for a command is counted, and it can be cut at any time."""
 
-from __future__ import annotations
-
 import imaplib
 import socket
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Queries whose scores come from a collection of Qdrant: the two lists in one round trip, all scores in the next."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 The vectors that are to be sent are written to a folder aside, which the publish removes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,8 +12,8 @@ import pyarrow as pa
 
 from dagster_project.index.files.arrays import fits
 from dagster_project.index.files.hit_rows import write_hit_rows
+from dagster_project.index.files.posting_arrays import VECTORS_IN, vectors_of, write_vectors
 from dagster_project.index.files.segments import postings_of
-from dagster_project.index.files.vector_arrays import VECTORS_IN, vectors_of, write_vectors
 from dagster_project.index.publish import change_sql, table_sql
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import DAMAGES, IndexUpdate

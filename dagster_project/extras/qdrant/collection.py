@@ -5,8 +5,6 @@ payload says from which publish on (`since`) and up to which (`until`) it counts
 all of it and nothing else while the next is written.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import re
@@ -26,8 +24,8 @@ from dagster_project.extras.qdrant.searches import (
     MAILS,
     WORDS,
     Allowed,
-    Found,
     Point,
+    ScoredKeys,
     Search,
     point_id,
 )
@@ -182,7 +180,7 @@ class Collection:
             valid = _filter(Allowed(number))
             return int(self.client.count(self.name, count_filter=valid, exact=True).count)
 
-    def search(self, searches: Sequence[Search]) -> list[Found]:
+    def search(self, searches: Sequence[Search]) -> list[ScoredKeys]:
         """What each of some searches finds, in one round trip; one without a number or a point to look at nothing."""
         asked = [number for number, search in enumerate(searches) if len(search.vector) and search.limit]
         requests = [
@@ -265,6 +263,6 @@ def _stored(vector: Any) -> Any:
     return vector
 
 
-def _found(points: Sequence[Any]) -> Found:
+def _found(points: Sequence[Any]) -> ScoredKeys:
     keys = np.fromiter((int(str(p.id).replace("-", "")[:16], 16) for p in points), np.uint64, len(points))
-    return Found(keys, np.fromiter((p.score for p in points), np.float32, len(points)))
+    return ScoredKeys(keys, np.fromiter((p.score for p in points), np.float32, len(points)))

@@ -16,8 +16,7 @@ from qdrant_client import QdrantClient
 
 from dagster_project.extras.qdrant.builds import LAYOUT, PointBuild, PointUpdate, unsent_of
 from dagster_project.extras.qdrant.collection import Collection, faults_of
-from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds, mirrored, write_mirrored
-from dagster_project.extras.qdrant.points import Points
+from dagster_project.extras.qdrant.points import Mirrored, PointIds, Points, mirrored, write_mirrored
 from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Point
 from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays

@@ -1,18 +1,70 @@
-"""The points of a published version: which chunks they are, and what the collection says of them."""
+"""The points of a published version: where they are, which chunks they are, and what the collection says of them."""
 
-from __future__ import annotations
-
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from dagster_project.extras.qdrant.collection import Collection
-from dagster_project.extras.qdrant.mirrored import Mirrored, PointIds
-from dagster_project.extras.qdrant.searches import Allowed, Found, Search
+from dagster_project.extras.qdrant.searches import Allowed, ScoredKeys, Search, point_id
 from dagster_project.extras.qdrant.transforms import sparse_vectors
+from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
+
+_FACTS, _SINCE, _KEYS = "collection.json", "point_since.npy", "point_keys.npy"
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """The collection of a version, and the number of the publish that it is there.
+
+    `layout` is equal for versions that one collection can hold. `chunks` and `mails` are the mean lengths that its
+    vectors were made with, `drift` the share by which those of this version are others, `moved` the terms with numbers of
+    their own (`sparse_vectors.moved_terms`).
+    """
+
+    collection: str
+    number: int
+    layout: str
+    chunks: float
+    mails: float
+    moved: Mapping[str, int]
+    drift: float = 0.0
+
+
+class PointIds(NamedTuple):
+    """The ids of the points of a version by chunk number: the keys of chunks, which ascend, and since which publish."""
+
+    keys: np.ndarray
+    since: np.ndarray
+
+    def of(self, chunks: np.ndarray) -> list[str]:
+        """The ids of the points of these chunks."""
+        pairs = zip(self.keys[chunks].tolist(), self.since[chunks].tolist(), strict=True)
+        return [point_id(key, since) for key, since in pairs]
+
+
+def mirrored(published: Path) -> tuple[Mirrored, PointIds] | None:
+    """Where the points of a published file are; None if they are nowhere."""
+    folder = folder_of(published)
+    try:
+        facts = Mirrored(**json.loads((folder / _FACTS).read_text()))
+        return facts, PointIds(*(np.load(folder / name, mmap_mode="r") for name in (_KEYS, _SINCE)))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_mirrored(published: Path, facts: Mirrored, ids: PointIds) -> None:
+    """Write beside a file where its points are; last what says that they are there."""
+    folder = folder_of(published)
+    np.save(folder / _KEYS, ids.keys)
+    np.save(folder / _SINCE, ids.since)
+    (folder / _FACTS).write_text(json.dumps(vars(facts)))
+
 
 _SPARE = 30
 """Points asked for beyond those that are taken, as ties are broken by number here and otherwise there."""
@@ -92,12 +144,12 @@ class Points:
             found[number] = more
         return [self._in_order(f, s.limit) for s, f in zip(searches, found, strict=True)]
 
-    def _in_order(self, found: Found, count: int) -> Listed:
+    def _in_order(self, found: ScoredKeys, count: int) -> Listed:
         chunks = self._chunks(found)
         order = np.lexsort((chunks, -found.scores))[:count]
         return Listed(chunks[order], found.scores[order])
 
-    def _chunks(self, found: Found) -> np.ndarray:
+    def _chunks(self, found: ScoredKeys) -> np.ndarray:
         """The numbers of the chunks that were found."""
         numbers = np.searchsorted(self.ids.keys, found.keys)
         numbers[numbers == len(self.ids.keys)] = 0
@@ -109,6 +161,6 @@ class Points:
         return numbers
 
 
-def _ends_tied(found: Found, count: int) -> bool:
+def _ends_tied(found: ScoredKeys, count: int) -> bool:
     """True if what was found ends amid chunks with the score of the last one that is taken."""
     return len(found.scores) == count + _SPARE and bool(found.scores[count - 1] == found.scores[-1])

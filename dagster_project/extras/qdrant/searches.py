@@ -1,7 +1,5 @@
 """What is sent to a collection and what it is asked for, without the client that does it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -44,7 +42,7 @@ class Search(NamedTuple):
     is_exact: bool = True
 
 
-class Found(NamedTuple):
+class ScoredKeys(NamedTuple):
     """The keys of the chunks of the points that were found (uint64), and their scores (float32), best first."""
 
     keys: np.ndarray

@@ -1,14 +1,11 @@
 """Qdrant as the settings name it: what mirrors a publish there, and the points of a published file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dagster_project.extras.qdrant import collection
 from dagster_project.extras.qdrant.batch import PointRanking
 from dagster_project.extras.qdrant.mirror import QdrantMirror
-from dagster_project.extras.qdrant.mirrored import mirrored
-from dagster_project.extras.qdrant.points import Points
+from dagster_project.extras.qdrant.points import Points, mirrored
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings
 

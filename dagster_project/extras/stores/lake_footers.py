@@ -1,7 +1,5 @@
 """The footers of a lake on an object store, kept on this machine by path and ETag."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -65,7 +63,7 @@ class RemoteFooters:
 
     def keep(self) -> None:
         """Write down what was read, and forget the objects that are gone."""
-        self.kept.keep(self.kept.paths() - self._etags.keys())
+        self.kept.keep(self.kept.rows.keys() - self._etags.keys())
 
 
 def _listed(base: UPath) -> dict[str, str]:

@@ -4,8 +4,6 @@ What changed is told by ETag, size and time as the listing has them; no file is 
 objects become paths only where every part is a plain file name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable
@@ -18,8 +16,7 @@ from fsspec.exceptions import FSTimeoutError
 
 from dagster_project.extras.stores.settings import ObjectRemote
 from dagster_project.remotes.landing import MALFORMED, Landing
-from dagster_project.system.credentials import Credentials
-from dagster_project.system.masking import shown_address
+from dagster_project.system.masking import Credentials, shown_address
 from dagster_project.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError, not_installed
 

@@ -1,7 +1,5 @@
 """Scores of passages by a cross-encoder of sentence-transformers that runs on this machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A transformer run by ONNX Runtime in place of PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -12,8 +12,8 @@ EXTRA = Extra(
             next_for="issues",
         )
     },
-    tables="dagster_project.extras.triage.transforms.schema:TABLES",
-    stages="dagster_project.extras.triage.composition:stages",
-    checks="dagster_project.extras.triage.composition:checks",
+    tables="dagster_project.extras.triage.transforms.table:TABLES",
+    stages="dagster_project.extras.triage.assets:stages",
+    checks="dagster_project.extras.triage.assets:checks",
     progress={"issue_triage": "sorting issues"},
 )

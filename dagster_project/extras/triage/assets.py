@@ -1,6 +1,4 @@
-"""Triage of issues: what came says, holds, lacks and repeats, over all sources of issues."""
-
-from __future__ import annotations
+"""Triage of issues: what came says, holds, lacks and repeats; without a source of issues there is no stage."""
 
 import json
 
@@ -12,10 +10,16 @@ import polars as pl
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import SentenceReport, answered
-from assets.stages.declaration import Made, Stage
+from assets.stages.declaration import Made, Needs, Shown, Stage
+from dagster_project.config.settings import Settings
 from dagster_project.extras.triage.transforms import duplicates, items
-from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
-from dagster_project.extras.triage.transforms.table import TriageSettings, author_vectors, issue_triage
+from dagster_project.extras.triage.transforms.table import (
+    ISSUE_TRIAGE,
+    TriageSettings,
+    author_vectors,
+    issue_triage,
+)
+from dagster_project.extras.triage.under_lens import triage_settings
 from transforms.embedding.context_sentences import Request
 from transforms.embedding.embedded_text import embedded_chunks
 from transforms.embedding.vectors import matrix
@@ -55,15 +59,17 @@ def triage_stage(settings: TriageSettings) -> Stage:
 
     return Stage(
         NAME,
-        {NAME: ISSUE_TRIAGE},
         make,
         settings.version(),
-        "Sums up each issue, counts what in it must not go round, names what it lacks and which earlier ones it may repeat.",
+        Shown(
+            "Sums up each issue, counts what in it must not go round, and names what it lacks and what it may repeat.",
+            group="triage",
+            code=duplicates.repeats,
+            lineage={"title": ("documents.title",), "duplicates": ("documents.text", "embeddings.vector")},
+        ),
         inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
-        group="triage",
-        resources=("lake", "language_model", "answer_cache"),
-        code=duplicates.repeats,
-        lineage={"title": ("documents.title",), "duplicates": ("documents.text", "embeddings.vector")},
+        needs=Needs(resources=("lake", "language_model", "answer_cache")),
+        declared={NAME: ISSUE_TRIAGE},
     )
 
 
@@ -130,3 +136,14 @@ def written_summaries(
             key = f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
             asked.append(Request(doc_id, key, data))
     return answered(asked, _INSTRUCTION, 1, model, cache, report) if asked else {}
+
+
+def stages(settings: Settings) -> list[Stage]:
+    """The stage of `issue_triage`."""
+    chosen = triage_settings(settings)
+    return [triage_stage(chosen)] if chosen.needs else []
+
+
+def checks(settings: Settings) -> list[dg.AssetChecksDefinition]:
+    """The check of `issue_triage`."""
+    return [triage_check()] if triage_settings(settings).needs else []

@@ -1,7 +1,5 @@
 """`weft triage`: the table of triage as people and scripts read it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT, ex
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.context.accounting import Account
-from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
+from dagster_project.extras.triage.transforms.table import ISSUE_TRIAGE
 from dagster_project.extras.triage.under_lens import disclosed, masked, shown_issues
 from dagster_project.index.search.opened_index import open_index
 from transforms.errors import IndexUnavailableError, SettingsError

@@ -1,7 +1,5 @@
 """Issues under a lens: triaged again as if there were no others, so that nothing else is compared, counted or named."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The ASGI application of `weft serve`: its routes, and what stands before them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.web import api, feed, views
+from dagster_project.extras.web import api, feed, files, views
 from dagster_project.extras.web.site import FOLDER, SECONDS, Site
 from dagster_project.servers.guards import BODY_SECONDS, SafeHeaders, TokenRequired, WholeBody
 from dagster_project.servers.own_pages import OwnPages
@@ -36,15 +34,20 @@ _VIEWS = {
     "/open/{id:id}": views.open_id,
     "/m/{id:id}": views.mail,
     "/raw/{id:id}": views.stored_text,
-    "/original/{id:id}": views.raw_mail,
+    "/original/{id:id}": files.raw_mail,
+    "/mbox/{id:id}": files.thread_mbox,
+    "/file/{id:id}": files.attached,
+    "/document-file/{id:id}": files.document_file,
     "/t/{id:id}": views.thread,
     "/a/{id:id}": views.attachment,
     "/series/{id:id}": views.series,
     "/diff": views.diff,
     "/d/{id:id}": views.document,
     "/c/{id:id}": views.chat,
+    "/p/{id:id}": views.person,
     "/picture/{id:id}": views.picture,
     "/corpus": views.corpus_page,
+    "/quarantine": views.quarantine,
     "/feed": feed.feed,
     "/api/search": api.search,
     "/api/get": api.get,
@@ -100,7 +103,7 @@ def web_app(
         Route("/help", help_page),
         Route("/favicon.ico", icon),
         Route("/opensearch.xml", feed.opensearch),
-        Route("/openapi.json", api.described),
+        Route("/openapi.json", api.openapi),
     ]
     static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
     return Starlette(

@@ -1,7 +1,5 @@
 """`weft serve`: the pages, until they are interrupted."""
 
-from __future__ import annotations
-
 import ipaddress
 from pathlib import Path
 

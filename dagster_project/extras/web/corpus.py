@@ -1,8 +1,6 @@
-"""The corpus as a whole: counts, mails by month, people, long threads, how fresh and how well searched it is."""
+"""The corpus as a whole, and a person as the mails show them."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
@@ -10,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dagster_project.evaluation.evaluator import read_report
+from dagster_project.extras.web.question import with_parameters
 from dagster_project.index.search.lookup import Ask
-from transforms.errors import GroundTruthError
+from transforms.errors import GroundTruthError, UnknownIdError, shortened
 from transforms.evaluation.quality import MAIN
 
 _COUNTS = """
@@ -34,7 +33,8 @@ WHERE effective_at IS NOT NULL GROUP BY ALL ORDER BY ALL
 """
 # A mail that a list sent in its author's place ("Ada via dev") is by the author whom it names.
 _PEOPLE = """
-SELECT coalesce(p.name, nullif(regexp_replace(m.from_name, ' via .*', ''), ''), m.from_addr) AS name, count(*) AS count
+SELECT coalesce(p.name, nullif(regexp_replace(m.from_name, ' via .*', ''), ''), m.from_addr) AS name,
+  min(p.person_id) AS addr, count(*) AS count
 FROM messages m LEFT JOIN people p ON p.addr = lower(m.from_addr) AND NOT p.is_shared
 WHERE coalesce(m.from_name, m.from_addr) IS NOT NULL GROUP BY ALL ORDER BY count DESC, name LIMIT 20
 """
@@ -48,6 +48,13 @@ FROM threads t JOIN messages m ON m.message_id = t.root_id
 WHERE t.message_count = 1 AND regexp_matches(m.body, '(?m)^\\w.*\\w\\?\\s*$')
   AND m.message_id NOT IN (SELECT message_id FROM patch_series)
 ORDER BY m.effective_at DESC NULLS LAST, m.message_id LIMIT 15
+"""
+_QUARANTINE = """
+WITH rows AS (SELECT source, place, split_part(reason, ':', 1) AS code, reason[length(code) + 2:] AS reason, byte_count
+  FROM quarantine)
+SELECT code, count(*) AS count, sum(byte_count)::BIGINT AS bytes, list_sort(list(DISTINCT source)) AS sources,
+  list_slice(list_sort(list({'source': source, 'place': place, 'reason': trim(reason)})), 1, 5) AS examples
+FROM rows GROUP BY code ORDER BY count DESC, code
 """
 _SOURCES = "FROM readiness_by_source ORDER BY source, kind"
 _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
@@ -88,6 +95,11 @@ def glance(ask: Ask) -> dict[str, Any]:
         "documents": _rows(ask, _DOCUMENTS),
         "chats": _rows(ask, _CHATS),
     }
+
+
+def set_aside(ask: Ask) -> list[dict[str, Any]]:
+    """What was not read, by the code of its reason: code, count, bytes, sources, five examples (source, place, reason)."""
+    return _rows(ask, _QUARANTINE)
 
 
 def overview(ask: Ask) -> dict[str, Any]:
@@ -142,8 +154,8 @@ def _quality(path: Path, _changed: int) -> Quality | None:
     )
 
 
-def month_plot(rows: Sequence[dict[str, Any]]) -> Plot:
-    """Mails by month as columns; `rows` have year, month and count in order of time."""
+def month_plot(rows: Sequence[dict[str, Any]], author: str | None = None) -> Plot:
+    """Mails by month as columns, all or those of an author; `rows` have year, month and count in order of time."""
     if not rows:
         return Plot(_WIDTH, _HEIGHT, [], [], 0)
     first = rows[0]["year"] * 12 + rows[0]["month"] - 1
@@ -161,7 +173,9 @@ def month_plot(rows: Sequence[dict[str, Any]]) -> Plot:
                 round(max(step * 0.86, 0.6), 2),
                 round(height, 2),
                 f"{since:%B %Y}: {row['count']:,} mails",
-                f"/?kind=message&since={since}&until={until}",
+                with_parameters(
+                    "/", {"kind": "message", "from": author, "since": str(since), "until": str(until)}
+                ),
             )
         )
     return Plot(_WIDTH, _HEIGHT, columns, _labels(first, last, step), most)
@@ -180,3 +194,70 @@ def _labels(first: int, last: int, step: float) -> list[tuple[float, str]]:
 
 def _rows(ask: Ask, statement: str) -> list[dict[str, Any]]:
     return ask(statement, {}).to_pylist()
+
+
+_ADDRESSES = """
+FROM people WHERE person_id = (SELECT person_id FROM people WHERE addr = lower($id))
+ORDER BY mail_count DESC, mention_count DESC, addr
+"""
+_OWN = "SELECT unnest($addrs::VARCHAR[])"
+_PERSON_MONTHS = f"""
+SELECT year(effective_at) AS year, month(effective_at) AS month, count(*) AS count FROM messages
+WHERE from_addr IN ({_OWN}) AND effective_at IS NOT NULL GROUP BY ALL ORDER BY ALL
+"""
+_PERSON_THREADS = f"""
+SELECT t.thread_id, any_value(t.subject) AS subject, any_value(t.message_count) AS mails, count(*) AS own,
+  max(m.effective_at) AS last_at
+FROM messages m JOIN thread_tree n USING (message_id) JOIN threads t USING (thread_id)
+WHERE m.from_addr IN ({_OWN}) GROUP BY t.thread_id ORDER BY last_at DESC NULLS LAST, t.thread_id LIMIT 20
+"""
+# A person's addresses count together, under the name that the mails use most.
+_ANSWERS = f"""
+WITH pairs AS (
+  SELECT other.from_addr AS addr, coalesce(other.from_name, other.from_addr) AS name, own.from_addr IN ({_OWN}) AS is_own
+  FROM thread_tree n JOIN messages own ON own.message_id = n.{{own}} JOIN messages other ON other.message_id = n.{{other}}
+)
+SELECT coalesce(p.person_id, addr) AS addr, mode(coalesce(p.name, pairs.name)) AS name, count(*) AS count
+FROM pairs LEFT JOIN people p USING (addr)
+WHERE is_own AND addr NOT IN ({_OWN}) GROUP BY ALL ORDER BY count DESC, addr LIMIT 10
+"""
+_REVIEWED = f"""
+SELECT t.message_id, t.kind, m.subject, m.effective_at FROM trailers t JOIN messages m USING (message_id)
+WHERE t.addr IN ({_OWN}) AND t.kind IN ('reviewed-by', 'acked-by', 'tested-by') AND m.from_addr IN ({_OWN})
+ORDER BY m.effective_at DESC NULLS LAST, t.message_id LIMIT 20
+"""
+_FILES = f"""
+SELECT a.attachment_id, a.filename, a.content_class, a.byte_count, m.subject, m.message_id
+FROM attachments a JOIN messages m USING (message_id)
+WHERE m.from_addr IN ({_OWN}) ORDER BY m.effective_at DESC NULLS LAST, a.attachment_id LIMIT 20
+"""
+
+
+@dataclass(frozen=True)
+class Person:
+    """A person: rows of `people`, mails by month, the latest threads, reviews and files, the most frequent partners."""
+
+    name: str
+    addresses: list[dict[str, Any]]
+    months: Plot
+    lists: Mapping[str, list[dict[str, Any]]]
+
+
+def person_page(ask: Ask, address: str) -> Person:
+    """The person of an address; UnknownIdError if no mail names it."""
+    rows = ask(_ADDRESSES, {"id": address}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"no mail names the address {shortened(address)!r}")
+    addrs = {"addrs": [row["addr"] for row in rows]}
+    lists = {
+        "threads": _PERSON_THREADS,
+        "answers": _ANSWERS.format(own="message_id", other="parent_id"),
+        "answered": _ANSWERS.format(own="parent_id", other="message_id"),
+        "reviews": _REVIEWED,
+        "files": _FILES,
+    }
+    months = month_plot(ask(_PERSON_MONTHS, addrs).to_pylist(), rows[0]["addr"])
+    name = next((row["name"] for row in rows if row["name"]), rows[0]["addr"])
+    return Person(
+        name, rows, months, {n: ask(statement, addrs).to_pylist() for n, statement in lists.items()}
+    )

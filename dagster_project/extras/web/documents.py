@@ -1,7 +1,5 @@
 """Documents and chats as they are read: a document with its outline and backlinks, a chat by its days."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.markdown_html import markdown_html
 from dagster_project.extras.web.marks import Marked, short_names
+from dagster_project.extras.web.question import page_of
 from dagster_project.index.search.lookup import Ask
 from transforms.errors import UnknownIdError, shortened
 
@@ -80,8 +78,10 @@ class Chat:
     windows: list[dict[str, Any]]
 
 
-def document_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> Document:
-    """A document by its id; UnknownIdError if there is none."""
+def document_page(
+    ask: Ask, doc_id: str, cited: tuple[int, int] | None, *, has_files: bool = False
+) -> Document:
+    """A document by its id, with the pictures that it embeds if files may be shown; UnknownIdError if there is none."""
     rows = ask(_DOCUMENT, {"id": doc_id}).to_pylist()
     if not rows:
         raise UnknownIdError(f"the index holds no document {shortened(doc_id)!r}")
@@ -98,7 +98,7 @@ def document_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> Docum
             Markup(text.html(row["body_start"], len(text.data)))
         )
     else:
-        html = markdown_html(text, row["body_start"], slugs, targets)
+        html = markdown_html(text, row["body_start"], slugs, targets, doc_id if has_files else None)
     return Document(row, html, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
 
 

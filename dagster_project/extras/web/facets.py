@@ -1,6 +1,4 @@
-"""Facets of the best hits of a query: how many there are by source, list, author, kind and year."""
-
-from __future__ import annotations
+"""Facets of the best hits of a query: how many there are by source, list, author, kind, tag, folder and year."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -10,7 +8,7 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from dagster_project.extras.web.asked import Asked
+from dagster_project.extras.web.question import Question
 from dagster_project.index.search.conditions.field_values import DATED
 from dagster_project.index.search.lookup import Ask
 
@@ -20,13 +18,21 @@ _VALUES = 8
 """Values of a facet that are listed."""
 _MOST_DAYS, _MONTHS_OF_YEARS = 62, 3
 """A histogram has bars of days up to so many days, and of months up to so many years."""
-_NAMES = {"kind": "Kind", "source": "Source", "list": "List", "from": "Author"}
+_NAMES = {
+    "kind": "Kind",
+    "source": "Source",
+    "list": "List",
+    "from": "Author",
+    "tag": "Tag",
+    "path": "Folder",
+}
 _FACTS = f"""
 WITH hits AS (SELECT unnest($chunks::INTEGER[]) AS chunk_no),
 found AS (SELECT c.doc_id, min(c.source_kind) AS kind, min(c.source) AS source
   FROM chunks c JOIN hits USING (chunk_no) GROUP BY c.doc_id)
-SELECT f.kind, f.source, m.list_id AS list, coalesce(m.from_name, m.from_addr) AS "from", d.dated_at
-FROM found f LEFT JOIN messages m ON m.message_id = f.doc_id
+SELECT f.kind, f.source, m.list_id AS list, coalesce(m.from_name, m.from_addr) AS "from", d.dated_at, o.tags AS tag,
+  CASE WHEN contains(o.path, '/') THEN split_part(o.path, '/', 1) END AS path
+FROM found f LEFT JOIN messages m ON m.message_id = f.doc_id LEFT JOIN documents o ON o.doc_id = f.doc_id
 LEFT JOIN ({DATED}) d ON d.doc_id = f.doc_id
 """
 
@@ -70,34 +76,31 @@ class Facets:
     bars: list[Bar]
 
 
-def facets(ask: Ask, chunks: Sequence[int], asked: Asked) -> Facets:
+def facets(ask: Ask, chunks: Sequence[int], question: Question) -> Facets:
     """The facets of the mails, documents and windows that some chunks belong to."""
     rows = ask(_FACTS, {"chunks": list(chunks)}).to_pylist()
-    listed = [_facet(name, rows, asked) for name in _NAMES]
+    listed = [_facet(name, rows, question) for name in _NAMES]
     times = [row["dated_at"] for row in rows if row["dated_at"]]
-    return Facets(len(rows), [facet for facet in listed if _tells(facet)], histogram(times, asked))
+    telling = [f for f in listed if len(f.values) > 1 or any(value.is_chosen for value in f.values)]
+    return Facets(len(rows), telling, histogram(times, question))
 
 
-def _facet(name: str, rows: Sequence[dict[str, Any]], asked: Asked) -> Facet:
-    counts = Counter(row[name] for row in rows if row[name])
-    chosen = asked.values.get(name)
+def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question) -> Facet:
+    values = (row[name] if isinstance(row[name], list) else [row[name]] for row in rows)
+    counts = Counter(value for several in values for value in several if value)
+    chosen = question.values.get(name)
     common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_VALUES]
     if chosen is not None:
-        # Filters may be patterns: what is chosen is listed as it was asked for.
+        # Filters may be patterns: what is chosen is listed as the question has it.
         common = [(chosen, sum(counts.values())), *((n, c) for n, c in common if n != chosen)]
-    values = [
-        Value(value, count, asked.filtered(name, None if value == chosen else value), value == chosen)
+    listed = [
+        Value(value, count, question.filtered(name, None if value == chosen else value), value == chosen)
         for value, count in common
     ]
-    return Facet(_NAMES[name], values)
+    return Facet(_NAMES[name], listed)
 
 
-def _tells(facet: Facet) -> bool:
-    """True if there is anything to choose."""
-    return len(facet.values) > 1 or any(value.is_chosen for value in facet.values)
-
-
-def histogram(times: Sequence[datetime], asked: Asked) -> list[Bar]:
+def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:
     """A bar for each year between the first and the last time, for each month of a few years, for each day of weeks."""
     if not times:
         return []
@@ -111,7 +114,7 @@ def histogram(times: Sequence[datetime], asked: Asked) -> list[Bar]:
             until.isoformat(),
             counts[number],
             counts[number] / most,
-            asked.address(since=since.isoformat(), until=until.isoformat()),
+            question.address(since=since.isoformat(), until=until.isoformat()),
         )
         for number, (since, until) in enumerate(pairwise(edges))
     ]

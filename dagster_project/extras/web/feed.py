@@ -1,7 +1,5 @@
 """A search as an Atom feed (RFC 4287), and the description by which a browser adds the search box (OpenSearch)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,8 +8,7 @@ from xml.etree import ElementTree
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dagster_project.extras.web.addresses import page_of_hit
-from dagster_project.extras.web.asked import asked
+from dagster_project.extras.web.question import page_of_hit, question_of
 from dagster_project.extras.web.site import Site
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
@@ -26,7 +23,7 @@ _WITHOUT = dict.fromkeys(_NOT_XML)
 
 def feed(_site: Site, request: Request, index: SearchIndex) -> Response:
     """The best hits of a search, the newest first; of a query without words the newest that meet it."""
-    question = asked(request.query_params)
+    question = question_of(request.query_params)
     if question.is_empty:
         raise QueryError("there is nothing to follow: add a query to the address")
     rows = index.search([question.query], question.filters, _ENTRIES, question.plain).hits.to_pylist()

@@ -1,7 +1,5 @@
 """The body of a mail in parts that are read differently: text, trailers, folded quotes, diffs, signatures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

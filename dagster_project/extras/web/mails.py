@@ -1,20 +1,25 @@
-"""Mails and threads as they are read: the tree, each mail in parts, its attachments, its patch series."""
+"""Mails and threads as they are read: the tree, the parts of each mail, its series, and the evidence for a query."""
 
-from __future__ import annotations
-
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.mail_parts import Part, mail_parts
 from dagster_project.extras.web.marks import Marked, Span
+from dagster_project.extras.web.question import page_of
 from dagster_project.index.search.lookup import Ask
-from transforms.errors import UnknownIdError, shortened
+from dagster_project.index.search.search_index import SearchIndex
+from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.retrieval.diversity import evidence
+from transforms.text.terms import stems
 
 PER_PAGE = 500
 """Mails of a thread on one page."""
+_QUOTED = 1_000
+"""Characters of a mail that an answer to it quotes: addresses of a few thousand are refused by mail programs."""
 
 _THREAD = "SELECT * FROM threads WHERE thread_id = $id"
 _THREAD_OF = "SELECT thread_id FROM thread_tree WHERE message_id = $id"
@@ -27,7 +32,7 @@ _IN = "IN (SELECT unnest($ids::VARCHAR[]))"
 # The rows are found first: bodies would be read of all rows else.
 _MAILS = f"""
 SELECT message_id, subject, from_name, from_addr, effective_at, source, list_id, lake_text(body) AS body,
-  place
+  place, to_addrs, to_names, cc_addrs, cc_names, reply_to
 FROM stored_messages WHERE rowid IN (SELECT rowid FROM stored_messages WHERE message_id {_IN})
 """
 _LISTS = f"SELECT DISTINCT message_id, list_id FROM memberships WHERE message_id {_IN} AND list_id IS NOT NULL ORDER BY ALL"
@@ -96,6 +101,27 @@ def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -
     return Thread(row, tree, mails)
 
 
+def reply_address(mail: Mail) -> str | None:
+    """The address (RFC 6068) that opens an answer to all in one's mail program; None if the author's is not shown."""
+    row = mail.row
+    to = row["reply_to"] or row["from_addr"]
+    if not to or "@" not in to:
+        return None
+    others = dict.fromkeys(a for a in (*row["to_addrs"], *row["cc_addrs"]) if "@" in a and a != to)
+    lines = row["body"][:_QUOTED].splitlines()
+    who = row["from_name"] or row["from_addr"]
+    subject = row["subject"] or ""
+    fields = {
+        "In-Reply-To": f"<{row['message_id']}>",
+        "Cc": ",".join(others),
+        "Subject": subject if subject.lower().startswith("re:") else f"Re: {subject}",
+        "body": f"{who} wrote:\r\n" + "".join(f"> {line}\r\n" for line in lines),
+    }
+    return f"mailto:{quote(to, safe='@')}?" + "&".join(
+        f"{n}={quote(v, safe='')}" for n, v in fields.items() if v
+    )
+
+
 def _mails(
     ask: Ask, ids: Sequence[str], tree: Iterable[dict[str, Any]], cited: tuple[int, int] | None = None
 ) -> list[Mail]:
@@ -148,3 +174,41 @@ def _ancestors(nodes: Mapping[str, Mapping[str, Any]], message_id: str) -> list[
         above.append(at)
         at = nodes[at]["parent_id"]
     return [None if nodes[id_]["is_ghost"] else id_ for id_ in above]
+
+
+_LOOKED_AT = 10
+
+
+def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False) -> list[Mapping[str, Any]]:
+    """One to three hits, rows of `schemas.SEARCH_HITS`, of the thread of a mail, in its order.
+
+    There is none where the query has no words, cannot be understood, or the thread has none of them.
+    """
+    try:
+        words = index.resolved([query], plain=plain)[0].understood.text
+        result = (
+            index.search([f"{_as_words(words)} thread:{message_id}"], limit=_LOOKED_AT) if words else None
+        )
+    except QueryError:
+        return []
+    rows = [row for row in result.hits.to_pylist() if row["support"]] if result else []
+    asked = _stems(index, words)
+    chosen = evidence([row["score"] for row in rows], [_shown(index, row, asked) for row in rows])
+    return sorted((rows[n] for n in chosen), key=lambda row: row["thread_position"])
+
+
+def _as_words(text: str) -> str:
+    """A text of which nothing is syntax."""
+    return "".join(letter if letter.isalnum() or letter in "_ -" else " " for letter in text).replace(
+        " -", " "
+    )
+
+
+def _shown(index: SearchIndex, row: Mapping[str, Any], asked: set[str]) -> set[str]:
+    """The words of the query, without endings, that are marked in the passage."""
+    marked = " ".join(row["snippet"][start:end] for start, end in row["highlights"])
+    return _stems(index, marked) & asked
+
+
+def _stems(index: SearchIndex, text: str) -> set[str]:
+    return set(stems(re.findall(r"[^\W_]+", text.lower()), index.term_settings))

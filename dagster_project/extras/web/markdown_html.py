@@ -1,6 +1,4 @@
-"""Markdown as HTML with the byte ranges of its texts: raw HTML stays text, images stay links, odd schemes stay inert."""
-
-from __future__ import annotations
+"""Markdown as HTML with the byte ranges of its texts: raw HTML stays text, remote images links, odd schemes inert."""
 
 import re
 from collections.abc import Mapping
@@ -10,11 +8,16 @@ from markupsafe import Markup, escape
 from pyromark import events_with_range
 
 from dagster_project.extras.web.marks import Marked, linked
+from dagster_project.extras.web.question import PICTURES, file_of
 from transforms.documents.markdown import DIALECT, parse
 
 _CALLOUT = re.compile(rb">[ \t]*\[!")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
 """What stands behind the bar of an embedded picture and is no name: its width, or width and height."""
+_BESIDE = re.compile(
+    rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})", re.IGNORECASE
+)
+"""A picture in the source of the document: no scheme, no host."""
 _ELEMENTS = {
     "Paragraph": "p",
     "BlockQuote": "blockquote",
@@ -31,17 +34,22 @@ _ELEMENTS = {
 
 
 def markdown_html(
-    text: Marked, body_start: int, slugs: Mapping[int, str], targets: Mapping[int, str]
+    text: Marked,
+    body_start: int,
+    slugs: Mapping[int, str],
+    targets: Mapping[int, str],
+    shown_of: str | None = None,
 ) -> Markup:
     """The HTML of a stored text from byte `body_start` on.
 
-    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to. A
-    text that nests too deep to be parsed is shown as it stands.
+    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to.
+    Pictures beside the document `shown_of` are shown; all others are links, as all are if it is None. A text that nests too
+    deep to be parsed is shown as it stands.
     """
     body = text.data[body_start:].decode()
     if parse(body).defect:
         return Markup("<pre>{}</pre>").format(Markup(text.html(body_start, len(text.data))))
-    writer = _Writer(text, slugs, targets)
+    writer = _Writer(text, slugs, targets, shown_of)
     for event, span in events_with_range(body, options=DIALECT):
         writer.add(event, span["start"] + body_start, span["end"] + body_start)
     return Markup("".join(writer.parts))
@@ -50,8 +58,10 @@ def markdown_html(
 class _Writer:
     """Writes HTML event by event."""
 
-    def __init__(self, text: Marked, slugs: Mapping[int, str], targets: Mapping[int, str]):
-        self.text, self.slugs, self.targets = text, slugs, targets
+    def __init__(
+        self, text: Marked, slugs: Mapping[int, str], targets: Mapping[int, str], shown_of: str | None
+    ):
+        self.text, self.slugs, self.targets, self.shown_of = text, slugs, targets, shown_of
         self.parts: list[str] = []
         self.links: list[tuple[str, str, list[str]]] = []
         self.in_head = self.in_callout_title = False
@@ -135,6 +145,11 @@ class _Writer:
             if not shown or name == "Image" and _SIZE.fullmatch(shown):
                 shown = escape(name_in_text)
             html = str(linked(shown, address)) if not self.links else str(shown)
+            if name == "Image" and self.shown_of and _BESIDE.fullmatch(name_in_text):
+                source = file_of("document", self.shown_of, name_in_text)
+                html = (
+                    f'<img class="picture" loading="lazy" src="{escape(source)}" alt="{shown.striptags()}">'
+                )
             self.parts = [*before, f'<span class="image">{html}</span>' if name == "Image" else html]
         elif name == "CodeBlock":
             self.parts.append("</code></pre>\n")

@@ -3,8 +3,6 @@
 Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an attribute of its own.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -12,13 +10,13 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from dagster_project.extras.web.addresses import CITED
+from dagster_project.extras.web.question import CITED
 
 _ADDRESS = re.compile(rb"(?<![\w/])https?://[^\s<>\"'\x00-\x1f]*[^\s<>\"'\x00-\x1f.,;:!?)\]}]")
 _PSEUDONYM = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _FOLLOWED = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
 _OWN = re.compile(
-    r"/(?:[acdmt]|open)/[\w.~%-]+(?:\?[\w.~%=&+-]*)?(?:#[\w.~%/-]*)?|#[^\s\\\x00-\x1f]*", re.ASCII
+    r"/(?:[acdmpt]|open)/[\w.~%-]+(?:\?[\w.~%=&+-]*)?(?:#[\w.~%/-]*)?|#[^\s\\\x00-\x1f]*", re.ASCII
 )
 """As `page_of` writes addresses, and an anchor. Browsers take `/\\host` and `/<tab>/host` for `//host`, so what else begins
 with a slash is not known to stay on this server."""

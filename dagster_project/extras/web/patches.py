@@ -1,7 +1,5 @@
 """Patch series as they are read: their versions and parts, who answered with which trailer, what changed between two."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping

@@ -1,18 +1,17 @@
-"""A page of results: what was asked, how it was understood, hits in groups by thread, facets."""
-
-from __future__ import annotations
+"""A page of results: the question, how it was understood, hits by thread, facets, and an explanation as bars."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
 from markupsafe import Markup
 
-from dagster_project.extras.web.addresses import page_of, page_of_hit, with_parameters
-from dagster_project.extras.web.asked import Asked
 from dagster_project.extras.web.facets import COUNTED, Facets, facets
 from dagster_project.extras.web.marks import highlighted, short_names
+from dagster_project.extras.web.question import Question, page_of, page_of_hit, with_parameters
+from dagster_project.index.search.explain import Explanation
 from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.search_index import SearchIndex
 
@@ -81,29 +80,29 @@ class Results:
     next: str | None
 
 
-def results(index: SearchIndex, asked: Asked) -> Results:
+def results(index: SearchIndex, question: Question) -> Results:
     """The page of results of a query; QueryError if it cannot be understood."""
-    start, end = time.perf_counter(), asked.start + PER_PAGE
-    resolved = index.resolved([asked.query], asked.filters, asked.plain)
+    start, end = time.perf_counter(), question.start + PER_PAGE
+    resolved = index.resolved([question.query], question.filters, question.plain)
     # Ranked once, twice as many as are paged through: some hits say what a higher one says.
     ranked = index.ranked(resolved, limit=max(RANKED // 2, end + 1), spare=2)
-    settings = index.settings.model_copy(update={"weak": asked.weak or index.settings.weak})
+    settings = index.settings.model_copy(update={"weak": question.weak or index.settings.weak})
     result = index.shown(resolved, ranked, end + 1, settings, start)
-    groups = hit_groups(index, asked, result.hits.to_pylist()[asked.start : end])
+    groups = hit_groups(index, question, result.hits.to_pylist()[question.start : end])
     listed = resolved[0].listed
     counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:COUNTED].tolist()
-    before = asked.address(start=max(0, asked.start - PER_PAGE) or None)
+    before = question.address(start=max(0, question.start - PER_PAGE) or None)
     return Results(
         groups=groups,
-        facets=facets(index.ask, counted, asked),
+        facets=facets(index.ask, counted, question),
         understood=result.understood[0],
         warning=_LABELS.get(result.labels[0]),
-        meant=[(word, asked.address(q=word)) for word in result.understood[0].meant],
-        weaker=asked.address(weak="1") if result.understood[0].nearest else None,
+        meant=[(word, question.address(q=word)) for word in result.understood[0].meant],
+        weaker=question.address(weak="1") if result.understood[0].nearest else None,
         milliseconds=(time.perf_counter() - start) * 1000,
         completeness=result.completeness.line(),
-        previous=before if asked.start else None,
-        next=asked.address(start=end) if result.hits.num_rows > end else None,
+        previous=before if question.start else None,
+        next=question.address(start=end) if result.hits.num_rows > end else None,
     )
 
 
@@ -112,7 +111,7 @@ def passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any],
     return [(row, page_of_hit(row), highlighted(row["snippet"], row["highlights"])) for row in rows]
 
 
-def hit_groups(index: SearchIndex, asked: Asked, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
+def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
     """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together where the best of them stands."""
     classes = {
         number: ("patch" if has_patch else class_)
@@ -129,17 +128,17 @@ def hit_groups(index: SearchIndex, asked: Asked, rows: Sequence[Mapping[str, Any
             short_names(highlighted(row["snippet"], row["highlights"])),
             _badges(row, classes.get(row["chunk_no"])),
             _bars(row, most),
-            with_parameters("/why", {"q": asked.query, **asked.values, "id": row["chunk_id"]}),
+            question.address("/why", id=row["chunk_id"]),
         )
         groups.setdefault(row["thread_id"] or row["chunk_id"], []).append(hit)
-    return [_group(hits, asked) for hits in groups.values()]
+    return [_group(hits, question) for hits in groups.values()]
 
 
-def _group(hits: list[Hit], asked: Asked) -> Group:
+def _group(hits: list[Hit], question: Question) -> Group:
     row = hits[0].row
     is_thread = row["thread_id"] and (row["thread_size"] or 0) > 1
-    question = {"q": asked.query, "plain": "1" if asked.plain else ""}
-    address = with_parameters(page_of("thread", row["thread_id"]), question) if is_thread else None
+    parameters = {"q": question.query, "plain": "1" if question.plain else ""}
+    address = with_parameters(page_of("thread", row["thread_id"]), parameters) if is_thread else None
     return Group(hits[:SHOWN_OF_THREAD], hits[SHOWN_OF_THREAD:], address)
 
 
@@ -177,3 +176,85 @@ def _bars(row: Mapping[str, Any], most: float) -> list[Bars]:
 
 def _of(value: float | None, most: float) -> float:
     return min(1.0, max(0.0, (value or 0.0) / most)) if most else 0.0
+
+
+_ROWS = 10
+_REASONS = 8
+
+
+@dataclass(frozen=True)
+class StageView:
+    """A stage: its name, its share of the time, how many hits it kept and dropped, and where the id stands in it."""
+
+    name: str
+    milliseconds: float
+    share: float
+    kept: int
+    dropped: int
+    reasons: list[tuple[str, int]]
+    place: int | None
+    score: float | None
+    reason: str | None
+    best: float
+    strength: float
+
+
+@dataclass(frozen=True)
+class Why:
+    """What the page of an explanation shows; `ways` has a row for each of the first hits with its place in every stage."""
+
+    query: str
+    label: str
+    milliseconds: float
+    answer: str | None
+    stages: list[StageView]
+    ways: list[dict[str, Any]]
+
+
+def why_page(result: Explanation, ident: str | None) -> Why:
+    """The page of an explanation, with what became of `ident` if it is not None."""
+    longest = max((table.seconds for table in result.stages), default=0.0) or 1.0
+    moments = {m.stage: m for m in result.fate.moments} if result.fate else {}
+    shown = []
+    for table in result.stages:
+        kept = table.steps.drop_nulls("rank")
+        moment = moments.get(table.stage)
+        best = float(kept["score"][0]) if kept.height and kept["score"][0] is not None else 0.0
+        score = moment.score if moment else None
+        shown.append(
+            StageView(
+                name=table.stage,
+                milliseconds=table.seconds * 1000,
+                share=table.seconds / longest,
+                kept=kept.height,
+                dropped=table.steps.height - kept.height,
+                reasons=_reasons(table.steps),
+                place=moment.rank if moment else None,
+                score=score,
+                reason=moment.reason if moment else None,
+                best=best,
+                strength=min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
+            )
+        )
+    answer = result.fate.answer if result.fate else None
+    return Why(result.query, result.label, result.seconds * 1000, answer, shown, _ways(result))
+
+
+def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
+    counts = (
+        steps.drop_nulls("reason").group_by("reason").len().sort("len", "reason", descending=[True, False])
+    )
+    return [(str(reason), int(count)) for reason, count in counts.head(_REASONS).iter_rows()]
+
+
+def _ways(result: Explanation) -> list[dict[str, Any]]:
+    """The first hits with their places in the list of every stage."""
+    if not result.stages:
+        return []
+    ranks = [dict(table.steps.select("chunk_no", "rank").iter_rows()) for table in result.stages]
+    ways = []
+    for chunk in result.stages[-1].steps.drop_nulls("rank").head(_ROWS)["chunk_no"]:
+        chunk_id, place, title = result.name(chunk)
+        places = [of_stage.get(chunk) for of_stage in ranks]
+        ways.append({"chunk_id": chunk_id, "id": place, "title": title, "places": places})
+    return ways

@@ -1,7 +1,5 @@
 """The site: its templates, its opened indexes, how a view becomes an answer, and what a page says of the index's state."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.web import addresses
-from dagster_project.extras.web.asked import asked
+from dagster_project.extras.web import question
+from dagster_project.extras.web.question import question_of
 from dagster_project.index.publish.versions import CURRENT
-from dagster_project.index.search.completeness import changed_since
+from dagster_project.index.search.completeness import of_sources
 from dagster_project.index.search.index_pool import AllBusyError, IndexPool
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.outgoing.limits import fault_text
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
+from dagster_project.outgoing.screen import fault_text
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import (
     DisclosureLimitError,
@@ -66,7 +64,7 @@ def index_state(root: Path, published_at: str | None, lens: str | None) -> State
     published = datetime.fromisoformat(published_at) if published_at else None
     if lens is not None:
         return State(published, False, None)
-    return State(published, is_held(root / BUILD_LOCK), changed_since(root, published))
+    return State(published, is_held(root / BUILD_LOCK), of_sources(root, published)["changed_at"])
 
 
 def trouble_of(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
@@ -92,7 +90,7 @@ def trouble_of(fault: WeftError | TimeoutError, root: Path, lens: str | None = N
     if isinstance(fault, QueryError):
         return Trouble("QUERY", 400, "The query cannot be understood", message.replace(" (--plain)", ""))
     if isinstance(fault, SourceError):
-        return Trouble("NOT_AT_SOURCE", 404, "The source does not give this mail", message)
+        return Trouble("NOT_AT_SOURCE", 404, "The source does not give this", message)
     if isinstance(fault, DisclosureLimitError):
         return Trouble("WITHHELD", 403, "This is not shown here", message)
     return Trouble("ERROR", 500, "That did not work", message)
@@ -136,10 +134,12 @@ class Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.templates.globals |= {
-            "page_of": addresses.page_of,
-            "with_parameters": addresses.with_parameters,
+        self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
+            "page_of": question.page_of,
+            "with_parameters": question.with_parameters,
             "ago": ago,
+            "pictures": question.PICTURES,
+            "file_of": question.file_of,
         }
         self.templates.filters |= {
             "day": _day,
@@ -174,15 +174,15 @@ class Site:
             self.note(tool, f"{request.url.path}?{request.url.query}", index, shown)
         return response
 
-    def shows_raw_mail(self, index: SearchIndex) -> bool:
-        """True if whoever asks may have the bytes of a mail: under no lens, and no answer is masked."""
+    def shows_files(self, index: SearchIndex) -> bool:
+        """True if whoever asks may have raw mails and files: under no lens, and no answer is masked."""
         return self.lens is None and index.screen.is_open
 
-    def note(self, tool: str, asked: str, index: SearchIndex, shown: Sequence[Disclosed]) -> None:
+    def note(self, tool: str, question: str, index: SearchIndex, shown: Sequence[Disclosed]) -> None:
         """Leave the receipt of an answer; ReceiptError if that is impossible."""
         if self.settings.mcp.receipts:
             seen = Seen(index.version, self.lens)
-            self.receipts.add(tool, asked, seen, shown, index.screen.finds)
+            self.receipts.add(tool, question, seen, shown, index.screen.finds)
 
     def page(
         self, name: str, request: Request, index: SearchIndex | None, status: int = 200, **values: Any
@@ -190,7 +190,7 @@ class Site:
         """The page that a template makes."""
         manifest = index.manifest if index is not None else {}
         shown = {
-            "asked": asked(request.query_params),
+            "question": question_of(request.query_params),
             "path": request.url.path,
             "state": index_state(self.settings.root, manifest.get("published_at"), self.lens),
             "version": manifest.get("version"),

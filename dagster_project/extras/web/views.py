@@ -1,7 +1,5 @@
 """The views of search and of mail: what each page shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from urllib.parse import quote
 
@@ -9,20 +7,18 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from dagster_project.extras.web import corpus, documents, explained, mails, patches, results
-from dagster_project.extras.web.addresses import page_of
-from dagster_project.extras.web.asked import asked
-from dagster_project.extras.web.evidence_card import card
+from dagster_project.extras.web import corpus, documents, mails, patches, results
 from dagster_project.extras.web.mail_parts import plain_parts
+from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked
+from dagster_project.extras.web.question import page_of, question_of
 from dagster_project.extras.web.site import Site, cited, named
 from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
-from dagster_project.sources.raw_mail import source_mail
-from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
-from transforms.text.pictures import picture_of
+from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.text.visible import picture_of
 
 _ATTACHMENT = """
 SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at,
@@ -30,14 +26,12 @@ SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.fro
 FROM attachments a LEFT JOIN messages m USING (message_id) LEFT JOIN conversation_windows w ON w.doc_id = a.message_id
 WHERE attachment_id = $id
 """
-_PLACES = "SELECT source, place, message_id, raw_bytes FROM messages WHERE message_id = $id ORDER BY source"
-
 _PICTURE = "SELECT picture FROM documents WHERE doc_id = $id AND picture IS NOT NULL"
 
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The box, and the results if anything is asked for."""
-    question = asked(request.query_params)
+    """The box, and the results if there is a question."""
+    question = question_of(request.query_params)
     if question.is_empty:
         glance = corpus.glance(index.ask)
         for name, ident in (("threads", "thread_id"), ("documents", "doc_id"), ("chats", "doc_id")):
@@ -56,11 +50,11 @@ def _note(request: Request, shown: Iterable[tuple[str, str | None]]) -> None:
 
 def why(site: Site, request: Request, index: SearchIndex) -> Response:
     """What every stage of a search did, and what became of one id."""
-    question, ident = asked(request.query_params), request.query_params.get("id") or None
+    question, ident = question_of(request.query_params), request.query_params.get("id") or None
     if not question.query:
         raise QueryError("there is no query to explain: add ?q= to the address")
-    result = explanation(index, question.query, ident, question.filters, results.RANKED)
-    shown = explained.stages(result, ident)
+    result = explanation(index, question.query, ident, question.filters, results.RANKED, question.plain)
+    shown = results.why_page(result, ident)
     _note(request, ((way["id"], way["title"]) for way in shown.ways))
     return site.page("why.html", request, index, why=shown, ident=ident)
 
@@ -99,7 +93,8 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
         around=thread.around(id_),
         series=patches.versions(ask, shown.series),
         backlinks=backlinks,
-        has_raw=site.shows_raw_mail(index),
+        has_files=site.shows_files(index),
+        reply=mails.reply_address(shown),
     )
 
 
@@ -114,32 +109,13 @@ def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
     )
 
 
-def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
-    """A mail as a source of its own holds it, to save."""
-    if not site.shows_raw_mail(index):
-        raise DisclosureLimitError(
-            "No lens and no mask looks into the headers and encodings of a raw mail; its stored text can be read."
-        )
-    fault: Exception = UnknownIdError(f"the index holds no mail {shortened(named(request))!r}")
-    for row in index.ask(_PLACES, {"id": named(request)}).to_pylist():
-        name = quote(f"{row['message_id']}.eml", safe="")
-        try:
-            mail = source_mail(site.settings, **row)
-        except SourceError as unreadable:
-            fault = unreadable
-        else:
-            headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-            return Response(mail, media_type="text/plain", headers=headers)
-    raise fault
-
-
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A thread, all mails on one page or as a tree."""
     start = request.query_params.get("start", "0")
     first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 0
     shown = mails.thread_page(index.ask, named(request), first)
     is_tree = request.query_params.get("view") == "tree"
-    question = asked(request.query_params)
+    question = question_of(request.query_params)
     found = (
         card(index, question.query, shown.mails[0].row["message_id"], plain=question.plain)
         if not first and shown.mails
@@ -155,6 +131,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
         index,
         thread=shown,
         card=results.passages(found),
+        has_files=site.shows_files(index),
         start=first,
         next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(shown.tree) else None,
     )
@@ -169,7 +146,8 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     text = Marked(row["text"] or "", cited(request))
     _note(request, [(row["attachment_id"], row["text"])])
     parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] else []
-    return site.page("attachment.html", request, index, attachment=row, parts_of=parts)
+    has_file = row["kind"] == "message" and site.shows_files(index)
+    return site.page("attachment.html", request, index, attachment=row, parts_of=parts, has_file=has_file)
 
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -191,10 +169,11 @@ def diff(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and what links to it."""
-    shown = documents.document_page(index.ask, named(request), cited(request))
+    has_files = site.shows_files(index)
+    shown = documents.document_page(index.ask, named(request), cited(request), has_files=has_files)
     _note(request, [(shown.row["doc_id"], shown.row["text"])])
     _note(request, ((row["from_id"], row["title"]) for row in shown.backlinks))
-    return site.page("document.html", request, index, document=shown)
+    return site.page("document.html", request, index, document=shown, has_file=has_files)
 
 
 def picture(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -211,6 +190,19 @@ def chat(site: Site, request: Request, index: SearchIndex) -> Response:
     shown = documents.chat_page(index.ask, named(request), cited(request))
     _note(request, [(shown.row["doc_id"], shown.row["markdown"])])
     return site.page("chat.html", request, index, chat=shown)
+
+
+def person(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A person: addresses, mails over time, threads, partners, reviews, files."""
+    shown = corpus.person_page(index.ask, named(request))
+    for name, ident in (("threads", "thread_id"), ("reviews", "message_id"), ("files", "message_id")):
+        _note(request, ((row[ident], row["subject"]) for row in shown.lists[name]))
+    return site.page("person.html", request, index, person=shown)
+
+
+def quarantine(site: Site, request: Request, index: SearchIndex) -> Response:
+    """What builds set aside unread, by reason, with examples."""
+    return site.page("quarantine.html", request, index, reasons=corpus.set_aside(index.ask))
 
 
 def corpus_page(site: Site, request: Request, index: SearchIndex) -> Response:

@@ -1,7 +1,5 @@
 """The arrays beside a published file made of those of the version before: its segments, and one with what came."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -11,20 +9,19 @@ import numpy as np
 import polars as pl
 
 from dagster_project.index.files.arrays import appearing, write_gone, write_lengths, write_narrow
-from dagster_project.index.files.checksums import require_whole
 from dagster_project.index.files.hit_rows import update_hit_rows
-from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies
+from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies, vectors_of
 from dagster_project.index.files.segments import (
     chunks_in,
     first_merged,
     merge,
     read_terms,
+    require_whole,
     segment_name,
     segments_of,
     share,
     write_terms,
 )
-from dagster_project.index.files.vector_arrays import vectors_of
 from transforms.embedding.sign_codes import sign_codes
 
 

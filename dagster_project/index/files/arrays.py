@@ -4,8 +4,6 @@ The file holds all of it; the arrays are made from it, can be deleted, and are t
 without being read, share their memory between processes, and only the pages that a query touches are loaded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets
@@ -21,12 +19,25 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.index.files.checksums import damages, facts_of, write_facts
 from dagster_project.index.files.hit_rows import HitRows, write_hit_rows
-from dagster_project.index.files.known_ids import KnownIds, write_id_hashes
-from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies
-from dagster_project.index.files.segments import SortedTerms, segment_name, segments_of, write_terms
-from dagster_project.index.files.vector_arrays import VECTORS_IN, write_vectors
+from dagster_project.index.files.posting_arrays import (
+    FREQUENCIES,
+    VECTORS_IN,
+    KnownIds,
+    PostingArrays,
+    frequencies,
+    write_id_hashes,
+    write_vectors,
+)
+from dagster_project.index.files.segments import (
+    SortedTerms,
+    damages,
+    facts_of,
+    segment_name,
+    segments_of,
+    write_facts,
+    write_terms,
+)
 from dagster_project.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError

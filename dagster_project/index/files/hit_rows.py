@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagster_project.index.files import hit_statements
-from dagster_project.index.files.checksums import require_whole
+from dagster_project.index.files.segments import require_whole
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -109,7 +109,7 @@ class HitRows:
         """Stored texts by their number."""
         unique = np.unique(np.fromiter(numbers, dtype=np.int64))
         texts = self.shown([row["text"] for row in self._texts.rows(unique)])
-        return dict(zip(unique.tolist(), texts, strict=True))
+        return {n: text for n, text in zip(unique.tolist(), texts, strict=True) if text is not None}
 
 
 class _Batches:

@@ -1,7 +1,5 @@
 """The statements that read the rows of hits, and the texts these stand in, from a published file."""
 
-from __future__ import annotations
-
 FACTS = {
     **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans")},
     "filename": "a.filename",

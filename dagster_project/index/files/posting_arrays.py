@@ -1,14 +1,20 @@
-"""Postings as arrays in files, which a search maps into memory."""
+"""Postings, vectors and ids of a version as arrays in files, which a search maps into memory."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
+from transforms.embedding.sign_codes import WORD, sign_codes
+from transforms.embedding.vectors import stacked
 from transforms.retrieval import bm25
 
 _WIDTH = -(-len(bm25.FIELDS) // 4) * 4
@@ -123,3 +129,84 @@ def padded(counts: np.ndarray) -> np.ndarray:
 
 FREQUENCIES = ", ".join(f"{field}_tf" for field in bm25.FIELDS)
 """The columns that `frequencies` reads."""
+
+
+VECTORS_IN = "vectors_in"
+"""The entry of the manifest with the service that has the vectors of a version, which has none, nor a table of postings."""
+_VECTORS_AT_ONCE = 1 << 15
+
+
+def write_vectors(
+    connection: duckdb.DuckDBPyConnection, folder: Path, count: int, dimensions: int, relation: str
+) -> None:
+    """Write the vectors of a relation by chunk number, zeros if there is none, and the words of their signs."""
+    folder.mkdir(exist_ok=True)
+    codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
+    done = 0
+    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as array:
+
+        def add(rows: np.ndarray, target: np.ndarray, until: int) -> int:
+            part = np.zeros((until - done, dimensions), dtype=np.float32)
+            part[rows - done] = target
+            codes[:, done:until] = sign_codes(part)
+            array.add(part)
+            return until
+
+        numbers = connection.execute(f"SELECT chunk_no FROM {relation}").fetchnumpy()["chunk_no"]
+        in_order = "" if (np.diff(numbers) > 0).all() else "ORDER BY chunk_no"
+        found = connection.execute(f"SELECT chunk_no, vector FROM {relation} {in_order}")
+        for batch in found.to_arrow_reader(_VECTORS_AT_ONCE):
+            rows = batch.column("chunk_no").to_numpy()
+            done = add(rows, stacked(pa.Table.from_batches([batch]), dimensions), int(rows[-1]) + 1)
+        add(np.zeros(0, dtype=np.int64), np.zeros((0, dimensions), dtype=np.float32), count)
+    np.save(folder / "vector_codes.npy", codes)
+
+
+def vectors_of(
+    connection: duckdb.DuckDBPyConnection, statement: str, chunks: np.ndarray, dimensions: int
+) -> np.ndarray:
+    """The vectors that a statement selects, of chunks whose numbers ascend; zeros for one that has none."""
+    vectors = np.zeros((len(chunks), dimensions), dtype=np.float32)
+    table = connection.execute(statement).to_arrow_table()
+    vectors[np.searchsorted(chunks, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
+    return vectors
+
+
+_CHUNK_ID = re.compile("[0-9a-f]{16,}")
+_KEY_DIGITS = 16
+
+
+class KnownIds(NamedTuple):
+    """The `id_hash` of every mail, document, window and section, and the keys of all chunks; both ascend."""
+
+    hashes: np.ndarray
+    chunk_keys: np.ndarray
+
+    def may_have(self, name: str) -> bool:
+        """False if nothing has this id."""
+        if _CHUNK_ID.fullmatch(name) and _holds(self.chunk_keys, int(name[:_KEY_DIGITS], 16)):
+            return True
+        return _holds(self.hashes, id_hash(name))
+
+
+def id_hash(name: str) -> int:
+    """The lower half of the MD5 hash of an id, as DuckDB's `md5_number_lower` gives it."""
+    return int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest()[8:], "little")
+
+
+def write_id_hashes(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Write the hashes of `KnownIds`; its keys are an array of chunks."""
+    np.save(folder / "ids.npy", np.sort(connection.execute(_HASHES).fetchnumpy()["hash"]).astype(np.uint64))
+
+
+def _holds(ascending: np.ndarray, value: int) -> bool:
+    place = int(np.searchsorted(ascending, np.uint64(value)))
+    return place < len(ascending) and int(ascending[place]) == value
+
+
+_HASHES = " UNION ALL ".join(
+    f"SELECT md5_number_lower({name}) AS hash FROM {table}"
+    for table, name in {
+        "messages": "message_id", "documents": "doc_id", "conversation_windows": "doc_id", "nodes": "node_id",
+    }.items()
+)  # fmt: skip

@@ -1,7 +1,5 @@
 """DuckDB statements that turn a copy of an earlier version of the published file into the next version."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from dagster_project.index.publish import table_sql

@@ -1,7 +1,5 @@
 """External sort of all postings of a lake, by sorted runs in files beside the new version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar

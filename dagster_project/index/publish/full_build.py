@@ -1,7 +1,5 @@
 """The full rebuild of a published file from the lake: its tables, inverted index, vectors and macros."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil
@@ -25,8 +23,7 @@ from dagster_project.index.publish.lake_views import LakeViews
 from dagster_project.index.publish.version_inputs import TABLES, WHOLE, Published, VersionInputs
 from dagster_project.index.publish.versions import LAYOUT
 from dagster_project.lake.oversize import files_of
-from dagster_project.system.duckdb_thread import other_thread
-from dagster_project.system.long_work import give_memory_back, ordered_map
+from dagster_project.system.long_work import give_memory_back, ordered_map, other_thread
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
 from transforms.schemas.registry import REGISTRY

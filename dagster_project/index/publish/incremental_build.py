@@ -1,7 +1,5 @@
 """The incremental build of a published file on an earlier version, in which it replaces the rows that differ."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path

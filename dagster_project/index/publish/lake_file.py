@@ -1,7 +1,5 @@
 """A small DuckDB file whose views are the tables of the lake, for SQL on what no published file has or could hold."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Temporary DuckDB views over the files of the lake."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import duckdb

@@ -1,7 +1,6 @@
 """The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB; and what tables mean."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -14,6 +13,10 @@ from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
+_TABLE_NAMES = "SELECT table_name FROM information_schema.tables WHERE table_catalog = current_database()"
+# DuckDB looks for the tables of a macro in the database in use, not in the macro's own. A database in memory holds none:
+# there the file is attached, as `weft` unless the caller names another.
+_CATALOG = "coalesce(catalog || '.', if(current_database() = 'memory', 'weft.', ''))"
 _COMMENTS = (
     "SELECT table_name, '', comment FROM duckdb_tables() UNION ALL "
     "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
@@ -161,8 +164,13 @@ def create(
     """Create or replace the views and the macros, with the macros' comments."""
     for name, statement in VIEWS.items():
         connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {statement}')
+    names = "|".join(name for (name,) in connection.execute(_TABLE_NAMES).fetchall())
+    read = re.compile(rf"\b(FROM|JOIN) ({names})\b")
     for name, macro in macros(search, term_settings).items():
-        connection.execute(f'CREATE OR REPLACE MACRO "{name}"({macro.parameters}) AS TABLE {macro.query}')
+        query = read.sub(rf"\1 query_table({_CATALOG} || '\2')", macro.query)
+        connection.execute(
+            f'CREATE OR REPLACE MACRO "{name}"({macro.parameters}, catalog := NULL) AS TABLE {query}'
+        )
         connection.execute(f'COMMENT ON MACRO TABLE "{name}" IS {_literal(macro.comment)}')
 
 
@@ -249,10 +257,15 @@ every_term AS (
   UNION SELECT left(regexp_replace(name, {_literal(terms.DIFF_PREFIX)}, ''), {cut}) FROM compounds
   WHERE NOT regexp_matches(name, {_literal(terms.HOST)})
 ),
+named AS (
+  SELECT coalesce(f.term, lower(word)) AS term FROM words LEFT JOIN term_forms f ON f.form = lower(word)
+  WHERE length(word) > 1 AND word = upper(word) AND word <> lower(word)
+    AND EXISTS (FROM words w WHERE w.word = lower(w.word) AND w.word <> upper(w.word))
+),
 telling AS (
   SELECT term FROM every_term
-  WHERE NOT list_contains([{stop}]::VARCHAR[], term)
-    OR (SELECT bool_and(list_contains([{stop}]::VARCHAR[], term)) FROM every_term)
+  WHERE NOT list_contains([{stop}]::VARCHAR[], term) OR term IN (FROM named)
+    OR (SELECT bool_and(list_contains([{stop}]::VARCHAR[], term) AND term NOT IN (FROM named)) FROM every_term)
 )"""
 
 

@@ -1,7 +1,5 @@
 """What the operations report shows, read from Dagster's history, the published file and the cache."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

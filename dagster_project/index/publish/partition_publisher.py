@@ -1,8 +1,7 @@
 """The publisher and the published file as the assets see them: partitions that the sources have, tables for checks."""
 
-from __future__ import annotations
-
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,8 @@ from dagster_project.sources.file_sources import FileSources
 from transforms.errors import IndexUnavailableError
 from transforms.schemas.operations import READINESS
 
+_LAG = "SELECT max(lag_p95_seconds) FROM readiness_by_source"
+
 
 class PartitionPublisher:
     """The publisher as the assets see it: publishes the partitions that the sources have now.
@@ -34,7 +35,8 @@ class PartitionPublisher:
         self.publisher, self.sources = publisher, sources
 
     def publish(self, progress: Progress) -> Mapping[str, Any]:
-        """Publish; returns version, path, what was reused, and the row counts of the published tables."""
+        """Publish; returns the facts that one looks for first, then what was reused, and the rows of the tables."""
+        start = time.perf_counter()
         lake, found = self.publisher.lake, self.sources.discover()
         with lake.one_look():
             stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
@@ -53,19 +55,27 @@ class PartitionPublisher:
             done = self.publisher.publish(partitions, progress)
         with duckdb.connect(str(done.path), read_only=True) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
-        chunks, has_index = json.loads(facts["rows"])["chunks"], facts["vector_search"] == vector_index.HNSW
+            (lag,) = connection.execute(_LAG).fetchone() or (None,)
+        has_index = facts["vector_search"] == vector_index.HNSW
         search = self.publisher.settings.search
+        rows = json.loads(facts["rows"])
         return {
+            "mails": rows["messages"],
+            "documents": rows["documents"],
+            "turns": rows["conversations"],
+            "chunks": rows["chunks"],
+            "changed_partitions": done.changed,
+            "seconds": round(time.perf_counter() - start, 3),
+            "index_bytes": done.path.stat().st_size,
+            "lag_p95_seconds": round(lag or 0.0, 3),
             "version": done.version,
             "path": str(done.path),
-            "index_bytes": done.path.stat().st_size,
             "new_version": done.is_new,
             "partitions": done.partitions,
-            "changed_partitions": done.changed,
             "built_on_previous": done.reused,
             "changed_in_place": done.in_place,
             **({"previous_version_unusable": done.unusable} if done.unusable else {}),
-            "vector_search": search.vector_path(chunks, has_index=has_index),
+            "vector_search": search.vector_path(rows["chunks"], has_index=has_index),
             **done.mirrored,
             **{f"rows_{name}": count for name, count in done.rows.items()},
         }

@@ -1,7 +1,5 @@
 """The published index: an immutable DuckDB file per version, built aside and switched by a rename."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import gc
@@ -21,7 +19,7 @@ import duckdb
 from assets.partitions import MAIL
 from assets.protocols.lake import Progress
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of, write_arrays
-from dagster_project.index.files.vector_arrays import VECTORS_IN
+from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import IndexUpdate
 from dagster_project.index.publish.spare_version import drop_spare, keep_as_spare, spare_of, start_from

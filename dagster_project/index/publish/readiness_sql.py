@@ -1,7 +1,5 @@
 """The published table `readiness` as DuckDB statements: what can be found, and when it got how far."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The spare version: an old version kept to become the next one, as changing it spares copying a large file."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The tables of the published file as DuckDB statements: what is taken over, what comes from the lake."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """What a published version is built from, which tables those are, and what a build returns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The names, the layout version and the integrity check of published files."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

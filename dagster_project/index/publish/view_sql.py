@@ -1,7 +1,5 @@
 """The views of the published file, each with its comments."""
 
-from __future__ import annotations
-
 from transforms.schemas.chunks import CHUNKS
 
 VIEWS = {

@@ -1,1 +1,1 @@
-"""Reads the published index: hits, texts, context."""
+"""From a query to hits, texts and facts of a published version; nothing here writes one."""

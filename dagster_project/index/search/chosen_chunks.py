@@ -1,7 +1,5 @@
 """Which chunk of its mail or document a hit shows, and which others match as well."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple

@@ -1,9 +1,9 @@
 """How complete an answer is: how much was searched, what is missing and why, and how fresh the index is."""
 
-from __future__ import annotations
-
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Self
 
 import duckdb
 from pydantic import BaseModel, Field
@@ -11,10 +11,13 @@ from pydantic import BaseModel, Field
 from dagster_project.system.globs import seen_times
 
 _TEXTS = """
-SELECT kind, count(*) FILTER (is_searchable), count(*) FILTER (NOT is_searchable), count(waits_for)
+SELECT kind, count(*) FILTER (is_searchable), count(*), count(waits_for)
 FROM readiness GROUP BY kind
 """
-_TURNS = "SELECT count(*) FROM chunks WHERE chunk_kind = 'turn'"
+_TURNS = """
+SELECT count(*), (SELECT coalesce(sum(message_count), 0)::BIGINT FROM conversation_windows)
+FROM chunks WHERE chunk_kind = 'turn'
+"""
 _SET_ASIDE = "SELECT split_part(reason, ':', 1), count(*) FROM quarantine GROUP BY ALL ORDER BY ALL"
 
 
@@ -25,53 +28,85 @@ class Completeness(BaseModel):
     mails: int
     documents: int
     turns: int = Field(description="turns of chats")
+    held: dict[str, int] = Field(description="how many of each the sources hold, as far as they are read")
     without_text: int
     waiting: int = Field(description="mails, documents and windows that wait for the slow lane")
     without_vector: int = Field(description="passages that only their words find")
-    set_aside: dict[str, int] = Field(
-        description="what was not read, by reason; the table `quarantine` has it"
-    )
-    changed_at: datetime | None = Field(
-        description="since when the sources hold what the index does not show"
-    )
+    set_aside: dict[str, int] = Field(description="what is in the table `quarantine`, by reason")
+    missing_legs: list[str] = Field([], description="what of the search this answer lacks, and why")
+    changed_at: datetime | None = Field(None, description="since when sources hold what the index lacks")
+    unread: dict[str, int] = Field({}, description="by source, files or folders that are not read yet")
+    looked_at: datetime | None = Field(None, description="when the sources were looked at last")
+    not_seen: dict[str, datetime | None] = Field({}, description="by unreadable source when it was read last")
 
     def line(self) -> str:
         """The statement in one line; what is zero is left out."""
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.set_aside.items())
+        counts = {"mails": self.mails, "documents": self.documents, "turns": self.turns}
+        shown = (
+            f"{count:,}{f' of {self.held[name]:,}' if self.held[name] > count else ''} {name}"
+            for name, count in counts.items()
+        )
         missing = {
             "without text": self.without_text,
             "waiting": self.waiting,
             "without vector": self.without_vector,
             f"set aside ({reasons})": sum(self.set_aside.values()),
+            f"unread ({', '.join(self.unread)})": sum(self.unread.values()),
         }
-        found = (
-            f"searchable: {self.mails:,} mails, {self.documents:,} documents, {self.turns:,} turns of chats"
-        )
         lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
-        times = [("published", self.published_at), ("sources changed", self.changed_at)]
-        dated = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in times if at]
-        return "; ".join([found, *([lost] if lost else []), *dated])
+        times = {
+            "published": self.published_at,
+            "sources changed": self.changed_at,
+            **{f"{source} not seen since": at for source, at in self.not_seen.items()},
+            "sources seen": self.looked_at,
+        }
+        dated = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in times.items() if at]
+        never = [f"{source} never seen" for source, at in self.not_seen.items() if at is None]
+        found = f"searchable: {', '.join(shown)} of chats"
+        return "; ".join(
+            [
+                found,
+                *([lost] if lost else []),
+                *(f"without {leg}" for leg in self.missing_legs),
+                *dated,
+                *never,
+            ]
+        )
+
+    def lacking(self, legs: Iterable[str]) -> Self:
+        """The statement of an answer that lacks these legs."""
+        return self.model_copy(update={"missing_legs": list(dict.fromkeys(legs))})
 
 
 def completeness(connection: duckdb.DuckDBPyConnection, published_at: str, unembedded: int) -> Completeness:
     """The statement of a published file, as if no source had changed; `unembedded` of its chunks have no vector."""
     texts = {kind: counts for kind, *counts in connection.execute(_TEXTS).fetchall()}
-    searchable = {kind: counts[0] for kind, counts in texts.items()}
-    ((turns,),) = connection.execute(_TURNS).fetchall()
+    (mails, held_mails, _), (documents, held_documents, _) = (
+        texts.get(kind, (0, 0, 0)) for kind in ("message", "document")
+    )
+    ((turns, held_turns),) = connection.execute(_TURNS).fetchall()
     return Completeness(
         published_at=datetime.fromisoformat(published_at),
-        mails=searchable.get("message", 0),
-        documents=searchable.get("document", 0),
+        mails=mails,
+        documents=documents,
         turns=turns,
-        without_text=sum(counts[1] for counts in texts.values()),
-        waiting=sum(counts[2] for counts in texts.values()),
+        held={"mails": held_mails, "documents": held_documents, "turns": held_turns},
+        without_text=sum(held - found for found, held, _ in texts.values()),
+        waiting=sum(waiting for *_, waiting in texts.values()),
         without_vector=unembedded,
         set_aside=dict(connection.execute(_SET_ASIDE).fetchall()),
-        changed_at=None,
     )
 
 
-def changed_since(root: Path, published_at: datetime | None) -> datetime | None:
-    """When the first change of a source was seen that the version published at that time does not show, if one was."""
-    seen = (at for _, at in seen_times(root / "cache" / "seen.json").values())
-    return min((at for at in seen if published_at is None or at > published_at), default=None)
+def of_sources(root: Path, published_at: datetime | None) -> dict[str, Any]:
+    """The fields that say what the sources below a root hold beside the version that was published at that time."""
+    seen, looked = (seen_times(root / "cache" / name) for name in ("seen.json", "looked.json"))
+    last = max((at for _, at in looked.values() if at.year > 1), default=None)
+    begun = published_at or datetime.min.replace(tzinfo=UTC)
+    return {
+        "changed_at": min((at for _, at in seen.values() if at > begun), default=None),
+        "unread": {s: int(count) for s, (count, _) in looked.items() if int(count) and last and last > begun},
+        "looked_at": last,
+        "not_seen": {s: at if at.year > 1 else None for s, (_, at) in looked.items() if at != last},
+    }

@@ -1,7 +1,5 @@
 """What is shown with hits though the query did not find it: one step away from each, and no longer than the settings say."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Why a search returns what it returns, and why not something else."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +38,7 @@ class Explanation:
     fate: Fate | None
 
     def as_json(self, rows: int) -> dict[str, Any]:
-        """What `weft explain --json` prints: of each stage the first `rows` of what stays and of what goes."""
+        """What `weft search --stages --json` prints: of each stage the first `rows` of what stays and of what goes."""
         return {
             "query": self.query,
             "label": self.label,
@@ -71,17 +69,10 @@ class Explanation:
 
     def _fate(self) -> dict[str, Any]:
         assert self.fate is not None
-        moments = [
-            {
-                "stage": m.stage,
-                "chunk_id": self.name(m.chunk_no)[0],
-                "rank": m.rank,
-                "score": m.score,
-                "reason": m.reason,
-                "into": self.name(m.into)[0] or None,
-            }
-            for m in self.fate.moments
-        ]
+        moments = []
+        for stage, chunk, rank, score, reason, into in self.fate.moments:
+            place = {"stage": stage, "chunk_id": self.name(chunk)[0], "rank": rank, "score": score}
+            moments.append(place | {"reason": reason, "into": self.name(into)[0] or None})
         return {"id": self.fate.id, "answer": self.fate.answer, "stages": moments}
 
 
@@ -107,22 +98,25 @@ def explanation(
     ident: str | None = None,
     filters: Filters = Filters(),
     limit: int | None = None,
+    plain: bool = False,
 ) -> Explanation:
     """Every stage of the search for `query`; with `ident` also what became of that chunk, mail, document or node.
+
+    If `plain`, nothing in the query is syntax.
 
     The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
     QueryError if what has it has no text.
     """
     with faults_translated(index.path):
-        return _explanation(index, query, ident, filters, limit)
+        return _explanation(index, query, ident, filters, limit, plain)
 
 
 def _explanation(
-    index: SearchIndex, query: str, ident: str | None, filters: Filters, limit: int | None
+    index: SearchIndex, query: str, ident: str | None, filters: Filters, limit: int | None, plain: bool
 ) -> Explanation:
     chunks = _chunks_of(index, storable(ident)) if ident is not None else []
     watch, start = _Watch(), time.perf_counter()
-    resolved = index.resolved([query], filters)
+    resolved = index.resolved([query], filters, plain)
     ranked = index.ranked(resolved, filters, limit, watch)
     seconds = time.perf_counter() - start
     fate_of_id = None
@@ -133,18 +127,12 @@ def _explanation(
         elif moments:
             answer = _answer(index, moments[-1], watch.tables)
         else:
-            answer = _no_candidate(index, query, filters, chunks)
+            answer = _no_candidate(index, query, filters, chunks, plain)
         fate_of_id = Fate(ident, answer, moments)
     numbers = {n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())}
+    tables, names, version = tuple(watch.tables), _names(index, numbers), index.manifest["version"]
     return Explanation(
-        query,
-        ranked.labels[0],
-        index.manifest["version"],
-        ranked.vector_path,
-        seconds,
-        tuple(watch.tables),
-        _names(index, numbers),
-        fate_of_id,
+        query, ranked.labels[0], version, ranked.vector_path, seconds, tables, names, fate_of_id
     )
 
 
@@ -174,7 +162,9 @@ def _listed(hits: pl.DataFrame, chunks: Sequence[int]) -> str:
     return f"hit {min(places)}" if places else "not among what the query lists, or behind its end"
 
 
-def _no_candidate(index: SearchIndex, query: str, filters: Filters, chunks: Sequence[int]) -> str:
+def _no_candidate(
+    index: SearchIndex, query: str, filters: Filters, chunks: Sequence[int], plain: bool
+) -> str:
     """Why none of these chunks is a candidate: the filters, or its places in the lists of all chunks."""
     count = max(1, index.chunk_count)
     wide = index.settings.model_copy(
@@ -182,7 +172,7 @@ def _no_candidate(index: SearchIndex, query: str, filters: Filters, chunks: Sequ
     )
     for applied in (filters, Filters()):
         watch = _Watch()
-        index.ranked(index.resolved([query], applied), applied, report=watch, settings=wide)
+        index.ranked(index.resolved([query], applied, plain), applied, report=watch, settings=wide)
         places = [m for m in fate(watch.tables, chunks) if m.stage in ("lexical", "vector")]
         if not places:
             continue

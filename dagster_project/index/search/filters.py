@@ -1,7 +1,5 @@
 """What hits must satisfy, as a mask on the chunks of a published index that is applied before candidates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from dagster_project.index.search.conditions.field_values import DATED, FieldCon
 from dagster_project.index.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
 from transforms.retrieval import collapse
+from transforms.retrieval.circumstances import Circumstances, circumstances
 from transforms.retrieval.query_language import (
     MAX_CONDITION_WORDS,
     TEXT_FIELDS,
@@ -65,18 +64,18 @@ class Filters:
 
         QueryError if one is too long.
         """
-        values = {
-            "l": self.list_id,
-            "source": self.source,
-            "kind": self.kind,
-            "f": self.author,
-            "path": self.path,
-            "tag": self.tag,
-            "has": self.has,
-            "series": self.series,
-        }
-        filters = {name: value for name, value in values.items() if value is not None}
-        return [Leaf(name, bounded(value, f"the filter {name}:")) for name, value in filters.items()]
+        values = (
+            self.list_id,
+            self.source,
+            self.kind,
+            self.author,
+            self.path,
+            self.tag,
+            self.has,
+            self.series,
+        )
+        filters = zip(("l", "source", "kind", "f", "path", "tag", "has", "series"), values, strict=True)
+        return [Leaf(name, bounded(v, f"the filter {name}:")) for name, v in filters if v is not None]
 
 
 def where_conditions(where: str) -> tuple[Condition, ...]:
@@ -115,7 +114,7 @@ class Understood(NamedTuple):
 
     `order` is score, newest (nothing ranks) or id (the query is one); `note` says what was tried in vain. Where the hits
     are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
-    of those that no text holds.
+    of those that no text holds. What meets one of `lifts` ranks higher.
     """
 
     text: str
@@ -124,6 +123,7 @@ class Understood(NamedTuple):
     note: str | None
     nearest: str | None = None
     meant: Sequence[str] = ()
+    lifts: Sequence[str] = ()
 
 
 class Resolved(NamedTuple):
@@ -200,10 +200,11 @@ class Conditions:
         self, filters: Filters, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]
     ) -> np.ndarray | None:
         """As `mask`; `known` gets, and may have, what is found of each leaf by itself."""
-        if not conditions and filters.since is None and filters.until is None:
+        times = (filters.since, filters.until)
+        if not conditions and not any(times):
             return None
         self._look_up(conditions, known)
-        met = self._dated(filters.since, filters.until)
+        met = self._masked(self.values.dated(*times) if any(times) else slice(None))
         holding = self._nothing
         for condition in conditions:
             met &= self._mask_of(condition, holding, known)
@@ -233,8 +234,12 @@ class Conditions:
         fields = self._fields(filters, conditions)
         listed = self._unranked(mask, known)
         demands = any(map(demands_text, query.conditions))
-        understood = Understood(text, counts, "score", note)
+        understood = Understood(text, counts, "score", note, lifts=self.circumstances(text).conditions)
         return Resolved(text, mask, understood, listed, factors, fields, demands, places)
+
+    def circumstances(self, text: str) -> Circumstances:
+        """The days and authors that a text which ranks names."""
+        return circumstances(text, self.values.now().date(), self.values.people.by_words)
 
     def _fields(self, filters: Filters, conditions: Sequence[Condition]) -> FieldConditions | None:
         """Filters and conditions by fields; None if fields cannot say all of it."""
@@ -333,10 +338,6 @@ class Conditions:
             return chunks
         holding |= chunks
         return self._whole(chunks)
-
-    def _dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
-        """The chunks of what is from between two times; of everything if both are None."""
-        return self._masked(slice(None) if since is until is None else self.values.dated(since, until))
 
     def _masked(self, chunks: np.ndarray | slice) -> np.ndarray:
         """The mask of chunks by their numbers."""

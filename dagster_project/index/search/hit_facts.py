@@ -3,8 +3,6 @@
 Those that each search by default needs are arrays; the others come in one statement.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

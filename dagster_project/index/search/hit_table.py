@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from dagster_project.index.search.expansions import expansions
 from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.outgoing.screen import Screen
+from transforms.documents.plain_text import plain_text
 from transforms.retrieval import bm25
 from transforms.retrieval.citations import citation, page_of_words
 from transforms.retrieval.query_rewriting import Standalone
@@ -32,13 +33,14 @@ from transforms.text import passages, snippets
 class RankedHits:
     """Hits of a batch of queries (`pipeline.RANKED`), what they stand for (`pipeline.constituents`), a label per query.
 
-    `vector_path` is how vectors were searched: exact, codes or hnsw.
+    `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that the search lacks.
     """
 
     hits: pl.DataFrame
     constituents: pl.DataFrame
     labels: tuple[str, ...]
     vector_path: str
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def without_hits(
         )
         told[n] = query._replace(nearest=nearest.get(n), meant=screen.words(words))
     hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
-    return RankedHits(hits, constituents, ranked.labels, ranked.vector_path), told
+    return replace(ranked, hits=hits, constituents=constituents), told
 
 
 def _corrected(text: str, meant: Mapping[str, str]) -> str:
@@ -174,8 +176,7 @@ def _located(
 ) -> list[dict[str, Any]]:
     """Rows with where their words are stored, on which page and in which section, and with what is around them."""
     around = expansions(version, rows, settings)
-    passages_of_rows = [written[row["place"]].passage for row in rows]
-    sections = _sections_of(version.connection, rows, passages_of_rows)
+    sections = _sections_of(version.connection, rows)
     located = []
     for row, expansions_of_hit in zip(rows, around, strict=True):
         passage, words, snippet = written[row["place"]]
@@ -235,7 +236,9 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
         spans = sorted((s["byte_start"], s["byte_end"]) for s in hit["spans"])
         parts = snippets.stored_texts(stored, spans)
         if hit["source_kind"] == "document":
-            return _Passage(passages.without_headings(display), parts)
+            text = passages.without_headings(display)
+            is_plain = hit["doc_id"].endswith((".txt", ".text"))
+            return _Passage(text if is_plain else plain_text(text), parts)
         if hit["source_kind"] == "attachment":
             return _Passage(display, parts, passages.has_lines(display, hit["content_class"]))
         if hit["chunk_kind"] != "turn":
@@ -252,13 +255,15 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
 
 
 def _sections_of(
-    connection: duckdb.DuckDBPyConnection, hits: Sequence[Mapping[str, Any]], shown: Sequence[_Passage]
+    connection: duckdb.DuckDBPyConnection, hits: Sequence[Mapping[str, Any]]
 ) -> dict[int, list[dict[str, Any]]]:
     """By chunk, the sections of each that lie in it, where small ones share a chunk that is named after the largest."""
     several = {
         hit["chunk_no"]: [hit["chunk_no"], hit["doc_id"], hit["byte_start"], hit["byte_end"]]
-        for hit, passage in zip(hits, shown, strict=True)
-        if hit["node_id"] and not hit["stands_for"] and _HEADING.search(passage.text)
+        for hit in hits
+        if hit["node_id"]
+        and not hit["stands_for"]
+        and _HEADING.search(passages.without_headings(hit["text_display"]))
     }
     if not several:
         return {}
@@ -274,7 +279,7 @@ def _with_facts(
     """The hits with what the chunk that is shown, its document, section and thread say, and what else matches there."""
     found_by = ranked.get_column("chunk_no").to_list()
     facts = rows.of({*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)})
-    hits = [
+    hits: list[dict[str, Any]] = [
         {**facts[choice.chunk_no], **hit, "chunk_no": choice.chunk_no, "ranked_no": hit["chunk_no"]}
         | {"found_by": facts[hit["chunk_no"]]["chunk_id"], "more": [_also(facts[n]) for n in choice.more]}
         for hit, choice in zip(ranked.iter_rows(named=True), chosen, strict=True)

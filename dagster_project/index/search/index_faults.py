@@ -1,7 +1,5 @@
 """Faults of DuckDB while it reads a published file, by type: of the query, of memory, of the file, of the disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an id or a citation stands for in the published file: its exact text, and what a reader has to know of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -196,7 +194,7 @@ def _one(name: str, things: Sequence[tuple[str, str]]) -> tuple[str, str]:
 
 def _unknown(ask: Ask, name: str) -> UnknownIdError:
     near = ask(_NEAREST, {"id": name[:COMPARED], "count": _NEAREST_COUNT}).column("id").to_pylist()
-    hint = f"; the nearest are {', '.join(near)}" if near else "; `weft search` finds ids by words"
+    hint = f"; the nearest are {', '.join(near)}" if near else "; `search` finds ids by words"
     return UnknownIdError(f"the index holds nothing called {shortened(name)!r}{hint}")
 
 

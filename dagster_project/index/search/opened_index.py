@@ -1,7 +1,5 @@
 """The published index as the settings say that it is opened: all that a search needs, and nothing that builds."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading
@@ -14,11 +12,11 @@ from typing import Any
 import duckdb
 
 from dagster_project.config.settings import Settings, changed_search
-from dagster_project.index.publish.versions import CURRENT
+from dagster_project.index.publish.versions import CURRENT, current_version
 from dagster_project.index.search.conditions.copies import ShownCopies, as_published, narrowing
 from dagster_project.index.search.filters import Filters, excluded_leaves, where_conditions
 from dagster_project.index.search.ranking import ranking_of
-from dagster_project.index.search.search_index import SearchIndex, open_current
+from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.rerankers import make_reranker
 from dagster_project.outgoing.screen import Screen
@@ -33,14 +31,19 @@ programs do not open it at once."""
 _NICENESS = 10
 
 
-def open_index(settings: Settings, for_assistant: bool = False, lens: str | None = None) -> SearchIndex:
+def open_index(
+    settings: Settings, for_assistant: bool = False, lens: str | None = None, place: Path | None = None
+) -> SearchIndex:
     """The published index of these settings, or what a lens shows of it; texts are for people or for an assistant.
+
+    It is the current version, or the file at `place`.
 
     SettingsError if no lens has that name, LensError if it cannot be applied to this version.
     """
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
-    index = open_current(settings.root / "index", embedder, settings.terms, settings.search, reranker)
+    place = place or current_version(settings.root / "index")
+    index = SearchIndex(place, embedder, settings.terms, settings.search, reranker)
     if lens is not None:
         index = _under_lens(settings, index, lens)
     else:
@@ -49,7 +52,8 @@ def open_index(settings: Settings, for_assistant: bool = False, lens: str | None
         except WeftError:
             index.close()
             raise
-    index.screen = Screen(settings.safety, for_assistant)
+    clear = settings.lenses[lens].emails if lens is not None else ()
+    index.screen = Screen(settings.safety, for_assistant, clear)
     return index
 
 
@@ -94,7 +98,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
                 )
                 why = f", which holds no {lacking}" if lacking else ""
                 raise LensError(
-                    f"the lens {name!r} cannot be applied to this version{why}: `weft search` with its conditions says why"
+                    f"the lens {name!r} cannot be applied to this version{why}: `search` with its conditions says why"
                 ) from None
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
             LensBuild(whole.path, shown.chunks, shown.copies, settings, whole.vectors).write(file, embed)

@@ -18,23 +18,28 @@ import pyarrow as pa
 
 from assets.protocols.models import Embedder
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
-from dagster_project.index.files.vector_arrays import VECTORS_IN
+from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish import vector_index
 from dagster_project.index.publish.versions import LAYOUT, require_whole, version_of
-from dagster_project.index.search.completeness import Completeness, changed_since, completeness
+from dagster_project.index.search.completeness import Completeness, completeness, of_sources
 from dagster_project.index.search.filters import Conditions
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import Ask, asking
 from dagster_project.lake.lake_texts import show, show_stored
+from dagster_project.models.embedders import serving
 from dagster_project.outgoing.screen import Screen
+from transforms.conversations.pseudonyms import is_pseudonym
 from transforms.embedding.sign_codes import CodedVectors
-from transforms.errors import IndexUnavailableError, ModelMismatchError
+from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _SAMPLE = 1000
+_OTHERS, _USUAL, _REACHED = 300, 0.1, 0.92
+"""Texts of other matter that are thought beside the index's own, since of few of these a tenth is one that answers; the
+cosine that such texts have; and the share of both above which a cosine is unusual, .9 of a large index alone."""
 
 
 class Interruptible(Protocol):
@@ -47,12 +52,11 @@ class Interruptible(Protocol):
 class OpenedVersion:
     """One published version, opened read-only; what is often read is kept in memory.
 
-    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError if its vectors are of
-    another model than the embedder's.
+    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as `serving` says.
     """
 
     def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
-        self.path, self.embedder, self.term_settings = path, embedder, term_settings
+        self.path, self.term_settings = path, term_settings
         self.published = path
         """The published file that this one is, or was narrowed from."""
         self.further: list[Interruptible] = []
@@ -76,12 +80,7 @@ class OpenedVersion:
                 f"{path} has the layout {layout or 'of an older version'}, this version of Weft reads layout {LAYOUT}: "
                 "run `weft build`, which publishes a new file"
             )
-        model, dimensions = self.manifest["model"], int(self.manifest["dimensions"])
-        if (model, dimensions) != (embedder.model, embedder.dimensions):
-            raise ModelMismatchError(
-                f"{path} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
-                f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"
-            )
+        self.embedder = serving(embedder, self.manifest, path)
         self.vectors_elsewhere: Callable[[np.ndarray], np.ndarray] | None = None
         """Gives the vectors of chunks that the arrays do not have."""
         self.screen = Screen(SafetySettings(outputs="send"))
@@ -167,15 +166,23 @@ class OpenedVersion:
 
     @property
     def completeness(self) -> Completeness:
-        """How complete an answer is at this moment; under a lens without changes of sources."""
+        """How complete an answer is at this moment; under a lens without the state of sources."""
         published = self._completeness.published_at
         is_whole = self.published == self.path
-        changed = changed_since(self.path.parents[1], published) if is_whole else None
-        return self._completeness.model_copy(update={"changed_at": changed})
+        sources = of_sources(self.path.parents[1], published) if is_whole else {}
+        return self._completeness.model_copy(update=sources)
 
     @cached_property
     def _completeness(self) -> Completeness:
         return completeness(self.connection, self.manifest["published_at"], len(self.unembedded))
+
+    @cached_property
+    def has_pseudonyms(self) -> bool:
+        """True if a speaker of a chat has a pseudonym."""
+        rows = self.connection.execute(
+            "SELECT DISTINCT heading_path[3] FROM chunks WHERE chunk_kind = 'turn'"
+        ).fetchall()
+        return any(is_pseudonym(speaker or "") for (speaker,) in rows)
 
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
@@ -185,10 +192,22 @@ class OpenedVersion:
         return self.vectors.comparing(queries, out, self.threads.map)()
 
     @cached_property
-    def vector_sample(self) -> np.ndarray:
-        """Vectors spread evenly over the index, to know how low scores go."""
+    def sampled(self) -> np.ndarray:
+        """The numbers of chunks spread evenly over those of the index that have a vector."""
         step = max(1, self.chunk_count // _SAMPLE)
-        return self.vectors.of(np.setdiff1d(np.arange(0, self.chunk_count, step), self.unembedded))
+        return np.setdiff1d(np.arange(0, self.chunk_count, step), self.unembedded)
+
+    @cached_property
+    def vector_sample(self) -> np.ndarray:
+        """The vectors of `sampled`, to know how low scores go."""
+        return self.vectors.of(self.sampled)
+
+    def usual_cosines(self, queries: np.ndarray) -> np.ndarray:
+        """The cosine with each query that a tenth of the chunks reach; of few chunks nearly that of other matter."""
+        cosines = np.full((len(queries), _OTHERS + len(self.vector_sample)), _USUAL)
+        cosines[:, _OTHERS:] = queries @ self.vector_sample.T
+        place = int(_REACHED * cosines.shape[1])
+        return np.asarray(np.partition(cosines, place, axis=1)[:, place])
 
     def weighed(self, settings: SearchSettings) -> bm25.Weighed:
         """The inverted index with the weights of these settings; the last result is kept."""
@@ -227,7 +246,7 @@ class OpenedVersion:
             vector_index.use(self.connection, in_view)  # takes as long as many a search
             self._in_view = in_view
         statement = vector_index.nearest(len(query), "chunk_no", k)
-        rows = self.connection.execute(statement, [query.tolist()]).fetchnumpy()
+        rows = self.connection.execute(statement, [str(query.tolist())]).fetchnumpy()
         nearest = np.asarray(rows["chunk_no"], dtype=np.int64)
         return HnswScores(query, nearest, self.arrays.vectors, self.vector_sample)
 

@@ -1,7 +1,5 @@
 """Queries that are scored together: their terms and vectors, their candidates of both kinds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -11,14 +9,19 @@ import polars as pl
 
 from dagster_project.index.search.opened_version import HnswScores, OpenedVersion
 from transforms.embedding.sign_codes import CodeScores
-from transforms.retrieval import bm25, fusion
+from transforms.errors import RefusedTextError
+from transforms.retrieval import bm25, circumstances, fusion, labels
 from transforms.settings.search import SearchSettings
+from transforms.text.terms import stems
 
 CODE_CANDIDATES = 15_000
 """Vectors with the most signs in common with a query, which are looked at twice; of a million they hold .983 of the ten
 nearest, 10,000 hold .980."""
 CODE_RESCORED = 2_000
 """The best of these, whose cosines are computed."""
+_SURE = 1.5
+"""Factor on the share that a thread gives, if the words of the query stand together in some chunk: then the thread is hardly
+the wrong one."""
 
 Mask = np.ndarray | None
 
@@ -41,15 +44,33 @@ class QueryBatch:
         self.factors = factors
         self.version, self.queries, self.first, self.masks = version, list(queries), first, list(masks)
         self.numbers = range(first, first + len(self.queries))
-        self.vector_path = "exact"
+        self.vector_path, self.asks = "exact", True
         self.seconds = {"lexical": 0.0, "vector": 0.0}
         self._lexical: tuple[str, list[bm25.TermScores]] | None = None
         self._terms: dict[tuple[str, ...], list[list[str]]] = {}
+        self.near: Callable[[np.ndarray, Sequence[Mask]], Iterator[fusion.Scores]] | None = None
+        """What scores the vectors in place of the path that settings name."""
+
+    def knows(self, vectors: np.ndarray, terms: Sequence[list[str]], settings: SearchSettings) -> None:
+        """Take these vectors and terms for those of the queries, which are parts of a text and no questions."""
+        self.asks = False
+        self.__dict__["vectors"] = vectors
+        self._terms[settings.stopwords] = list(terms)
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """The vectors of the queries."""
-        return self.version.embedder.embed_queries([q if q.strip() else "?" for q in self.queries])
+        """The vectors of the queries; zeros for one that the model refuses, which its words alone find."""
+        try:
+            return self.version.embedder.embed_queries([q if q.strip() else "?" for q in self.queries])
+        except RefusedTextError as refusal:
+            refusal.vectors[list(refusal.reasons)] = 0
+            return refusal.vectors
+
+    @property
+    def missing(self) -> list[str]:
+        """The legs that a search of the batch lacks: vectors of queries."""
+        count = int((~self.vectors.any(axis=1)).sum())
+        return [f"vectors (the model refuses {count} of {len(self.queries)} queries)"] if count else []
 
     @cached_property
     def products(self) -> np.ndarray:
@@ -102,6 +123,7 @@ class QueryBatch:
         # Other threads look at the vectors meanwhile.
         vectors = self._vector_scores(settings)
         scores, words = self.lexical(settings), self.terms(settings)
+        sure = settings.model_copy(update={"thread_weight": _SURE * settings.thread_weight})
         parts = []
         for position, vector in enumerate(vectors):
             if not words[position]:
@@ -109,19 +131,48 @@ class QueryBatch:
             places, mask = self.version.arrays.places, self.masks[position]
             logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.arrays.logs
             whole = self._whole_mails(scores[position], settings)
-            fused = fusion.Fusion(scores[position], vector, settings, logs, whole)
+            weights = settings if scores[position].is_scattered else sure
+            fused = fusion.Fusion(scores[position], vector, weights, logs, whole)
             parts.append(fusion.fused_candidates(self.first + position, fused, mask, places))
         return pl.concat(parts) if parts else pl.DataFrame(schema=fusion.FUSED)
 
-    def support(self, hits: pl.DataFrame, settings: SearchSettings) -> np.ndarray:
-        """The share of the words of its query that stands in each hit; hits are in the order of their queries."""
-        queries, chunks = (hits.get_column(name).to_numpy() for name in ("query", "chunk_no"))
+    def evidence(self, hits: pl.DataFrame, settings: SearchSettings) -> dict[str, np.ndarray]:
+        """Of each hit the share of the words of its query that stands in it (`support`), and what bears it out (`evidence`).
+
+        Hits are in the order of their queries. For a query that names nothing the evidence is at most `label_weak`; names of
+        people that pseudonyms replaced take nothing from it up to that.
+        """
+        queries, chunks, cosine = (
+            hits.get_column(name).to_numpy() for name in ("query", "chunk_no", "vector_score")
+        )
         scores = self.lexical(settings)
         edges = np.searchsorted(queries, np.arange(self.first, self.first + len(scores) + 1))
-        parts = [
-            score.support(chunks[a:b]) for score, a, b in zip(scores, edges[:-1], edges[1:], strict=True)
-        ]
-        return np.concatenate([np.zeros(0), *parts])
+        parts = [own.support(chunks[a:b]) for own, a, b in zip(scores, edges[:-1], edges[1:], strict=True)]
+        support = np.concatenate([np.zeros(0), *parts])
+        usual = self.version.usual_cosines(self.vectors)
+        usual = usual[queries - self.first]
+        found = labels.evidence(support, cosine, usual)
+        stop = set(stems(list(settings.stopwords), self.version.term_settings))
+        is_chat = ~hits.get_column("is_mail").to_numpy()
+        for text, own, a, b in zip(self.queries, scores, edges[:-1], edges[1:], strict=True):
+            if (unknown := self._pseudonymous(text)) and own.most > unknown:
+                without = labels.evidence(
+                    support[a:b] * own.most / (own.most - unknown), cosine[a:b], usual[a:b]
+                )
+                found[a:b] = np.maximum(found[a:b], np.minimum(without, settings.label_weak) * is_chat[a:b])
+        for terms, a, b in zip(self.terms(settings), edges[:-1], edges[1:], strict=True):
+            if labels.names_nothing(terms, stop):
+                found[a:b] = np.minimum(found[a:b], settings.label_weak)
+        return {"support": support, "evidence": found}
+
+    def _pseudonymous(self, query: str) -> float:
+        """What the names of people in a query weigh that no text holds, where the speakers of chats have pseudonyms."""
+        postings = self.version.postings
+        words = {*stems(circumstances.given_names(query), self.version.term_settings)}
+        unknown = sum(not postings.df(word) for word in words)
+        return (
+            unknown * bm25.idf(0, postings.ranked_count) if unknown and self.version.has_pseudonyms else 0.0
+        )
 
     def _whole_mails(
         self, lexical: bm25.TermScores, settings: SearchSettings
@@ -138,6 +189,8 @@ class QueryBatch:
         A filter beside the HNSW index would lose hits silently, and so does an index with many
         deleted rows: when it returns fewer chunks than requested, another path is taken.
         """
+        if self.near is not None:
+            return self.near(self.vectors, self.masks)
         near = self._by_hnsw(settings)
         self.vector_path = settings.vector_path(self.version.chunk_count, has_index=near is not None)
         if near is not None:

@@ -1,7 +1,5 @@
 """Queries of a conversation made to stand by themselves, as the settings say."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from assets.protocols.models import LanguageModel

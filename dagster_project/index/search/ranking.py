@@ -1,7 +1,5 @@
 """The protocol of ranking: what scores the chunks of a published version. Its own arrays do, or the service of an extra."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol

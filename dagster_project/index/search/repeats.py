@@ -1,7 +1,5 @@
 """Hits that say no text twice: a text of the same mail or document, or a quote of it, is folded into its hit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet

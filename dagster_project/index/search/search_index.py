@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from assets.protocols.models import Embedder
-from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.conditions.copies import at_named_places
 from dagster_project.index.search.filters import Filters, Resolved
 from dagster_project.index.search.hit_facts import with_facts
@@ -37,6 +36,8 @@ from transforms.text import synonyms
 
 _SPARE = 2
 """Hits that are ranked for each one that is returned, as some say what a higher one says."""
+_GROUPED = 10
+"""Documents that are looked at for each thread or document that is shown once."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -126,9 +127,8 @@ class SearchIndex(OpenedVersion):
         at_named_places(self.connection, rows, [query.places for query in resolved])
         hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
-        return SearchResult(
-            hits, ranked.labels, tuple(understood.values()), ranked.vector_path, seconds, self.completeness
-        )
+        stated = self.completeness.lacking(map(self.screen.text, ranked.missing))
+        return SearchResult(hits, ranked.labels, (*understood.values(),), ranked.vector_path, seconds, stated)
 
     @_translating_faults
     def resolved(
@@ -169,16 +169,12 @@ class SearchIndex(OpenedVersion):
             for query in queries
         ]
         parts = [
-            self._ranked(batch, settings, report, spare)
+            self.of_batch(batch, settings, report, spare)
             for batch in batches(
-                self.ranking,
-                self,
-                [q.text for q in resolved],
-                [q.mask for q in resolved],
-                [q.factors for q in resolved],
-                [q.fields for q in resolved],
+                self.ranking, self, [q.text for q in resolved], [q.mask for q in resolved],
+                [q.factors for q in resolved], [q.fields for q in resolved],
             )
-        ]
+        ]  # fmt: skip
         hits = pl.concat([p.hits for p in parts] or [_nothing_ranked()])
         constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
         by_query = [label for p in parts for label in p.labels]
@@ -193,7 +189,8 @@ class SearchIndex(OpenedVersion):
                     by_query[number] = "PASS"
             hits = pl.concat([hits, listed], how="diagonal").sort("query", "rank")
         vector_path = parts[-1].vector_path if parts else "exact"
-        return RankedHits(hits, constituents, tuple(by_query), vector_path)
+        missing = tuple(leg for part in parts for leg in part.missing)
+        return RankedHits(hits, constituents, tuple(by_query), vector_path, missing)
 
     @_translating_faults
     def rank_each(
@@ -226,7 +223,7 @@ class SearchIndex(OpenedVersion):
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()
                 settings = profiles[name].model_copy(update={"limit": limit})
-                ranked = self._ranked(batch, settings, partial(report, name))
+                ranked = self.of_batch(batch, settings, partial(report, name))
                 by_query = pl.Series(ranked.labels, dtype=pl.String)
                 label = by_query.gather(ranked.hits["query"] - batch.first)
                 parts.append(ranked.hits.with_columns(profile=pl.lit(name), label=label).select(*columns))
@@ -235,41 +232,43 @@ class SearchIndex(OpenedVersion):
                 done(name)
         return pl.concat(parts), seconds
 
-    def _ranked(
-        self, batch: QueryBatch, settings: SearchSettings, report: Report | None, spare: int = 1
+    def of_batch(
+        self, batch: QueryBatch, settings: SearchSettings, report: Report | None = None, spare: int = 1
     ) -> RankedHits:
-        """What the queries of a batch find."""
+        """What the queries of a batch find, as `ranked` has it."""
         limit = settings.limit
-        settings = settings.model_copy(update={"limit": limit * spare})
+        settings = settings.model_copy(update={"limit": limit * spare, **_depths(settings)})
         look = SecondLook(self.reranker, batch, settings)
         progress = pipeline.started(batch.candidates(settings), report)
         progress = pipeline.through(progress, pipeline.pooling(settings), settings, report)
         facts = pipeline.facts(settings)
         progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
         stages = pipeline.scaling(settings)
+        if look.lifts:
+            stages.append(pipeline.Stage("lifted", lambda hits, _: look.lifted(hits)))
         if look.reranker is not None:
             stages.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits)))
+        if settings.per_document is None and settings.aggregation == "off":
+            stages.append(pipeline.Stage("units", lambda hits, _: look.once(hits)))
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
-        made = with_values(hits, rank=places(hits), support=batch.support(hits, settings))
+        made = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))
         ranked = made[[*pipeline.RANKED]]
         first = taken(ranked, np.flatnonzero(made.get_column("rank").to_numpy() <= limit))
         by_query = labels.runtime_labels(first, batch.numbers, settings)
-        return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path)
+        missing = (*batch.missing, *look.missing)
+        return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path, missing)
+
+
+def _depths(settings: SearchSettings) -> dict[str, int]:
+    """The settings that say how deep a search looks: deep enough for its limit, and for one that is off not at all."""
+    limit = settings.limit * (_GROUPED if settings.collapse_threads or settings.per_document else 1)
+    pool = limit * (_GROUPED if settings.collapse_threads else 1)
+    depths = {"candidates_lexical": 5 * limit, "candidates_vector": 3 * limit, "pool": pool}
+    return {n: max(getattr(settings, n), most) for n, most in depths.items() if getattr(settings, n) > 1}
 
 
 @cache
 def _nothing_ranked() -> pl.DataFrame:
     """`pipeline.RANKED` without rows."""
     return pl.DataFrame(schema=pipeline.RANKED)
-
-
-def open_current(
-    folder: Path,
-    embedder: Embedder,
-    term_settings: TermSettings,
-    settings: SearchSettings,
-    reranker: Reranker | None = None,
-) -> SearchIndex:
-    """The current version below `folder`; IndexUnavailableError if nothing is published there."""
-    return SearchIndex(current_version(folder), embedder, term_settings, settings, reranker)

@@ -1,7 +1,5 @@
 """What is near to something that the published index holds, in the shape of a search."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
@@ -54,11 +52,13 @@ def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
         raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
     rows = _nearest(index, np.array([number for number, _ in own]), limit)
     label = "PASS" if rows else labels.NOTHING
+    lacking = () if rows else (f"vectors (the {kind} has none)",)
     ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
     hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
     understood = (Understood(name, [], "score", None),)
     seconds = time.perf_counter() - start
-    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds, index.completeness)
+    complete = index.completeness.lacking(lacking)
+    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds, complete)
 
 
 def _nearest(index: SearchIndex, chunks: np.ndarray, limit: int) -> list[tuple[int, float]]:

@@ -1,10 +1,7 @@
-"""What begins a refresh at every hour, what goes on with it when a run ends, and the report of every day."""
-
-from __future__ import annotations
+"""What begins a refresh at every hour, what goes on with it when a run ends, and what measures the index every day."""
 
 from collections.abc import Sequence
 from datetime import UTC
-from itertools import takewhile
 from typing import Any
 
 import dagster as dg
@@ -14,21 +11,34 @@ from dagster_project.composition.objects import make_lake, make_publisher, requi
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted
 from dagster_project.orchestration.freshness import report_freshness
-from dagster_project.orchestration.names import COMMAND_TAG, REFRESH, REFRESH_NOW, REFRESH_TAG, REPORT
+from dagster_project.orchestration.names import (
+    COMMAND_TAG,
+    EVALUATE,
+    REFRESH,
+    REFRESH_NOW,
+    REFRESH_TAG,
+    REPORT,
+)
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.reconcile import NOTHING, Runs, requests
-from dagster_project.orchestration.retention import prune_runs
-from dagster_project.orchestration.runs import FINISHED, close_dead_runs, partitions_of, refresh_of, under_way
+from dagster_project.orchestration.runs import (
+    FINISHED,
+    close_dead_runs,
+    partitions_of,
+    prune_runs,
+    refresh_of,
+    under_way,
+)
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 
 CRON = "0 * * * *"
 INTERVAL_SECONDS = 30
-"""Seconds between two looks at which run ended last."""
+"""Seconds between two looks at which runs ended."""
 _PRUNED_AT_ONCE = 20
 """Runs that one look deletes at most: it has a minute."""
 _LOOKED_BACK = 50
-"""Runs, the last that ended: what was before them is not looked at to find how a refresh began."""
+"""Runs that ended, the newest: what was before them is not looked at to find how a refresh began."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
 
@@ -46,8 +56,8 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
         instance = context.instance
         if is_held(settings.root / BUILD_LOCK):
             return dg.SkipReason(f"a build of {settings.root} from the command line is running")
-        _close_dead(settings, instance)
-        prune_runs(instance, settings.operations.keep_runs_days, _PRUNED_AT_ONCE)
+        alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
+        prune_runs(instance, _PRUNED_AT_ONCE)
         if begun := [run for run in under_way(instance) if run.job_name == REFRESH_NOW]:
             return dg.SkipReason(f"run {begun[0].run_id[:8]} is under way")
         if not remotes and not _is_due(settings, instance):
@@ -76,15 +86,12 @@ def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
     return True
 
 
-def _close_dead(settings: Settings, instance: dg.DagsterInstance) -> None:
-    alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
-
-
 def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor `refresh_goes_on`: whenever a run ended it asks what is next.
 
-    Its cursor is the run that ended last when nothing was left to ask for. Without it one look is made in vain. After a
-    run that a person launched, other partitions wait for the next refresh; those of that run are completed and published.
+    Its cursor names the runs that had ended when nothing was left to ask for; not the last of them, since a clock may be set
+    back. Without it one look is made in vain. After a run that a person launched, other partitions wait for the next
+    refresh; those of that run are completed and published.
     """
 
     @dg.sensor(
@@ -96,46 +103,63 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
     )
     def sensor(context: dg.SensorEvaluationContext) -> Asked:
         instance = context.instance
-        _close_dead(settings, instance)
+        alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
         ended = _ended(instance)
-        if not ended or ended[0].run_id == context.cursor:
+        known = (context.cursor or "").split()
+        since = [run for run in ended if run.run_id[:8] not in known]
+        if not since:
             return dg.SkipReason("no run has ended since nothing was left to do")
         if awaited := Runs(tuple(under_way(instance))).awaited:
             return dg.SkipReason(f"run {awaited.run_id[:8]} and what follows it is under way")
-        since = list(takewhile(lambda run: run.run_id != context.cursor, ended))
         begun = next((run for run in since if run.job_name == REFRESH_NOW), None)
         refresh = refresh_of(begun or since[0])
         made = None if begun else partitions_of(instance, [run for run in since if run.is_success])
         answer, runs = requests(settings, instance, refresh, made)
         is_held_up = is_held(settings.root / BUILD_LOCK) or runs.going or runs.backfilled
         if isinstance(answer, dg.SkipReason) and not is_held_up:
-            context.update_cursor(ended[0].run_id)
+            context.update_cursor(" ".join(run.run_id[:8] for run in ended))
         return answer
 
     return sensor
 
 
 def _ended(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """The runs that ended last, the last first, without those of commands, which go on with their own."""
-    records = instance.get_run_records(
-        dg.RunsFilter(statuses=FINISHED), limit=_LOOKED_BACK, order_by="update_timestamp"
-    )
-    return [r.dagster_run for r in records if COMMAND_TAG not in r.dagster_run.tags]
+    """The newest runs that ended, the newest first, without those of commands, which go on with their own."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=FINISHED), limit=_LOOKED_BACK)
+    return [run for run in runs if COMMAND_TAG not in run.tags]
 
 
-def daily_report(settings: Settings) -> dg.ScheduleDefinition:
-    """The schedule of the report on how the system does: once a day, if anything is published."""
+def daily_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
+    """The schedules of the report on how the system does, and of the evaluation if queries are configured."""
+    days = [
+        (REPORT, 3, "operations_report", "Draws once a day how fast, how late and how large everything is.")
+    ]
+    if settings.evaluation.queries:
+        days.append(
+            (EVALUATE, 4, "evaluation_report", "Measures once a day the version that is published then.")
+        )
+    return [_every_day(settings, *day) for day in days]
+
+
+def _every_day(
+    settings: Settings, job: str, hour: int, asset: str, description: str
+) -> dg.ScheduleDefinition:
+    """The schedule that makes `asset` at an hour of the day, unless it is of the version that is published."""
 
     @dg.schedule(
-        cron_schedule="0 3 * * *",
-        job_name=REPORT,
-        name=f"{REPORT}_every_day",
+        cron_schedule=f"0 {hour} * * *",
+        job_name=job,
+        name=f"{job}_every_day",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Draws once a day how fast, how late and how large everything is.",
+        description=description,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        if make_publisher(settings, make_lake(settings)).current() is None:
+        current = make_publisher(settings, make_lake(settings)).current()
+        if current is None:
             return dg.SkipReason("nothing is published")
+        last = context.instance.get_latest_materialization_event(dg.AssetKey(asset))
+        if last and last.timestamp > current.stat().st_mtime:
+            return dg.SkipReason(f"{asset} is of the version that is published")
         return dg.RunRequest()
 
     return schedule

@@ -4,8 +4,6 @@ Its cursor holds a fingerprint of names, sizes and times, and when the sensor sa
 the last run.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -39,17 +37,12 @@ def documents_fingerprint(settings: Settings) -> str:
         if not isinstance(source, DocumentSourceSettings):
             continue
         try:
-            files = tree_files(source, settings.place(source), settings.root)
-        except SourceError as error:  # a folder that is gone is an edit, too; the run tells of it
-            parts += [source.name, str(error)]
-            continue
-        for file in files:
-            try:
+            for file in tree_files(source, settings.place(source), settings.root):
                 stat = file.path.stat()
-            except OSError as error:
-                parts += [source.name, file.name, str(error.errno)]
-                continue
-            parts += [source.name, file.name, str(stat.st_size), str(stat.st_mtime_ns), str(stat.st_ino)]
+                parts += [source.name, file.name, str(stat.st_size), str(stat.st_mtime_ns), str(stat.st_ino)]
+        except (SourceError, OSError) as error:
+            # A folder or file that is gone is an edit, too; the run says so.
+            parts += [source.name, str(error)]
     return parts_hash(parts)
 
 

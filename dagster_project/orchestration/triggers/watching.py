@@ -1,6 +1,4 @@
-"""Builds after edits of vaults and document trees, for `weft watch`, which needs no daemon of Dagster."""
-
-from __future__ import annotations
+"""Builds after edits of vaults and document trees, for `weft build --watch`, which needs no daemon of Dagster."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -36,7 +34,7 @@ def watched_folders(settings: Settings) -> list[Path]:
             folders.append(folder)
     if not folders:
         raise SettingsError(
-            "weft watch looks at vaults and document trees, and the settings have no such source"
+            "weft build --watch looks at vaults and document trees, and the settings have no such source"
         )
     return folders
 
@@ -84,7 +82,6 @@ def _built(settings: Settings, instance: dg.DagsterInstance, what: str) -> str:
 
 
 def _named(settings: Settings, changes: Changes) -> str:
-    """The edited files by name, the first few of many; what Weft itself writes is none."""
     paths = {Path(path) for _, path in changes}
     names = sorted(
         {path.name for path in paths if not path.is_relative_to(settings.root) and not path.is_dir()}

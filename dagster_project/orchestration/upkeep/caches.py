@@ -1,6 +1,4 @@
-"""What embedding would cost, and cleaning the caches: the work of `weft cost` and `weft cache`."""
-
-from __future__ import annotations
+"""What embedding would cost, and cleaning the caches: the work of `weft plan --cost` and `weft cache`."""
 
 import json
 from collections import Counter
@@ -72,7 +70,6 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
 
 
 def _context_tables(settings: Settings) -> ContextTables:
-    """The tables of the lake that texts are made of."""
     lake = make_lake(settings)
     manager = LakeIOManager(lake)
     return ContextTables(**{f.name: _table(manager, f.name) for f in fields(ContextTables)})
@@ -84,24 +81,23 @@ def _table(manager: LakeIOManager, name: str) -> ibis.Table:
     return manager.table(name, manager.lake.partitions(first) if first else [None])
 
 
-def holdings(settings: Settings) -> list[dict[str, object]]:
+def holdings(settings: Settings) -> list[dict[str, int | str]]:
     """What the caches hold, one row per kind, model, width and task: how many, in how many files and bytes."""
     vectors, answers = make_embedding_cache(settings), make_answer_cache(settings)
-    rows: list[dict[str, object]] = [
+    stored = [
         {
             "kind": "vectors", "model": h.model, "dimensions": h.dimensions, "task": h.task, "count": h.vectors,
             "files": h.segments, "bytes": h.bytes,
         }
         for h in vectors.stats()
     ]  # fmt: skip
-    rows += [
+    refusals = [
         {"kind": "refusals", "model": model, "dimensions": dimensions, "task": task, "count": count}
         for (model, dimensions, task), count in sorted(vectors.refusal_counts().items())
     ]
     per_model = Counter(key.rsplit("/", 2)[0] for key in answers.all_keys())
-    return rows + [
-        {"kind": "sentences", "model": model, "count": count} for model, count in sorted(per_model.items())
-    ]
+    sentences = [{"kind": "sentences", "model": model, "count": n} for model, n in sorted(per_model.items())]
+    return [*stored, *refusals, *sentences]
 
 
 def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, int]:
@@ -176,7 +172,7 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
         )
     try:
         with duckdb.connect(str(index), read_only=True) as connection:
-            manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+            manifest: dict[str, str] = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
             model, dimensions = manifest["model"], int(manifest["dimensions"])
             screening = json.loads(manifest["settings"]).get("safety")
             rows = connection.execute(_VECTORS).to_arrow_reader(_IMPORTED_ROWS)

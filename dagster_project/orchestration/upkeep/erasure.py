@@ -4,8 +4,6 @@ Text stays in files that nobody reads any more: free blocks of databases, earlie
 what may hold it is written anew or deleted, whether or not it does; nothing searches files for the text itself.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Forgetting a mail, a person's mails, a document, a chat or a source: the work behind `weft forget`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -95,10 +93,8 @@ def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
         return _of_source(lake, name, sorted(own))
     ident = name.strip("<>")
     if mails := _mails(lake, pl.any_horizontal(pl.col("message_id", "header_message_id") == ident)):
-        header_ids = {
-            row["header_message_id"] or row["message_id"] for rows in mails.values() for row in rows
-        }
-        return _of_mails(mails, [("mail", ident) for ident in sorted(header_ids)])
+        names = {row["header_message_id"] or row["message_id"] for rows in mails.values() for row in rows}
+        return _of_mails(mails, [("mail", ident) for ident in sorted(names)])
     for partition in lake.partitions("documents"):
         rows = lake.intact("documents", ["doc_id"], partition)
         if rows and name in rows.column("doc_id").to_pylist():
@@ -135,7 +131,6 @@ def _of_mails(mails: dict[str, list[dict[str, Any]]], names: list[tuple[Kind, st
 def _mails(
     lake: ParquetLake, condition: pl.Expr, partitions: Sequence[str] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """The mails of the lake that meet a condition, by partition."""
     found = {}
     for partition in lake.partitions("messages") if partitions is None else partitions:
         if (rows := lake.intact("messages", _MESSAGES, partition)) and (
@@ -146,7 +141,6 @@ def _mails(
 
 
 def _windows(lake: ParquetLake, name: str) -> Iterator[str]:
-    """The partitions of a chat, or of one window of it."""
     for partition in lake.partitions("conversations"):
         rows = lake.intact("conversations", ["conversation_id", "doc_id"], partition)
         if rows and any(name in rows.column(column).unique().to_pylist() for column in rows.column_names):

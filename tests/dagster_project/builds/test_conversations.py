@@ -1,33 +1,36 @@
 """Chats become windows, are published beside mail and notes, and get their context from them."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
 import stat
 import zipfile
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
+import anyio
 import dagster as dg
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from mcp import Client
 
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
-from dagster_project.context.conversation_context import ConversationText, context_of
-from dagster_project.context.published_versions import open_versions
+from dagster_project.cli.main import COMMANDS
+from dagster_project.context.conversation_context import ConversationText, context_of, read_conversation
+from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
+from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Once, Workspace, differences, mbox
+from tests.pages import pages
 from transforms.settings.conversations import ContextSettings
 
 NOTES = {"name": "notes", "kind": "vault", "path": "notes"}
@@ -171,7 +174,7 @@ def test_more_messages_make_the_last_window_alone_again_and_its_context(made: Wo
 
 
 @pytest.mark.exhaustive
-def test_a_changed_note_is_a_question_of_the_last_window_alone(made: Workspace):
+def test_a_changed_note_is_a_question_of_the_last_window_alone_until_another_is_asked(made: Workspace):
     before = contexts(made)
     write(
         made, "notes/Gardening.md", "# Gardening\n\nThe dough of sourdough and rye flour rests overnight.\n"
@@ -181,14 +184,7 @@ def test_a_changed_note_is_a_question_of_the_last_window_alone(made: Workspace):
     assert after[:3] == before[:3]
     assert [after[3]["index_version"]] == version and before[3]["index_version"] not in version
     assert made.plan().is_empty
-
-
-@pytest.mark.exhaustive
-def test_a_window_is_asked_alone_of_what_is_published_now(made: Workspace):
-    first, *others = made.lake.partitions("conversation_context")
-    write(made, "notes/Gardening.md", "# Gardening\n\nRoses want sun, tulips water.\n")
-    made.build()
-    before = contexts(made)
+    (first, *others), before = made.lake.partitions("conversation_context"), after
     with made.instance() as instance:
         run_here(asset_definitions(made.settings), instance, Work(CONTEXT.tables, first, first), {})
         at = instance.fetch_materializations(dg.AssetKey("conversation_context"), limit=1).records[0]
@@ -247,6 +243,19 @@ def test_conversations_are_found_and_cited(made_once: Workspace):
     )
 
 
+def test_a_window_is_not_a_hit_beside_its_turns(made_once: Workspace):
+    with closing(open_index(made_once.settings)) as index:
+        found = index.search([TOPICS["Bread"]], Filters(kind="conversation")).hits.to_pylist()
+    turns = [(hit["doc_id"], hit["byte_start"]) for hit in found if hit["chunk_kind"] == "turn"]
+    for hit in found:
+        inside = [
+            at for doc, at in turns if doc == hit["doc_id"] and hit["byte_start"] <= at < hit["byte_end"]
+        ]
+        assert hit["chunk_kind"] == "turn" or not inside
+    reasons = {also["reason"] for hit in found for also in hit["constituents"]}
+    assert turns and "its turns are hits" in reasons
+
+
 def test_a_chat_is_of_all_the_time_from_its_first_turn_to_its_last(made_once: Workspace):
     statement = (
         "SELECT doc_id, last_at FROM conversation_windows WHERE first_at < last_at ORDER BY ALL LIMIT 1"
@@ -265,7 +274,8 @@ def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path)
     result = made_once.weft("context", chat, "--json", "--budget", "300", "--manifest", str(manifest))
     assert result.exit_code == 0, result.output
     made = json.loads(result.output)
-    assert made["outcome"] == "CONTEXT" and made["tokens"] <= 300
+    assert made["outcome"] == "CONTEXT" and made["tokens"] <= made["budget_tokens"] == 300
+    assert made["stopped"] == "evidence"
     assert {f"notes:{t}.md" for t in TOPICS} <= {p["doc_id"] for p in made["manifest"]["chosen"]}
     assert not [p for p in made["manifest"]["chosen"] if p["doc_id"].startswith("chat:")]
     again = made_once.weft("context", "--reproduce", str(manifest))
@@ -287,10 +297,25 @@ def test_a_block_has_the_first_hit_of_a_search_in_a_stretch(made_once: Workspace
     assert "## Message" not in made.block and made.block.count("\u27e8") < len(made.passages)
 
 
-def test_the_command_and_the_build_give_a_window_the_same_block(made_once: Workspace):
+def test_each_door_gives_a_window_the_same_block(made_once: Workspace):
     for row in contexts(made_once):
         result = made_once.weft("context", "--window", row["window_id"], "--json")
         assert json.loads(result.output)["block"] == row["compiled"]
+    first, text = made_once.sql("SELECT doc_id, markdown FROM conversation_windows ORDER BY doc_id LIMIT 1")[
+        0
+    ]
+    context = made_once.settings.context.model_copy(update={"where": "source:notes"})
+    settings = made_once.settings.model_copy(update={"context": context})
+    compiled = next(row["compiled"] for row in contexts(made_once) if row["window_id"] == first)
+
+    async def tool() -> str:
+        async with Client(mcp_server(settings)) as client:
+            return (await client.call_tool("context", {"text": text})).structured_content["block"]
+
+    blocks = [context_of(settings, ConversationText(text)).block, anyio.run(tool)]
+    with pages(settings) if "serve" in COMMANDS else nullcontext() as client:
+        blocks += [client.get("/api/context", params={"text": text}).json()["block"]] if client else []
+    assert set(blocks) == {compiled}
     unknown = made_once.weft("context", "--window", "chat:nobody@0001")
     assert unknown.exit_code == 3 and "no window of a conversation" in unknown.output
 
@@ -300,7 +325,7 @@ def test_a_conversation_finds_neither_itself_nor_what_is_later(made_once: Worksp
     early, *_, late = windows
     queries = pl.DataFrame({"window_id": ["x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
     found = {}
-    with open_versions(made_once.settings).open() as index:
+    with PublishedVersions(made_once.settings).open() as index:
         for name, asker, included in (
             ("early", Asker(until=windows[early]), "earlier"),
             ("late", Asker(until=windows[late]), "earlier"),
@@ -393,7 +418,7 @@ def test_an_empty_text_and_a_file_without_a_name_are_faults(made_once: Workspace
 
 def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
     queries = pl.DataFrame({"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
-    with open_versions(made_once.settings).open() as index:
+    with PublishedVersions(made_once.settings).open() as index:
         assert index.index.manifest["vector_search"] == "hnsw"
         found, paths = {}, {}
         for mode in ("exact", "ann"):
@@ -419,16 +444,50 @@ def test_the_least_cosine_of_the_design_is_that_of_its_model_and_for_others_what
     made_once: Workspace,
 ):
     seed = ContextSettings(profile="seed")
-    published = open_versions(made_once.settings)
+    published = PublishedVersions(made_once.settings)
     with published.open() as index:
+        rows = index.index.arrays.rows.of(index.index.sampled)
+        is_note = np.array([rows[n]["source"] == "notes" for n in index.index.sampled.tolist()])
         vectors = index.index.vector_sample
-        pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
+        pairs = vectors[is_note] @ vectors[~is_note].T
         least = index.suited(seed).min_similarity
         assert 0 < (pairs >= least).mean() <= 0.06 and least != 0.7
         assert index.suited(ContextSettings()).min_similarity == 0
         assert index.suited(seed.model_copy(update={"min_similarity": 0.3})).min_similarity == 0.3
         index.index.manifest["model"] = "gemini-embedding-001"
         assert published.of(index.index).suited(seed).min_similarity == 0.7
+
+
+@pytest.mark.exhaustive
+def test_a_chat_on_three_topics_finds_the_posts_on_each_as_in_the_design(workspace: Workspace):
+    """The design's own integration test, thirty messages, among other posts and a chat that repeats itself."""
+    posts = {
+        "Travel": "The Paris trip day by day: the museum on the first day, the tower on the second.",
+        "Coding": "Debugging an issue: read the message, make it small, debug the issue with a test.",
+        "Recipes": "A recipe idea for each day: the recipe of rye bread, an idea for soup.",
+        "Gardening": "Roses want sun and water, tulips are planted in autumn.",
+        "Taxes": "The form for the income of last year is due in July.",
+        "Music": "The choir sings on Thursday, the organ is tuned in spring.",
+    }
+    configure(workspace, NOTES, CHAT)
+    for title, text in posts.items():
+        write(workspace, f"notes/{title}.md", f"# {title}\n\n{text}\n")
+    turns = [
+        f"27.03.25, 10:{n:02d} - Maud: the ferry leaves the harbour late, says number {n}" for n in range(40)
+    ]
+    write(workspace, "chats/WhatsApp Chat with Maud.txt", "\n".join(turns))
+    workspace.build()
+    topics = ("Paris trip day", "Debugging issue", "Recipe idea")
+    said = [
+        f"15.01.25, {10 + n // 10}:{n % 10:02d} - uuid-{n // 10}: {topics[n // 10]} {n % 10}"
+        for n in range(30)
+    ]
+    seed = ContextSettings(profile="seed", where="source:notes")
+    settings = workspace.settings.model_copy(update={"context": seed})
+    result = context_of(settings, read_conversation(settings, None, "\n".join(said)))
+    assert {p.title for p in result.passages} >= {"Travel", "Coding", "Recipes"}
+    far = settings.model_copy(update={"context": seed.model_copy(update={"min_similarity": 0.99})})
+    assert not context_of(far, read_conversation(far, None, "\n".join(said))).passages
 
 
 def test_a_fault_is_no_empty_answer(tmp_path: Path):

@@ -1,7 +1,5 @@
 """What `weft doctor` finds, and what it says to do."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -30,17 +28,8 @@ def found(work: Workspace) -> dict[str, Finding]:
 def test_a_built_workspace_is_well(built_once: Workspace):
     told = found(built_once)
     areas = {
-        "versions",
-        "model",
-        "extensions",
-        "settings",
-        "permissions",
-        "sources",
-        "lake",
-        "index",
-        "cache",
-        "history",
-    }
+        "versions", "model", "extensions", "settings", "permissions", "sources", "lake", "index", "cache", "history",
+    }  # fmt: skip
     assert areas <= set(told)
     assert "weft help terms-of-the-models" in told["model"].found
     assert {area: f.found for area, f in told.items() if f.state == "fault"} == {}

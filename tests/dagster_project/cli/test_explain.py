@@ -1,7 +1,5 @@
 """Why a search returns what it returns, on a built index."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -34,17 +32,8 @@ def index(built_once: Workspace) -> Iterator[SearchIndex]:
 def test_every_stage_is_told_and_the_last_one_is_the_ranking(index: SearchIndex):
     made = explanation(index, QUERY, limit=3)
     ranked = index.ranked([QUERY], limit=3)
-    assert [t.stage for t in made.stages] == [
-        "lexical",
-        "vector",
-        "fused",
-        "threads",
-        "documents",
-        "pool",
-        "latest",
-        "reranked",
-        "final",
-    ]
+    order = "lexical vector fused threads documents pool latest reranked units final"
+    assert " ".join(t.stage for t in made.stages) == order
     final = made.stages[-1].steps.drop_nulls("rank")
     assert final["chunk_no"].to_list() == ranked.hits["chunk_no"].to_list()
     assert final["score"].to_list() == ranked.hits["score"].to_list()
@@ -87,7 +76,7 @@ def test_an_unknown_id_is_an_error_that_says_what_ids_are(index: SearchIndex):
 def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
     found = built_once.weft("search", QUERY, "--json")
     first = json.loads(found.stdout)["queries"][0]["hits"][0]["doc_id"]
-    arguments = ["explain", QUERY, first, "--rows", "2", "--config", str(built_once.config)]
+    arguments = ["search", QUERY, "--why", first, "--rows", "2", "--config", str(built_once.config)]
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0
     assert f"{first}: hit 1" in shown.stdout

@@ -1,7 +1,5 @@
 """`weft init` on archives as people have them: what it takes them for, what it writes, and that the settings work."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -249,7 +247,7 @@ COMPLETED = {
     "weft se": sorted(name for name in COMMANDS if name.startswith("se")),
     "weft search --list d": ["dev"],
     "weft get m1@": ["m1@example.org"],
-    "weft explain fox m2@": ["m2@example.org"],
+    "weft search fox --why m2@": ["m2@example.org"],
     "weft get nosuch": [],
 }
 

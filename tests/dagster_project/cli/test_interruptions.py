@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM end any command at once: one line, its exit code, no process left, and the next run is right."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """No sign of a stranger's text steers a terminal: every command of the command line, on a workspace full of such signs."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -135,7 +133,7 @@ def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple
         assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*before, name))
-        else:
+        if not isinstance(command, click.Group) or command.invoke_without_command:
             yield (*before, name)
 
 
@@ -145,79 +143,50 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "backfill": [HERE, (*HERE, f"none{NAMED}")],
     "fetch": [HERE, (*HERE, f"none{NAMED}")],
     "search": [
-        (*HERE, "compactor load"),
-        (*HERE, f"compactor {NAMED} s:compactor"),
-        (*HERE, "compactor", "--list", NAMED),
-        (*HERE, f'"not closed {NAMED}'),
-        (*HERE, "merges", "--kind", "conversation"),
-        (*HERE, "merges", "--kind", "document"),
-        (*HERE, "log", "--kind", "attachment"),
+        (*HERE, "compactor load"), (*HERE, f"compactor {NAMED} s:compactor"), (*HERE, "compactor", "--list", NAMED),
+        (*HERE, f'"not closed {NAMED}'), (*HERE, "merges", "--kind", "conversation"),
+        (*HERE, "merges", "--kind", "document"), (*HERE, "log", "--kind", "attachment"),
+        (*HERE, f"compactor {NAMED}", "--stages"), (*HERE, "compactor", "--why", "m1@example.org"),
+        (*HERE, "load", "--why", NAMED),
     ],
     "context": [
-        (*HERE, "WORK/given.txt"),
-        (*HERE, "--reproduce", "WORK/one.json"),
-        ("--compare", "WORK/one.json", "WORK/one.json"),
-        (*HERE, f"WORK/none{NAMED}"),
-        (*HERE, "--timezone", NAMED, "WORK/given.txt"),
+        (*HERE, "WORK/given.txt"), (*HERE, "--reproduce", "WORK/one.json"), (*HERE, f"WORK/none{NAMED}"),
+        ("--compare", "WORK/one.json", "WORK/one.json"), (*HERE, "--timezone", NAMED, "WORK/given.txt"),
     ],
-    "receipts": [HERE, (*HERE, "--last", "1")],
+    "mcp receipts": [HERE, (*HERE, "--last", "1")],
     "forget": [(*HERE, "--dry-run", "m1@example.org"), (*HERE, "--dry-run", f"none{NAMED}")],
     "triage": [HERE, (*HERE, "--source", NAMED)],
-    "watch": [(*HERE, f"--none{NAMED}")],
     "sql": [
-        (*HERE, "FROM messages"),
-        (*HERE, "FROM chunks"),
-        (*HERE, "FROM nodes"),
-        (*HERE, "FROM documents"),
-        (*HERE, "FROM attachments"),
-        (*HERE, "FROM quarantine"),
-        (*HERE, f"SELECT {NAMED}"),
-        (*HERE, 'SELECT 1 AS "\u202e\x9b31m"'),
+        *((*HERE, f"FROM {name}") for name in ("messages", "chunks", "nodes", "documents", "attachments", "quarantine")),
+        (*HERE, f"SELECT {NAMED}"), (*HERE, 'SELECT 1 AS "\u202e\x9b31m"'),
     ],
     "get": [(*HERE, "m1@example.org"), (*HERE, "manual.md"), (*HERE, f"m1{NAMED}")],
     "similar": [(*HERE, "m1@example.org"), (*HERE, f"m1{NAMED}")],
-    "stripe": [(*HERE, "manual.md"), (*HERE, f"manual{NAMED}")],
-    "ask": [(*HERE, "What merges sorted runs?", "--static"), (*HERE, f"compactor {NAMED}")],
-    "explain": [
-        (*HERE, f"compactor {NAMED}"),
-        (*HERE, "compactor", "m1@example.org"),
-        (*HERE, "load", NAMED),
-    ],
+    "graph stripe": [(*HERE, "manual.md"), (*HERE, f"manual{NAMED}")],
+    "graph ask": [(*HERE, "What merges sorted runs?", "--static"), (*HERE, f"compactor {NAMED}")],
     "init": [(*HERE, f"WORK/none{NAMED}"), (*HERE, "WORK/mail", "--name", NAMED)],
     "help": [(f"none{NAMED}",), ("exit-codes",)],
-    "cost": [HERE],
-    "plan": [HERE],
-    "doctor": [HERE],
-    "cache stats": [HERE],
-    "cache verify": [HERE],
-    "cache prune": [HERE],
+    "plan": [HERE, (*HERE, "--cost")],
+    **dict.fromkeys(("doctor", "cache stats", "cache verify", "cache prune"), [HERE]),
     "cache import": [(*HERE, f"WORK/none{NAMED}")],
     "eval context": [HERE, (*HERE, "--queries", "WORK/hostile.yaml")],
     "eval run": [
-        HERE,
-        (*HERE, "--queries", "WORK/hostile.yaml"),
-        (*HERE, "--profile", NAMED),
-        (*HERE, "--tag", NAMED),
+        HERE, (*HERE, "--queries", "WORK/hostile.yaml"), (*HERE, "--profile", NAMED), (*HERE, "--tag", NAMED),
     ],
     "eval init": [(*HERE, f"WORK/new{NAMED[:40]}.yaml"), (*HERE, "WORK/truth.yaml")],
     "eval compare": [("REPORT", "REPORT"), (f"WORK/none{NAMED}", "REPORT")],
-    "eval sweep": [
-        (*HERE, "--set", "rrf_k=10,60"),
-        (*HERE, "--set", f"{NAMED}=1"),
-        (*HERE, "--measure", NAMED),
-    ],
+    "eval sweep": [(*HERE, "--set", "rrf_k=10,60"), (*HERE, "--set", f"{NAMED}=1"), (*HERE, "--measure", NAMED)],
     # They serve until they are interrupted: what they say is that they cannot begin.
     "serve": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED), (*HERE, "--host", NAMED)],
-    "serve-graph": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
+    "graph serve": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
     "mcp": [("--config", f"WORK/none{NAMED}"), ("--http", NAMED)],
     "ui": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
-}
+}  # fmt: skip
 CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMMANDS}
 SHOWING = {
-    "search", "context", "sql", "get", "similar", "stripe", "ask", "explain", "doctor",
-    "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "serve-graph", "mcp",
-    "ui",
-    "backfill", "fetch", "init", "watch",
+    "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
+    "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
+    "ui", "backfill", "fetch", "init",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
@@ -259,7 +228,7 @@ def test_unknown_commands_and_options_are_named_safely(built: Built):
 
 @pytest.mark.parametrize(
     "command",
-    [c for c in ("search", "explain", "get", "sql", "context", "similar", "stripe", "ask") if c in CALLS],
+    [c for c in ("search", "get", "sql", "context", "similar", "graph stripe", "graph ask") if c in CALLS],
 )
 def test_json_is_safe_and_says_exactly_what_is_stored(built: Built, command: str):
     result = built.run(*command.split(), "--json", *CALLS[command][0])

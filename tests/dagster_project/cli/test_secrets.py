@@ -1,7 +1,5 @@
 """A credential, wherever it stands in settings or environment, is in no output, message or file of Weft or Dagster."""
 
-from __future__ import annotations
-
 import json
 import traceback
 from pathlib import Path
@@ -70,6 +68,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     ):
         monkeypatch.setenv(name, f"http://127.0.0.1:9/{SECRET}" if name == "ALERT" else SECRET)
     monkeypatch.setenv("FETCH_USER", "ada")
+    monkeypatch.setattr("assets.fetch._BACKOFF_SECONDS", 0.01)
     quick = {"timeout_seconds": 1}
     closed = "http://127.0.0.1:9/{year}{month:02}"
     work = Workspace(tmp_path / "work").configure(

@@ -1,7 +1,5 @@
 """Resources as Dagster's UI shows them: values of the settings, names of variables, and nothing that a run can change."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -45,7 +43,7 @@ def test_the_ui_shows_what_the_settings_say(workspace: Workspace):
 def test_the_ui_names_the_variables_of_secrets_and_never_their_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    pytest.importorskip("dagster_project.extras.gemini")
+    pytest.importorskip("dagster_project.extras.services")
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
     for name in ("GOOGLE_API_KEY", "LISTS_USER", "LISTS_PASSWORD"):
         monkeypatch.setenv(name, SECRET)

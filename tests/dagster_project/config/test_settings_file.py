@@ -1,8 +1,7 @@
 """The settings file: how many keys it has, and what it says of those it no longer has."""
 
-from __future__ import annotations
-
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -14,7 +13,7 @@ from dagster_project.config.file_faults import REPLACED, internal_keys
 from dagster_project.config.settings import Settings, load_settings
 from transforms.errors import SettingsError
 
-MOST = 157  # with the parameters that the designs name
+MOST = 167  # 26 of them are parameters by which a design is tuned
 """Keys that a person can look through."""
 SOURCE = {"name": "dev", "kind": "mbox", "path": "mail/*"}
 
@@ -79,6 +78,14 @@ def test_an_internal_key_is_unknown_to_a_file(tmp_path: Path, key: str):
 def test_no_key_is_both_gone_and_there_and_none_is_internal_in_silence():
     assert not set(keys(Settings)) & REPLACED.keys()
     assert set(keys(Settings, internal=True)) - REPLACED.keys() == internal_keys(Settings) - REPLACED.keys()
+
+
+def test_a_file_may_set_each_parameter_of_the_designs(tmp_path: Path):
+    page = (Path(__file__).parents[3] / "docs" / "designs.md").read_text()
+    named = dict(re.findall(r"^\|[^|]*\|[^|]*\| `([a-z_.]+) = (.+)` \|$", page, re.M))
+    path = written(tmp_path, "people.aliases", {})
+    path.write_text("\n".join([*map(" = ".join, named.items()), path.read_text()]))
+    assert len(named) >= 25 and load_settings(path).chunks.anchor_chars_short == 1500
 
 
 def test_what_took_the_place_of_a_key_is_there():

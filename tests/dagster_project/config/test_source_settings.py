@@ -1,7 +1,5 @@
 """Settings of remotes: what is accepted, and what is refused with a reason that repeats no secret."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

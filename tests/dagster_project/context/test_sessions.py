@@ -1,7 +1,5 @@
 """Sessions of `weft context`: turns that do not repeat themselves, blocks that can be made again, bounds of a lens."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,8 @@ import pytest
 from click.testing import Result
 
 from dagster_project.context.sessions import opened_session
-from dagster_project.outgoing.limits import Entry
 from dagster_project.outgoing.receipts import Receipts
+from dagster_project.outgoing.screen import Entry
 from tests.archives import Workspace
 from transforms.errors import ContextError
 

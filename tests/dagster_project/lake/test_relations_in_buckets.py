@@ -1,7 +1,5 @@
 """Relations made by bucket after each change of the sources are those that are made of the whole lake."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -12,14 +10,11 @@ from typing import Any
 import ibis
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assets.mail import mail_stages
-from assets.measures import measure_stages
 from assets.partitions import MAIL
 from assets.protocols.lake import Parts
-from assets.relations import chunk_context_stage, relation_stages
+from assets.relations import chunk_context_stage, measure_stages, relation_stages
 from assets.stages.declaration import Stage
 from assets.stages.stage import _Run
 from dagster_project.composition.objects import make_sources
@@ -27,21 +22,18 @@ from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.system.progress import LoggedProgress
 from tests.archives import START, Mail, Workspace
-from tests.examples import examples
+from tests.fuzz.fuzzing import seeds
 from transforms.mail.threads import buckets, corpus_measures, threads
+
+pytestmark = pytest.mark.exhaustive
 
 TEXT = (
     "The planner looks at every index of a table before it takes the first one of them,\n"
     "which costs a millisecond a table, and more where a table has many of them to look at,"
 )
 LEFT_OUT = {
-    "message_terms",
-    "message_references",
-    "message_links",
-    "document_links",
-    "patch_series",
-    "people",
-}
+    "message_terms", "message_references", "message_links", "document_links", "patch_series", "people",
+}  # fmt: skip
 
 
 class Relations:
@@ -120,7 +112,7 @@ class Relations:
         settings = [] if stage.settings is None else [stage.settings]
         nothing = SimpleNamespace(stored=lambda table, columns: None, evaluated=self.lake.evaluated)
         rows = [table.to_pyarrow() if stage.in_buckets else table for table in tables.values()]
-        made = stage.make(*rows, *settings, **({"lake": nothing} if stage.resources else {}))
+        made = stage.make(*rows, *settings, **({"lake": nothing} if stage.needs.resources else {}))
         return [made] if isinstance(made, pa.Table | ibis.Table) else made
 
     def _store(self, stage: Stage, partition: str | None, made: Any) -> None:
@@ -149,13 +141,15 @@ class Relations:
 
 def _rows(table: pa.Table, stage: Stage, name: str) -> list[dict[str, Any]]:
     if name == "measure_counts":  # those of a bucket are no rows of the whole lake, their sums are
-        table = corpus_measures.corpus_measures(table)
-    return sorted(table.to_pylist(), key=lambda row: [row[column] for column in stage.outputs[name].key])
+        table = corpus_measures.corpus_measures(ibis.memtable(table)).to_pyarrow()
+    return sorted(table.to_pylist(), key=lambda row: [row[column] for column in stage.schemas[name].key])
 
 
-@pytest.fixture(autouse=True)
-def _small_buckets(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(buckets, "_MOST", 3)
+@pytest.fixture(scope="module", autouse=True)
+def _small_buckets() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(buckets, "_MOST", 3)
+        yield
 
 
 def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
@@ -175,14 +169,11 @@ def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
     ]
 
 
-@pytest.mark.exhaustive
-@given(seed=st.integers(0, 1 << 30))
-@examples(4)
+@pytest.mark.parametrize(("seed", "chance"), list(seeds(1)))
 def test_after_any_history_the_relations_are_those_of_the_whole_lake(
-    tmp_path_factory: pytest.TempPathFactory, seed: int
+    tmp_path: Path, seed: int, chance: random.Random
 ):
-    chance = random.Random(seed)
-    work = Workspace(tmp_path_factory.mktemp("history")).configure(
+    work = Workspace(tmp_path).configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},
     )
@@ -215,9 +206,9 @@ def test_after_any_history_the_relations_are_those_of_the_whole_lake(
     }
 
 
-@pytest.fixture
-def relations(tmp_path: Path) -> Relations:
-    work = Workspace(tmp_path).configure()
+@pytest.fixture(scope="module")
+def refreshed(tmp_path_factory: pytest.TempPathFactory) -> Relations:
+    work = Workspace(tmp_path_factory.mktemp("relations") / "work").configure()
     topics = [
         [Mail(n, f"Topic {n}.", f"Topic {n}"), Mail(n + 1, "Yes.", reply_to=n)] for n in range(0, 16, 2)
     ]
@@ -227,7 +218,13 @@ def relations(tmp_path: Path) -> Relations:
     return made
 
 
-@pytest.mark.exhaustive
+@pytest.fixture
+def relations(refreshed: Relations, tmp_path: Path) -> Relations:
+    copy = Relations(refreshed.work.copied(tmp_path / "work"))
+    copy.known = refreshed.known
+    return copy
+
+
 def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
     relations.work.write("dev.late.mbox", [Mail(20, "It does, as run 3 has shown.", reply_to=6)])
     made = relations.refresh()
@@ -237,7 +234,6 @@ def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
     assert made["build_threads"] == {bucket_of["m6@example.org"]} == {bucket_of["m20@example.org"]}
 
 
-@pytest.mark.exhaustive
 def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relations: Relations):
     """The blocks of both have the id of the first, which is in another bucket than the second."""
     relations.work.write("dev.late.mbox", [Mail(21, TEXT, reply_to=6, at=START - timedelta(hours=1))])
@@ -248,7 +244,6 @@ def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relation
     assert relations.stored() == relations.whole()
 
 
-@pytest.mark.exhaustive
 def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: pytest.MonkeyPatch):
     every = {row["bucket"] for row in relations.lake.read("mail_buckets").table.to_pylist()}
     stage = next(s for s in relations.stages if s.name == "build_threads")
@@ -256,7 +251,6 @@ def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: p
     assert relations._in_buckets(stage) == every
 
 
-@pytest.mark.exhaustive
 def test_a_run_killed_between_two_parts_is_made_up_for(relations: Relations, monkeypatch: pytest.MonkeyPatch):
     before = relations.stored()
     relations.work.write("dev.late.mbox", [Mail(20, "It does, as run 3 has shown.", reply_to=6)])

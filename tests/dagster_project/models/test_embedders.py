@@ -1,7 +1,5 @@
 """The models that run here: unit vectors, cut texts are counted, and every model has an id of its own."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The cache of vectors: kept by content, safe against killed and concurrent writers, and open to checks."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -188,11 +186,15 @@ def test_prune_drops_what_is_not_used_and_other_models_when_asked(cache: Parquet
     cache.store(*KEY, [A, B], vectors(1, 2))
     cache.store(*KEY, [C], vectors(3))
     cache.store("old", 4, "document", [A], vectors(1))
+    for key in (KEY, ("old", 4, "document")):
+        cache.refuse(*key, {A: "why", B: "why"})
     assert cache.prune([A]) == 2
+    assert set(cache.refusal_counts().values()) == {1}
     assert (cache.hashes(*KEY), cache.hashes("old", 4, "document")) == ({A}, {A})
     assert cache.vectors(*KEY, [A]).column("vector").to_pylist() == vectors(1).tolist()
     assert cache.prune([A], models=["model"]) == 1
     assert [h.model for h in cache.stats() if h.vectors] == ["model"]
+    assert cache.refusal_counts() == {KEY: 1}
 
 
 CLAIMER = """

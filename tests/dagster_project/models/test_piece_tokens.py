@@ -1,7 +1,5 @@
 """Token ids by pieces are those of the tokenizer."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -9,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.models.piece_tokens import BERT, PieceTokenizer, pieces
-from dagster_project.models.static import load_tokenizer, read_tokenizer
+from dagster_project.models.static import BERT, PieceTokenizer, load_tokenizer, pieces, read_tokenizer
 from tests.examples import examples
 
 WHOLE = load_tokenizer()
@@ -26,10 +23,8 @@ def assert_same_ids(texts: list[str]) -> None:
 
 
 def test_no_token_reaches_over_the_end_of_a_piece():
-    tokens = [
-        t.replace("\u2581", " ") for t in WHOLE.get_vocab() if not re.fullmatch("<0x..>|</?s>|<unk>", t)
-    ]
-    assert len(tokens) > 30_000 and pieces(tokens)[0].to_pylist() == tokens
+    words = [t.replace("\u2581", " ") for t in WHOLE.get_vocab() if not re.fullmatch("<0x..>|</?s>|<unk>", t)]
+    assert len(words) > 30_000 and pieces(words)[0].to_pylist() == words
 
 
 @pytest.mark.parametrize(

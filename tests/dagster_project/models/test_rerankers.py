@@ -1,7 +1,5 @@
 """Reranking of real hits: by features, by a language model through the real client, by a cross-encoder."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Callable
@@ -12,8 +10,7 @@ import polars as pl
 import pytest
 
 from dagster_project.extras.registry import load, model_service
-from dagster_project.index.search.search_index import open_current
-from dagster_project.models.embedders import make_embedder
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.models.rerankers import Reranker, make_reranker
 from tests import gemini_loopback as server
 from tests.archives import Workspace
@@ -32,11 +29,12 @@ needs_torch = pytest.mark.skipif(
 
 def hits(work: Workspace, reranker: Reranker | None, limit: int = 4) -> list[list[dict[str, Any]]]:
     """What the search ranks for each of QUERIES."""
-    settings = work.settings
-    index = open_current(
-        work.index, make_embedder(settings.embedding), settings.terms, settings.search, reranker
-    )
-    rows = index.ranked(QUERIES, limit=limit).hits.to_dicts()
+    index = open_index(work.settings)
+    index.reranker = reranker
+    ranked = index.ranked(QUERIES, limit=limit)
+    rows = ranked.hits.to_dicts()
+    failed = {row["reranker"] for row in rows if " (" in (row["reranker"] or "")}
+    assert set(ranked.missing) == {f"the second look as set: {why}" for why in failed}
     return [[r for r in rows if r["query"] == n] for n in range(len(QUERIES))]
 
 
@@ -67,11 +65,9 @@ def test_features_reorder_what_the_search_found_and_say_why(built: Workspace):
 
 
 def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
-    settings = built.settings
     reranker = Reranker(RerankSettings(method="features", top=2))
-    index = open_current(
-        built.index, make_embedder(settings.embedding), settings.terms, settings.search, reranker
-    )
+    index = open_index(built.settings)
+    index.reranker = reranker
     told: dict[str, pl.DataFrame] = {}
     ranked = index.ranked(
         QUERIES, limit=4, report=lambda stage, hits, dropped: told.update({stage: hits})

@@ -1,7 +1,5 @@
 """Alerts: what they say, where they go, and that they never fail a build."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -42,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
             has_left(self.connection)
         assert isinstance(self.server, Receiver)
         self.server.received.append(json.loads(body))
-        self.send_response(500 if self.path == "/broken" else 204)
+        self.send_response({"/broken": 500, "/moved": 302}.get(self.path, 204))
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -111,9 +109,10 @@ def test_the_url_may_stand_in_the_environment(receiver: Receiver, monkeypatch: p
         ({"command": ("/no/such/program",)}, HUNG, "cannot be run"),
         ({"url": "URL/slow"}, 0.2, "cannot be reached: TimeoutError"),
         ({"url": "URL/broken"}, HUNG, "answered 500"),
+        ({"url": "URL/moved"}, HUNG, "answered 302"),
         ({"url_env": "NOT_SET"}, HUNG, "NOT_SET) is not set"),
     ],
-    ids=["fails", "hangs", "is missing", "is slow", "is broken", "has no variable"],
+    ids=["fails", "hangs", "is missing", "is slow", "is broken", "has moved", "has no variable"],
 )
 def test_what_cannot_be_delivered_is_said_in_time_and_fails_nothing(
     receiver: Receiver, settings: dict[str, Any], seconds: float, fault: str

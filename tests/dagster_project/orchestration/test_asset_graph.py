@@ -1,7 +1,5 @@
 """What the asset graph says of each table: where its columns come from, which code makes it, under which settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import dagster as dg
@@ -10,7 +8,7 @@ import pytest
 from assets.sources import partitions_key, source_key
 from dagster_project.definitions import build_definitions
 from tests.archives import Workspace
-from transforms.operations import table_checks
+from transforms.operations import publish_checks, table_checks
 
 JANUARY = "dev/dev.2004-01"
 
@@ -96,8 +94,17 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     assert JANUARY not in {p for p, tables in with_other.plan().stale.items() if "message_chunks" in tables}
 
 
+def test_each_asset_is_made_and_each_check_runs_alone(built_once: Workspace):
+    definitions = build_definitions(built_once.settings)
+    graph, job = definitions.resolve_asset_graph(), definitions.resolve_implicit_global_asset_job_def()
+    for key in graph.materializable_asset_keys:
+        assert job.get_subset(asset_selection={key}).asset_selection == {key}
+    for check in graph.asset_check_keys:
+        job.get_subset(asset_selection=set(), asset_check_selection={check})
+
+
 @pytest.mark.exhaustive
-def test_each_published_table_is_checked_alone(built: Workspace):
+def test_each_table_is_checked_alone(built: Workspace):
     definitions = build_definitions(built.settings)
     keys = [
         dg.AssetCheckKey(dg.AssetKey(["published", table]), rule)
@@ -105,6 +112,9 @@ def test_each_published_table_is_checked_alone(built: Workspace):
         for rule in table_checks.rules_of(table)
     ]
     one = dg.AssetCheckKey(dg.AssetKey(["published", "chunks"]), table_checks.UNIQUE)
+    of_builds = [*publish_checks.RULES, "unchanged_texts_are_reused", "no_text_is_refused"]
+    for asset, rules in (("embeddings", of_builds), ("readiness", ["the_slow_lane_keeps_up"])):
+        keys += [dg.AssetCheckKey(dg.AssetKey(asset), rule) for rule in rules]
     found = [checked(definitions, built, keys), checked(definitions, built, [one])]
     assert set(found[0]) == set(keys) and all(found[0].values())
     assert found[1] == {one: True}

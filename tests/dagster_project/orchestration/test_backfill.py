@@ -1,14 +1,12 @@
 """Backfills: Dagster's daemon is asked for the stale partitions of sources, and somebody hears if there is none."""
 
-from __future__ import annotations
-
 import time
 
 import dagster as dg
 import pytest
 
 from assets.partitions import MAIL
-from dagster_project.orchestration.backfill import backfill
+from dagster_project.orchestration.partitions import backfill
 from dagster_project.orchestration.reconcile import runs_of_dagster
 from tests.archives import Workspace, differences, discussion
 from tests.runs import begun_run, run_of_dagster

@@ -1,7 +1,5 @@
 """A clock that is set back between builds, or in one that is killed: the next comes to what a full one does."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -13,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from dagster_project.index.publish.versions import CURRENT
-from tests.archives import Workspace, differences, lake_hashes, rebuilt
+from tests.archives import Once, Workspace, differences, lake_hashes
 from tests.dagster_project.orchestration.test_killed_builds import change
+from tests.dagster_project.orchestration.test_killed_builds import changed as built_after
 from tests.processes import weft
 from tests.timing import HUNG, until
 
@@ -22,14 +21,16 @@ pytestmark = pytest.mark.exhaustive
 
 
 @pytest.fixture(scope="module")
-def changed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Workspace]:
+def changed(
+    built_once: Workspace, once: Once, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Workspace, Workspace]:
     """A published workspace whose mail changed since, and one of the same mail that was built from nothing."""
     if not shutil.which("faketime"):
         pytest.skip("faketime is not installed")
     folder = tmp_path_factory.mktemp("clock")
     before = built_once.copied(folder / "before")
     change(before)
-    return before, rebuilt(before, folder / "expected")
+    return before, built_after(once, folder / "expected")
 
 
 class Clocked:

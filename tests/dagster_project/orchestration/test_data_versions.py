@@ -1,7 +1,5 @@
 """What Dagster knows of the lake: the data version of every partition, and what is stale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import dagster as dg
@@ -17,6 +15,8 @@ from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.partitions import sync_partitions
 from tests.archives import Mail, Workspace
 from tests.runs import run_of_dagster
+
+pytestmark = pytest.mark.exhaustive
 
 Place = tuple[str, str]
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
@@ -74,7 +74,6 @@ def run(work: Workspace, instance: dg.DagsterInstance, *partitions: str) -> dg.E
     return run_of_dagster(work, instance, MAIL.tables, *partitions)
 
 
-@pytest.mark.exhaustive
 def test_the_data_version_is_the_hash_of_the_content_however_it_was_made(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -90,7 +89,6 @@ def test_the_data_version_is_the_hash_of_the_content_however_it_was_made(
         assert data_versions(instance) == expected
 
 
-@pytest.mark.exhaustive
 def test_after_a_build_nothing_is_stale_and_after_a_change_what_the_plan_says(
     built: Workspace, instance: dg.DagsterInstance
 ):
@@ -118,7 +116,6 @@ def test_after_a_build_nothing_is_stale_and_after_a_change_what_the_plan_says(
     assert built.plan().stale == {}
 
 
-@pytest.mark.exhaustive
 def test_after_a_build_nothing_over_the_whole_lake_is_stale(built: Workspace, instance: dg.DagsterInstance):
     built.write("dev/dev.2004-02.mbox", [Mail(700, "Another month altogether.", "News")])
     observe(built, instance)
@@ -133,7 +130,6 @@ def test_after_a_build_nothing_over_the_whole_lake_is_stale(built: Workspace, in
     assert statuses(built, instance, whole) == {}
 
 
-@pytest.mark.exhaustive
 def test_a_source_that_comes_or_goes_makes_nothing_of_others_stale(
     built: Workspace, instance: dg.DagsterInstance
 ):

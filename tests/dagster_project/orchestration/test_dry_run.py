@@ -1,7 +1,5 @@
 """What `weft plan` says: why something is made again, how much it is, and what it takes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -120,7 +118,7 @@ def test_readers_are_served_by_the_version_of_the_old_model_until_that_of_the_ne
     built: Workspace,
 ):
     old = (built.index / "CURRENT").resolve()
-    configured(built, embedding={"max_tokens": 64})
+    configured(built, embedding={"model": "weft"})
     found = looked(built)
     assert found.pieces == () and found.whole["embeddings"] == "other model or settings of it"
     assert found.texts == built.lake.read("embeddings").table.num_rows
@@ -130,6 +128,7 @@ def test_readers_are_served_by_the_version_of_the_old_model_until_that_of_the_ne
         if stage == "embeddings":
             served.append((built.index / "CURRENT").resolve())
             assert built.column("SELECT count(*) FROM chunks") == [21]
+            assert built.weft("search", "compactor").exit_code == 0
 
     with built.instance() as instance:
         done = build(built.settings, instance, tell=meanwhile)

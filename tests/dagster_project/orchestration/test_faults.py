@@ -1,7 +1,5 @@
 """After a fault of disk, clock or people, one build comes to what an undisturbed one publishes, and says what it met."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -27,8 +25,6 @@ from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, differences, discussion, flip, lake_hashes, mbox, two_lists
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError
-
-DISK_POINTS = 3
 
 
 def truncated(file: Path) -> None:
@@ -78,20 +74,6 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.exhaustive
-def test_damaged_files_of_the_lake_are_named_and_made_again(built: Workspace, built_once: Workspace):
-    lake = Path(str(built.lake.base))
-    damages = DAMAGES | {f"{table}/users/users.2004-01": (Path.unlink, "missing") for table in MAIL.tables}
-    for name, (damage, _) in damages.items():
-        damage(lake / f"{name}.parquet")
-    done = weft(built.folder, "build", "--json", "--config", built.config)
-    assert done.code == 0, done.err
-    assert set(done.told["damaged"]) == {str(lake / f"{name}.parquet") for name in damages}
-    for name, (_, said) in damages.items():
-        assert done.told["damaged"][str(lake / f"{name}.parquet")].startswith(said)
-    assert_undisturbed(built, built_once)
-
-
 def cut_inside(file: Path) -> None:
     """Lose some bytes of the content; the footer stays whole."""
     written = file.read_bytes()
@@ -101,16 +83,15 @@ def cut_inside(file: Path) -> None:
 SPOILED_FILES: dict[str, Callable[[Path], None]] = {
     "messages/dev/dev.2004-02": flip,
     "message_chunks/dev/dev.2004-01": cut_inside,
-    "message_terms/users/users.2004-01": flip,
-    "threads": flip,
-    "embeddings/dev/dev.2004-01": flip,
+    "message_terms/dev/dev.2004-01": flip,
+    "memberships": flip,
+    "embeddings/dev/dev.2004-02": flip,
 }
 
 
 @pytest.mark.exhaustive
-def test_what_is_damaged_inside_is_told_by_the_doctor_and_made_again_by_one_command(
-    built: Workspace, built_once: Workspace
-):
+def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(built: Workspace, built_once: Workspace):
+    """Damage inside a file, which its footer does not show, and damage of whole files."""
     lake = Path(str(built.lake.base))
     files = {str(lake / f"{name}.parquet"): damage for name, damage in SPOILED_FILES.items()}
     for file, damage in files.items():
@@ -118,19 +99,17 @@ def test_what_is_damaged_inside_is_told_by_the_doctor_and_made_again_by_one_comm
     assert built.plan().is_empty, "the footers tell nothing of it"
     (told,) = (f for f in examination(built.settings) if f.area == "lake")
     assert told.state == "fault" and told.found.startswith(f"{len(files)} of") and "--verify" in told.remedy
+    damages = DAMAGES | {f"{table}/users/users.2004-01": (Path.unlink, "missing") for table in MAIL.tables}
+    for name, (damage, _) in damages.items():
+        damage(lake / f"{name}.parquet")
     done = weft(built.folder, "build", "--verify", "--json", "--config", built.config)
     assert done.code == 0, done.err
-    assert done.told["damaged"] == dict.fromkeys(files, CORRUPT)
-    assert_undisturbed(built, built_once)
-
-
-@pytest.mark.exhaustive
-def test_a_build_that_reads_what_is_damaged_inside_makes_it_again(built: Workspace, built_once: Workspace):
-    """The publisher does, as it has no version to copy from; `test_lake.py` shows that whoever reads the file would."""
-    (built.index / CURRENT).resolve().unlink()
-    spoiled = Path(str(built.lake.path("message_terms", "dev/dev.2004-01")))
-    flip(spoiled)
-    assert built.build().plan.damaged[str(spoiled)] == CORRUPT
+    expected = dict.fromkeys(files, CORRUPT) | {
+        str(lake / f"{n}.parquet"): s for n, (_, s) in damages.items()
+    }
+    assert {
+        file: expected[file] in said and expected[file] for file, said in done.told["damaged"].items()
+    } == expected
     assert_undisturbed(built, built_once)
 
 
@@ -178,6 +157,8 @@ def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.Ca
 def test_a_published_file_that_is_lost_while_it_is_read_is_published_again(
     built: Workspace, built_once: Workspace
 ):
+    """With a file of the lake that is damaged inside, which the publisher meets as it has no version to copy from."""
+    spoiled = Path(str(built.lake.path("message_terms", "dev/dev.2004-01")))
     current = (built.index / CURRENT).resolve()
     query = ["What does the compactor do?"]
     with (
@@ -191,8 +172,10 @@ def test_a_published_file_that_is_lost_while_it_is_read_is_published_again(
         assert opened.search(query).hits.to_pylist() == found
     with pytest.raises(IndexUnavailableError, match="weft build"):
         open_index(built.settings)
+    flip(spoiled)
     result = built.build()
     assert "is missing" in result.plan.damaged[str(built.index / CURRENT)]
+    assert result.plan.damaged[str(spoiled)] == CORRUPT
     assert_undisturbed(built, built_once)
     with closing(open_index(built.settings)) as again:
         assert again.search(query).hits.to_pylist() == found
@@ -274,20 +257,19 @@ def used(folder: Path) -> int:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("point", range(DISK_POINTS))
-def test_a_full_disk_is_told_and_with_room_the_next_build_goes_on(
-    built_once: Workspace, tmp_path: Path, point: int
+def test_a_disk_that_is_full_at_each_third_is_told_and_with_room_the_next_build_goes_on(
+    built_once: Workspace, tmp_path: Path
 ):
     work = two_lists(tmp_path / "work", storage={"root": "disk/state"})
-    room = int(used(built_once.settings.root) * (point + 0.5) / DISK_POINTS)
-    with disk_of(work.folder / "disk", room) as resize:
-        done = weft(work.folder, "build", "--json", "--config", work.config)
-        assert done.code == 11, done.err
-        said = done.err.splitlines()[-1]
-        assert (
-            said.startswith("error: no room is left on the disk of")
-            and "make room, then `weft build`" in said
-        )
+    rooms = [int(used(built_once.settings.root) * share) for share in (1 / 6, 1 / 2, 5 / 6)]
+    with disk_of(work.folder / "disk", rooms[0]) as resize:
+        for room in rooms:
+            resize(room)
+            done = weft(work.folder, "build", "--json", "--config", work.config)
+            assert done.code == 11, done.err
+            said = done.err.splitlines()[-1]
+            assert said.startswith("error: no room is left on the disk of")
+            assert "make room, then `weft build`" in said
         resize(1 << 18)
         done = weft(work.folder, "build", "--json", "--config", work.config)
         assert done.code == 0, done.err

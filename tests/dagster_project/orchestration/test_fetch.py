@@ -1,7 +1,5 @@
 """Fetching under Dagster and before a build: retries, checks, lag, and a remote that fails stops nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -36,7 +34,7 @@ def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
     """A source that is fetched from the server."""
     fetch = {
         "kind": "http", "url": f"{server.address}/remote.{{year}}{{month:02}}", "since": "2004-01", "until": "2004-01",
-        "recheck_days": 1, "requests_per_minute": 10_000, **changes,
+        "requests_per_minute": 10_000, **changes,
     }  # fmt: skip
     return {"name": "remote-list", "kind": "mbox", "fetch": fetch}
 
@@ -100,7 +98,7 @@ def test_a_fault_that_passes_is_repeated_and_one_that_does_not_is_not(work: Work
     assert result.success
     assert [s for _, s in server.take_asked()] == [500, 503, 200]
     server.plan[MONTH] = [status(403)] * 5
-    work.configure(remote_source(server, until="2004-02", since="2004-01", recheck_days=0))
+    work.configure(remote_source(server, until="2004-02", since="2004-01"))
     server.plan["/remote.200402"] = [status(403)] * 5
     result = run_fetch(work)
     assert not result.success

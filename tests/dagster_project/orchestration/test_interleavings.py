@@ -1,16 +1,18 @@
-"""Whatever the order of edits, ticks, ends of runs and deaths: two ticks after the last change the index shows the sources.
+"""Whatever the order of edits, ticks, ends of runs, deaths, jumps of the clock: two ticks later the index shows the sources.
 
 The first test has a lake in memory, under `reconcile` and a real instance of Dagster; the second one has real sources, runs
 and publishes.
 """
 
-from __future__ import annotations
-
+import random
 import secrets
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import freeze_time
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -23,6 +25,7 @@ from dagster_project.orchestration.work import Phase, Work
 from tests.archives import Mail, Workspace, differences, rebuilt
 from tests.daemon import Daemon
 from tests.examples import examples
+from tests.fuzz.fuzzing import seeds
 from tests.runs import run_of_dagster
 
 KEYS = ("dev/a", "dev/b", "dev/c")
@@ -113,7 +116,7 @@ EVENTS = st.lists(
 )
 
 
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=EVENTS)
 def test_two_ticks_after_the_last_change_a_lake_in_memory_shows_the_sources(
     tmp_path: Path, events: list[tuple[str, int]]
@@ -128,22 +131,19 @@ def test_two_ticks_after_the_last_change_a_lake_in_memory_shows_the_sources(
         assert world.lake == world.sources == world.index
 
 
-STEPS = st.lists(
-    st.sampled_from(["edit", "add", "remove", "hour", "look", "run", "kill", "by hand"]),
-    min_size=3,
-    max_size=9,
-)
+STEPS = ("edit", "add", "remove", "hour", "look", "run", "kill", "by hand", "clock")
 
 
 @pytest.mark.exhaustive
-@examples(2, suppress_health_check=[*HealthCheck])
-@given(steps=STEPS)
+@pytest.mark.parametrize(("seed", "chance"), list(seeds(1)))
 def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
-    built_once: Workspace, tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+    built: Workspace, tmp_path: Path, seed: int, chance: random.Random
 ):
-    folder = tmp_path_factory.mktemp("history")
-    work = built_once.copied(folder / "work")
-    with work.instance() as instance:
+    work, steps = (
+        built,
+        ["clock", "edit", "hour", "rest", *chance.choices(STEPS, k=chance.randint(3, 8)), "edit"],
+    )
+    with work.instance() as instance, ExitStack() as clock:
         daemon, number = Daemon(work, instance), 900
         for step in steps:
             number += 1
@@ -154,6 +154,9 @@ def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
                 work.write(name, [Mail(number, f"The news of {number}.", f"News {number}")])
             elif step == "remove":
                 (work.folder / "mail" / "dev" / "dev.2004-01.mbox").unlink(missing_ok=True)
+            elif step == "clock":
+                clock.close()
+                clock.enter_context(freeze_time(datetime.now(UTC) + timedelta(days=(-30, 30)[number % 2])))
             elif step == "by hand":
                 run_of_dagster(work, instance, MAIL.tables, "dev/dev.2004-02")
             elif step in ("run", "kill"):
@@ -161,10 +164,11 @@ def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
                     (daemon.run if step == "run" else daemon.kill)()
             else:
                 getattr(daemon, step)()
+        clock.close()
         for _ in range(2):
             daemon.hour()
             made = [partitions for _, partitions in daemon.rest() if partitions]
             assert len(made) == len(set(made)), "a run is asked for twice"
         assert daemon.hour() == [] and daemon.look() == []
     assert work.plan().is_empty
-    assert differences(work.index, rebuilt(work, folder / "full").index) == {}
+    assert differences(work.index, rebuilt(work, tmp_path / "full").index) == {}, (seed, steps)

@@ -1,7 +1,5 @@
 """Very long texts: what is fast is published first, they after it, and then nothing is left to do."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -18,6 +16,8 @@ from dagster_project.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
 from tests.runs import begun_run, run_of_dagster
+
+pytestmark = pytest.mark.exhaustive
 
 GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
 LANES = {"slow_body_chars": 2000}
@@ -49,7 +49,6 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return work
 
 
-@pytest.mark.exhaustive
 def test_what_is_fast_is_published_and_what_waits_is_told(made: Workspace):
     assert made.column("SELECT count(*) FROM messages") == [9]
     assert made.column(STALL) == [0]
@@ -65,7 +64,6 @@ def test_what_is_fast_is_published_and_what_waits_is_told(made: Workspace):
     assert event.asset_materialization.metadata["waiting"].value["slow lane"]["texts"] == 1
 
 
-@pytest.mark.exhaustive
 def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: Workspace, tmp_path: Path):
     result = made.build()
     assert result.slow == (PARTITION,) and not result.plan.stale
@@ -88,7 +86,6 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     assert not made.lake.partitions("slow_chunks")
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("bytes_more", "made_before"), [(-9, ()), (9, (PARTITION,))])
 def test_what_waits_is_made_before_the_publish_if_it_is_little_beside_the_published_file(
     made: Workspace, bytes_more: int, made_before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -130,7 +127,6 @@ def _without_lanes(work: Workspace, folder: Path) -> Path:
     return copy
 
 
-@pytest.mark.exhaustive
 def test_very_long_texts_have_a_pool_and_wait_behind_others(made: Workspace):
     definitions = build_definitions(made.settings)
     (stage, *_) = (
@@ -147,7 +143,6 @@ def test_very_long_texts_have_a_pool_and_wait_behind_others(made: Workspace):
         assert isinstance(requests(made.settings, instance, "two")[0], dg.SkipReason)
 
 
-@pytest.mark.exhaustive
 def test_a_kill_in_very_long_texts_is_told_by_the_next_build_which_ends_its_work(made: Workspace):
     command = Command(made.folder, "build", "--json", "--config", made.config)
     assert command.killed_at(made.settings.root / RUNS), "it was done before it was killed"

@@ -1,7 +1,5 @@
 """Readers while new versions are published: no question fails, and nobody is shown an older version after a newer one."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """When texts got how far: per build, over rebuilds, and what Dagster is told of it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -10,8 +8,10 @@ import dagster as dg
 import pytest
 from dagster import AssetCheckEvaluation
 
+from assets.sources import source_key
 from dagster_project.composition.objects import make_lake, make_seen_partitions, make_sources
-from dagster_project.orchestration.freshness import ASSET, CHECK, report_freshness
+from dagster_project.index.search.completeness import Completeness, of_sources
+from dagster_project.orchestration.freshness import ASSET, CHECK, OF_SOURCE, report_freshness
 from dagster_project.orchestration.partitions import planned
 from tests.archives import Mail, Workspace, discussion
 from transforms.schemas.mail import MESSAGES
@@ -56,6 +56,31 @@ def test_texts_that_come_and_change_begin_anew_and_all_times_outlive_the_index(b
     assert {row[0]: row[1:] for row in built.sql(ALL)} == after
 
 
+def test_a_statement_names_what_is_unread_and_sources_that_are_not_seen(workspace: Workspace):
+    workspace.write("dev.2004-01.mbox", [Mail(1)])
+    seen, lake = make_seen_partitions(workspace.settings), make_lake(workspace.settings)
+    waiting = make_sources(workspace.settings).discover()
+    seen.note(waiting, lake, ["dev", "users", "new"], ["new"])
+    first = of_sources(workspace.settings.root, None)
+    seen.note(waiting, lake, ["dev", "users", "new"], ["new", "users"])
+    now = of_sources(workspace.settings.root, None)
+    assert now["unread"] == {"dev": 1} and now["looked_at"] > first["looked_at"]
+    assert now["not_seen"] == {"users": first["looked_at"], "new": None}
+    assert of_sources(workspace.settings.root, now["looked_at"])["unread"] == {}
+    counts = dict.fromkeys(("mails", "documents", "turns"), 1)
+    statement = Completeness(published_at=first["looked_at"], **counts, held=counts | {"mails": 2}, set_aside={},
+        **dict.fromkeys(("without_text", "waiting", "without_vector"), 0), **now)  # fmt: skip
+    said = statement.lacking(["the second look"]).line()
+    words = (
+        "1 of 2 mails, 1 documents",
+        "1 unread (dev)",
+        "users not seen since",
+        "without the second",
+        "new never seen",
+    )
+    assert [name for name in words if name not in said] == []
+
+
 def test_what_waits_was_seen_when_its_first_change_was(workspace: Workspace):
     archive = workspace.write("dev.2004-01.mbox", [Mail(1)])
     seen, lake = make_seen_partitions(workspace.settings), make_lake(workspace.settings)
@@ -95,8 +120,7 @@ def freshness(
     report_freshness(settings, instance, planned(settings, instance))
     key = dg.AssetCheckKey(dg.AssetKey(ASSET), CHECK)
     (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
-    assert record.event and record.event.dagster_event
-    found = record.event.dagster_event.asset_check_evaluation_data
+    assert (found := record.evaluation)
     return found.passed, {name: float(value.value) for name, value in found.metadata.items()}
 
 
@@ -112,7 +136,15 @@ def test_an_index_is_fresh_unless_a_change_waits_too_long(built: Workspace):
         assert not freshness(built, instance, max_lag_minutes=1e-9)[0]
         (built.folder / "mail/users/users.2004-01.mbox").unlink()
         passed, figures = freshness(built, instance)
-    assert passed and figures["unreadable_sources"] == 1.0, "its run fails and tells of it"
+        assert passed and figures["unreadable_sources"] == 1.0, "its run fails and tells of it"
+
+        def passes(source: str) -> list[bool]:
+            key = dg.AssetCheckKey(source_key(source), OF_SOURCE)
+            found = instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
+            return [record.evaluation.passed for record in reversed(found) if record.evaluation]
+
+        assert passes("dev") == [True, True, False, True], "an outcome that stays is stored once"
+        assert passes("users") == [True, False]
 
 
 @pytest.mark.exhaustive

@@ -1,7 +1,5 @@
 """What runs next is said by the plan and by Dagster's runs alone: in order, nothing twice, nothing that is current."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import dagster as dg
 import pytest
 
 from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, MAIL, SLOW
-from dagster_project.orchestration.asset_graph import whole_phases
+from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_NOW, REFRESH_TAG, WHOLE_LAKE
 from dagster_project.orchestration.partitions import planned
@@ -19,7 +17,7 @@ from dagster_project.orchestration.work import Phase
 from dagster_project.system.dagster_internals import request_backfill
 from dagster_project.system.locks import only_build
 from tests.archives import Mail, Workspace, discussion
-from tests.daemon import Daemon
+from tests.daemon import HOUR, Daemon
 from tests.runs import begun_run, run_of_dagster
 
 JANUARY, FEBRUARY, MARCH = (f"dev/dev.2004-0{month}" for month in (1, 2, 3))
@@ -95,14 +93,6 @@ def test_the_first_phase_that_has_something_left_is_next(
     assert (reason == NOTHING) == (case in ("nothing", "context once for a state"))
 
 
-def test_both_halves_over_the_whole_lake_have_the_vectors_whose_checks_may_stop_a_publish(
-    empty: tuple[Workspace, dg.DagsterInstance],
-):
-    before, after = whole_phases(empty[0].settings)
-    assert {"embeddings", "embedding_refusals"} == set(before) & set(after)
-    assert "search_index" in after and "memberships" in before
-
-
 @pytest.fixture
 def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
     with built.instance() as opened:
@@ -134,6 +124,26 @@ def test_the_schedule_begins_a_refresh_if_something_changed_and_nobody_builds(da
     assert daemon.look() == []
 
 
+def test_a_published_version_is_reported_and_evaluated_once(built: Workspace, instance: dg.DagsterInstance):
+    asked = built.settings.evaluation.model_copy(update={"queries": ("queries.yaml",)})
+    definitions = build_definitions(built.settings.model_copy(update={"evaluation": asked}))
+    schedules = [definitions.resolve_schedule_def(f"{name}_every_day") for name in ("report", "evaluate")]
+
+    def ticks() -> list[bool]:
+        with dg.build_schedule_context(instance, HOUR) as context:
+            return [isinstance(schedule(context), dg.RunRequest) for schedule in schedules]
+
+    assert ticks() == [True, True]
+    for asset in ("operations_report", "evaluation_report"):
+        instance.report_runless_asset_event(dg.AssetMaterialization(asset))
+    assert ticks() == [False, False]
+    (built.index / "CURRENT").resolve().touch()
+    assert ticks() == [True, True]
+    with pytest.raises(dg.DagsterInvariantViolationError):
+        build_definitions(built.settings).resolve_schedule_def("evaluate_every_day")
+
+
+@pytest.mark.exhaustive
 def test_every_run_of_a_refresh_has_a_name_and_the_tag_of_its_refresh(daemon: Daemon):
     later_mail(daemon.work)
     (begins,) = daemon.hour()
@@ -142,15 +152,15 @@ def test_every_run_of_a_refresh_has_a_name_and_the_tag_of_its_refresh(daemon: Da
     runs = daemon.instance.get_runs(limit=len(made))
     assert {run.tags[REFRESH_TAG] for run in runs} == {begins.tags[REFRESH_TAG]}
     assert [run.tags.get(PHASE_TAG) for run in runs] == ["relations", "partitions", None]
-    assert daemon.work.plan().is_empty and daemon.why.startswith("no run has ended") is False
-    assert daemon.look() == [] and daemon.why.startswith("no run has ended since")
-    daemon.cursor = None
-    assert daemon.look() == [] and daemon.why == NOTHING, "a cursor that is lost costs a look"
+    assert daemon.work.plan().is_empty
 
 
 def test_a_partition_made_again_with_the_same_content_sets_off_nothing(daemon: Daemon):
     run_of_dagster(daemon.work, daemon.instance, MAIL.tables, JANUARY)
     assert daemon.look() == [] and daemon.why == NOTHING
+    assert daemon.look() == [] and daemon.why.startswith("no run has ended since")
+    daemon.cursor = None
+    assert daemon.look() == [] and daemon.why == NOTHING, "a cursor that is lost costs a look"
 
 
 @pytest.mark.exhaustive
@@ -166,16 +176,6 @@ def test_a_partition_made_by_hand_with_other_content_sets_off_one_run_over_the_w
     assert daemon.work.plan().is_empty
 
 
-def test_a_single_table_of_a_step_is_made_alone(daemon: Daemon):
-    for table in ("messages", "attachments"):
-        daemon.work.lake.path(table, JANUARY).unlink()
-    run_of_dagster(daemon.work, daemon.instance, ["messages"], JANUARY)
-    assert daemon.work.lake.footer("messages", JANUARY) and not daemon.work.lake.footer(
-        "attachments", JANUARY
-    )
-    assert "attachments" in daemon.work.plan().stale[JANUARY]
-
-
 def test_a_source_that_is_missing_gets_a_run_that_says_so_and_others_get_theirs(daemon: Daemon):
     for path in (daemon.work.folder / "mail" / "users").iterdir():
         path.unlink()
@@ -187,11 +187,17 @@ def test_a_source_that_is_missing_gets_a_run_that_says_so_and_others_get_theirs(
         FEBRUARY: len(MAIL.tables),
         USERS: len(READ),
     }
+    (refresh,) = {run.tags[REFRESH_TAG] for run in asked.values()}
     failed = daemon.run(1, checked=False)
     (step,) = [e for e in failed.all_events if e.is_step_failure]
-    assert "source users" in str(step.step_failure_data.error)
+    assert step.step_failure_data.error
+    assert step.step_failure_data.error.message.partition(": ")[2].startswith("source users"), (
+        "the remedy leads"
+    )
     daemon.run()
-    assert jobs(daemon.look()) == [WHOLE_LAKE], "it is not asked for again, and keeps no other from the index"
+    whole = daemon.look()
+    assert jobs(whole) == [WHOLE_LAKE], "it is not asked for again, and keeps no other from the index"
+    assert whole[0].tags[REFRESH_TAG] == refresh and whole[0].tags[PHASE_TAG] == "relations"
 
 
 def test_each_source_gets_a_run_where_none_can_be_read(daemon: Daemon):

@@ -1,7 +1,5 @@
 """Whatever stands where Weft's own files belong: a build mends it, or says in one line what is wrong and what to do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

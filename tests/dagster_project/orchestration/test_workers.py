@@ -1,7 +1,5 @@
 """Partitions that processes make side by side are those that one makes, faults come back, and the processes end."""
 
-from __future__ import annotations
-
 import multiprocessing
 from pathlib import Path
 

@@ -1,15 +1,13 @@
 """A lens shows so many passages, tokens and so much of a document in a session, and not one more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.outgoing.limits import Disclosures
 from dagster_project.outgoing.receipts import Disclosed
+from dagster_project.outgoing.screen import Disclosures
 from transforms.errors import DisclosureLimitError
 from transforms.settings.search import LensSettings
 

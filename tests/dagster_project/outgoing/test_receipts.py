@@ -1,7 +1,5 @@
 """Receipts show each byte that was changed, and no receipt stops those after it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -34,17 +32,9 @@ def added(receipts: Receipts, passages: int = 1, place: str = "place") -> str:
         (lambda lines: lines[1:], 1),
     ],
     ids=[
-        "value",
-        "blank",
-        "key twice",
-        "blank at the end",
-        "taken out",
-        "twice",
-        "empty line",
-        "order",
-        "first",
+        "value", "blank", "key twice", "blank at the end", "taken out", "twice", "empty line", "order", "first",
     ],
-)
+)  # fmt: skip
 def test_a_changed_byte_is_named_with_its_line(
     tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], line: int
 ):

@@ -1,7 +1,5 @@
 """Web and IMAP servers that say what a test wants, and fetches from them with a password."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Mirrors of public-inbox repositories: cloned, fetched, and nothing of the remote is run."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Monthly archives over HTTP: what is asked for, what becomes a file, and what a fault leaves behind."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess
@@ -129,8 +127,8 @@ def test_a_month_is_due_until_it_was_asked_for_after_its_end_and_then_every_thir
     remote = HttpRemote(kind="http", url="https://example.org/{year}-{month:02}", since="2004-01")
     (archive,) = (a for a in archives(remote, "dev", NOW) if a.stem == "dev.2004-01")
     known = {"address": text_hash(archive.url), "checked_at": checked and checked.isoformat()}
-    assert is_due(archive, known, remote, now) is due
-    assert not checked or is_due(archive, known | {"address": "of another template"}, remote, now)
+    assert is_due(archive, known, now) is due
+    assert not checked or is_due(archive, known | {"address": "of another template"}, now)
 
 
 def test_templates_name_lists_years_and_months():
@@ -220,7 +218,7 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(
     server.take_asked()
     remote = {"kind": "http", "url": f"{server.address}/{{list}}.{{year}}{{month:02}}", "since": "2004-01"}
     work = Workspace(tmp_path).configure(
-        {"name": "dev", "kind": "mbox", "fetch": remote | {"until": "2004-03", "recheck_days": 0}}
+        {"name": "dev", "kind": "mbox", "fetch": remote | {"until": "2004-03"}}
     )
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(work.config)])
     partial = tmp_path / "state/sources/.fetch/dev/dev.2004-03.part"

@@ -1,7 +1,5 @@
 """Servers that echo secrets or lead elsewhere: no fault and no log shows a secret, and no fetch follows."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import logging
@@ -18,7 +16,7 @@ from dagster_project.config.source_settings import HttpRemote
 from dagster_project.orchestration.alerts import post
 from dagster_project.remotes.redirects import Hop, is_public, next_hop
 from dagster_project.remotes.source_remotes import SourceRemotes
-from dagster_project.system.credentials import Credentials
+from dagster_project.system.masking import Credentials
 from tests.archives import Workspace
 from tests.http_loopback import Archives, raw, served_archives, status
 from tests.lying_servers import MAIL, PASSWORD, SECRET, USER, Fetch
@@ -112,9 +110,9 @@ def test_an_echo_in_a_validator_is_not_kept_and_one_that_cannot_be_sent_does_no_
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nETag: " % len(MAIL)
     for etag in (base64.b64encode(f"{USER}:{SECRET}".encode()), b'"\xff\xe4"', b'"' + b"x" * 5000 + b'"'):
         server.plan["/2004-01"] = [raw(head + etag + b"\r\n\r\n" + MAIL)]
-        http(recheck_days=1)
+        http()
         assert not leaks((tmp_path / "state/sources/.fetch/dev.json").read_text())
-    http(recheck_days=1)
+    http()
 
 
 def test_imap_echoes_are_masked(imap: Fetch, script: dict[str, Answer], caplog: pytest.LogCaptureFixture):

@@ -1,7 +1,5 @@
 """What a server does with requests that never end, senders that go away, guesses of its token, and a log nobody reads."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
@@ -16,8 +14,11 @@ from http.client import HTTPConnection
 import pytest
 import uvicorn
 from click.testing import CliRunner
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
+from dagster_project.servers.guards import TokenRequired
 from dagster_project.servers.listening import listening, make_server
 from tests.archives import Workspace
 from tests.pages import pages
@@ -129,6 +130,17 @@ def test_guesses_of_the_token_are_braked_and_the_owner_is_not_locked_out(served:
     until(lambda: served.status(TOKEN, "127.0.0.3")[0] == 200, "the brake ends by itself")
     assert {served.status("guess", "127.0.0.2")[0] for _ in range(30)} == {401}
     assert served.status(TOKEN, "127.0.0.2")[0] == 200, "who is known is let in, whoever guesses beside"
+
+
+def test_all_addresses_of_a_network_of_ipv6_are_one_guesser():
+    app = TokenRequired(PlainTextResponse("shown"), TOKEN)
+
+    def status(address: str) -> int:
+        client = TestClient(app, client=(address, 1))
+        return client.get("/", headers={"Authorization": "Bearer guess"}).status_code
+
+    assert 429 in {status(f"2001:db8::{number}") for number in range(100)}
+    assert status("2001:db8:0:1::1") == 401
 
 
 def test_a_port_in_use_ends_every_server(served: Served, built_once: Workspace):

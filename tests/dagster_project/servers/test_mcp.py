@@ -1,7 +1,5 @@
 """What assistants are shown: nothing secret in clear, nothing without a receipt, faults that say what to do."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -11,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+import yaml
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
@@ -66,11 +65,11 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return work
 
 
-def called(work: Workspace, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+def called(work: Workspace, *calls: tuple[str, dict[str, Any]], lens: str | None = None) -> list[Any]:
     """What the tools answer, a call after the other; a fault of the protocol is an answer, too."""
 
     async def run() -> list[Any]:
-        async with Client(mcp_server(work.settings, has_sql=True)) as client:
+        async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
             answers: list[Any] = []
             for name, arguments in calls:
                 try:
@@ -112,15 +111,39 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
     for receipt in (kept[0], kept[4]):  # a search and a context
         assert all(re.search(r" bytes \d+-\d+$", passage["place"]) for passage in receipt["passages"])
     assert kept[2]["masked"].keys() >= {
-        "cloud_key",
-        "access_token",
-        "jwt",
-        "private_key",
-        "url_password",
-        "phone",
+        *["cloud_key", "access_token", "jwt", "private_key", "url_password", "phone"]
     }
     log = Receipts(office.settings.root).path.read_text()
     assert "uploads" not in log and "with these keys" not in log and not [s for s in SECRETS if s in log]
+
+
+def test_a_skill_names_the_tools_and_what_no_results_mean(office: Workspace, tmp_path: Path):
+    said = office.weft("mcp", "--skill", str(tmp_path))
+    text = (tmp_path / "weft" / "SKILL.md").read_text()
+    _, head, body = text.split("---\n", 2)
+    facts = yaml.safe_load(head)
+    assert said.stdout.strip() == str(tmp_path / "weft" / "SKILL.md")
+    assert facts["name"] == "weft" and 0 < len(facts["description"]) <= 1_024
+    tools = {name for name, _ in CALLS} - {"sql"}
+    assert {f"`{name}`" for name in tools} <= set(re.findall("`[a-z_]+`", body))
+    assert all(word in body for word in ("PASS", "WEAK", "NO_RESULTS", "NO_HITS"))
+
+
+@pytest.mark.parametrize("lens", [None, "all"])
+def test_a_command_a_tool_and_a_page_give_the_same_block(office: Workspace, tmp_path: Path, lens: str | None):
+    work, text = office, CALLS[4][1]["text"]
+    if lens:
+        work = office.copied(tmp_path / "work")
+        of_lens = {"where": "source:dev OR source:notes", "emails": ["*@EXAMPLE.org"]}
+        work.configure(*SOURCES, **{"lenses.all": of_lens})
+    named = ("--lens", lens) if lens else ()
+    said = json.loads(work.weft("context", "--stdin", "--json", *named, input=text).stdout)
+    (tool,) = called(work, CALLS[4], lens=lens)
+    with pages(work.settings, lens=lens) as client:
+        page = client.get("/api/context", params={"text": text}).json()
+    for name in ("block", "tokens", "budget_tokens", "stopped"):
+        assert said[name] == tool.structured_content[name] == page[name]
+    assert (SECRETS[5] in said["block"]) == bool(lens) and SECRETS[6] not in said["block"]
 
 
 def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(office: Workspace, tmp_path: Path):
@@ -191,7 +214,7 @@ COMMANDS = (
     ("similar", "m2@example.org", "--json"),
     ("get", "m1@example.org"),
     ("get", "notes:compactor.md bytes 70-200", "--json"),
-    ("explain", "compactor"),
+    ("search", "compactor", "--stages"),
 )
 
 
@@ -319,6 +342,7 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
             )
         ),
         ("get", {"id": ""}, "at least 1 character"),
+        ("get", {"id": "qqqq"}, "; `search` finds ids by words"),
         ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),
         ("search", {"query": "tag:machine"}, "the index holds engine, or have"),
     ],
@@ -367,26 +391,18 @@ def test_no_cell_is_read_before_it_is_measured(office: Workspace):
     assert [len(str(column.to_pylist()[0])) for column in rows.columns] == [1, 100, 100]
     rows = bounded_rows(file, "SELECT i FROM range(9_000) t(i) ORDER BY i DESC;", 3, 99)
     assert rows.column("i").to_pylist() == [8_999, 8_998, 8_997]
-    together, long, described, explained = called(
+    long, described = called(
         office,
-        ("sql", {"statement": "SELECT string_agg(repeat('x', 100_000), '') FROM range(100_000)"}),
         ("sql", {"statement": "SELECT 1 AS n, repeat('x', 200_000) AS t"}),
         ("sql", {"statement": "DESCRIBE messages"}),
-        ("sql", {"statement": "EXPLAIN FROM messages"}),
     )
-    assert together.is_error and "emory" in together.content[0].text
     assert long.structured_content == {"columns": ["n", "t"], "rows": [], "is_cut": True}
     assert ["message_id", "VARCHAR"] in [row[:2] for row in described.structured_content["rows"]]
-    assert explained.is_error and "only SELECT" in explained.content[0].text
 
 
 PLACES = [
-    "FROM duckdb_databases()",
     'SELECT (SELECT path FROM system.main."DuckDB_Databases"() LIMIT 1)',
-    "WITH a AS (FROM pragma_database_list) SUMMARIZE FROM a",
-    "SELECT current_setting('allowed_paths')",
     "FROM query/**/('FROM duckdb_' || 'settings()')",
-    "FROM duckdb_extensions()",
     "SELECT no_such_column FROM messages, read_text('weft.toml')",
 ]
 
@@ -399,13 +415,7 @@ def test_sql_names_no_path_of_the_machine(office: Workspace):
 
 
 def test_a_fault_of_a_row_shows_nothing_of_it(office: Workspace):
-    made = [
-        "body::INTEGER",
-        "error(body)",
-        "strptime(body, '%Y')",
-        "regexp_matches('x', '(' || body)",
-        "body::ENUM('a')",
-    ]
+    made = ["body::INTEGER", "error(body)", "regexp_matches('x', '(' || body)"]
     for fault in called(office, *(("sql", {"statement": f"SELECT {value} FROM messages"}) for value in made)):
         assert fault.is_error and "TRY_CAST" in fault.content[0].text
         assert not [text for text in (*SECRETS, "compactor", "Pay now") if text in fault.content[0].text]
@@ -413,25 +423,16 @@ def test_a_fault_of_a_row_shows_nothing_of_it(office: Workspace):
 
 def test_a_value_that_is_made_takes_no_more_memory_than_its_process_may(office: Workspace):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    made = [
-        "repeat('x', 2_000_000_000)",
-        "repeat(repeat('x', 1_000_000), 2_000)",
-        "list_sum(range(1_000_000_000))",
-    ]
+    made = ["repeat('x', 2_000_000_000)", "list_sum(range(1_000_000_000))"]
     *giants, small = called(
         office,
         *(("sql", {"statement": f"SELECT length({value}::VARCHAR)"}) for value in made),
-        ("sql", {"statement": "SELECT 1 AS n"}),
+        ("sql", {"statement": "SELECT DISTINCT database_name FROM duckdb_tables()"}),
     )
     for giant in giants:
         assert giant.is_error and "MemoryLimitError" in giant.content[0].text
-    assert small.structured_content["rows"] == [[1]]
+    assert small.structured_content["rows"] == [["weft"]], "the file has one name in every version"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 500_000
-
-
-def test_sql_calls_the_file_the_same_in_every_version(office: Workspace):
-    (names,) = called(office, ("sql", {"statement": "SELECT DISTINCT database_name FROM duckdb_tables()"}))
-    assert names.structured_content["rows"] == [["weft"]]
 
 
 @pytest.mark.exhaustive
@@ -486,12 +487,12 @@ def test_receipts_are_verified(office: Workspace, tmp_path: Path):
     path = Receipts(work.settings.root).path
     whole = path.read_text()
     count = len(whole.splitlines())
-    listed = work.weft("receipts")
+    listed = work.weft("mcp", "receipts")
     assert listed.exit_code == 0 and f"{count} receipts, unchanged" in listed.output
     lines = whole.splitlines(keepends=True)
     for broken in (whole.replace('"tool":"get"', '"tool":"search"'), "".join(lines[:-2] + lines[-1:])):
         path.write_text(broken)
-        found = work.weft("receipts")
+        found = work.weft("mcp", "receipts")
         assert found.exit_code == 5 and "not as it was written" in found.output
     path.write_text(whole + '{"at":"2026-')  # a kill while it was written: nothing was answered
     called(work, CALLS[0])

@@ -1,9 +1,9 @@
 """No page of another origin, and no name that somebody else lets point here, reaches a server of Weft."""
 
-from __future__ import annotations
-
 import json
+import os
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters, stdio_client
 from starlette.testclient import TestClient
 
 from dagster_project.servers.mcp import mcp_app, mcp_server
@@ -21,13 +21,8 @@ from tests.timing import HUNG, until
 
 FRIEND = "https://friend.example"
 ASKED = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
-INITIALIZE = ASKED | {
-    "params": {
-        "protocolVersion": "2025-03-26",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
-}
+CLIENT = {"name": "test", "version": "1"}
+INITIALIZE = ASKED | {"params": {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": CLIENT}}
 
 
 @contextmanager
@@ -83,25 +78,39 @@ def assistants(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) 
 def test_assistants_are_answered_and_pages_are_not(
     assistants: int, host: str, origin: str | None, expected: int
 ):
-    headers = [
-        ("Host", host),
-        *([("Origin", origin)] if origin else []),
-        ("Content-Type", "application/json"),
-        ("Accept", "application/json, text/event-stream"),
-    ]
+    headers = [("Host", host), *([("Origin", origin)] if origin else []), ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream")]  # fmt: skip
     assert status(assistants, "POST", "/mcp", headers, json.dumps(INITIALIZE)) == (expected, "")
 
 
+@pytest.mark.parametrize("transport", ["http", pytest.param("pipes", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("revision", ["legacy", "2026-07-28"])
-def test_clients_of_each_revision_of_the_protocol_are_answered_over_http(assistants: int, revision: str):
-    async def found() -> tuple[int, str]:
-        async with Client(f"http://127.0.0.1:{assistants}/mcp", mode=revision) as client:
-            listed = await client.list_tools()
-            answer = await client.call_tool("list_sources", {})
-            return len(listed.tools), json.dumps(answer.structured_content)
+def test_clients_of_each_revision_of_the_protocol_are_answered(
+    assistants: int, built_once: Workspace, revision: str, transport: str
+):
+    command = ["-m", "dagster_project.cli", "mcp", "--config", str(built_once.config)]
+    pipes = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+    server = stdio_client(pipes) if transport == "pipes" else f"http://127.0.0.1:{assistants}/mcp"
 
-    tools, sources = anyio.run(found)
-    assert tools >= 6 and '"dev"' in sources
+    async def found() -> str:
+        async with Client(server, mode=revision) as client:
+            assert len((await client.list_tools()).tools) >= 6
+            return json.dumps((await client.call_tool("list_sources", {})).structured_content)
+
+    assert '"dev"' in anyio.run(found)
+
+
+def test_a_request_without_a_session_is_answered_by_itself(built_once: Workspace):
+    meta = {"protocolVersion": "2026-07-28", "clientCapabilities": {}}
+    values = {"name": "list_sources", "arguments": {},
+        "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}}  # fmt: skip
+    with TestClient(mcp_app(mcp_server(built_once.settings), 8000, None), "http://127.0.0.1:8000") as client:
+        for method, name in (("server/discover", None), ("tools/call", "list_sources")):
+            headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28",
+                "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}  # fmt: skip
+            answer = client.post("/mcp", json=ASKED | {"method": method, "params": values}, headers=headers)
+            assert answer.status_code == 200 and "Mcp-Session-Id" not in answer.headers, answer.text
+    assert '"dev"' in answer.text
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Two workspaces that differ only outside a lens give the same bytes under it: ids, orders, names, scores, tables."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -29,6 +27,8 @@ LENSES = {
     "unanswered": "source:pub is:unanswered",
     "small": "source:pub -larger:300 -f:boss -sensitivity:secret",
 }
+ANSWERED = ("shown", "without", "attached", "small")
+"""The lenses that are asked all questions too; the tables that answers come from are compared under every lens."""
 QUARRY = (
     "The quarry beside the mill was opened by the council in the spring of that year.\n"
     "Nobody who lived there had asked for a quarry, and the mill had to close in autumn.\n"
@@ -216,7 +216,7 @@ def bytes_of(said: str) -> str:
         r'(?<=class="part" width=")[0-9.]+',
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+",
         r'(?<=published_at":) ?"[^"]+|(?<=published )\d{4}-\d\d-\d\d \d\d:\d\d UTC',
-        r'(?<=(?:CONTEXT|NO_HITS)", "version": ")\w+|(?<=manifest": "5", "index_version": ")\w+',
+        r'(?<=(?:CONTEXT|NO_HITS)", "version": ")\w+|(?<=manifest": "\d", "index_version": ")\w+',
     ):
         said = re.sub(varying, "", said)
     return said
@@ -227,9 +227,16 @@ def bytes_of(said: str) -> str:
 def test_what_a_lens_hides_changes_no_table_and_no_answer(
     pair: tuple[Workspace, Workspace], lens: str
 ) -> None:
-    queries, ids = (QUERIES, IDS) if lens != "shown" else (QUERIES[:4], IDS[2:6])
+    number = sorted(LENSES).index(lens)
+    queries, ids = (QUERIES, IDS) if lens == "without" else (QUERIES[number % 3 :: 3], IDS[number % 3 :: 3])
     few, many = (
-        {name: bytes_of(said) for name, said in (*tables(work, lens), *told(work, lens, queries, ids))}
+        {
+            name: bytes_of(said)
+            for name, said in (
+                *tables(work, lens),
+                *(told(work, lens, queries, ids) if lens in ANSWERED else ()),
+            )
+        }
         for work in pair
     )
     assert [name for name, said in few.items() if said != many[name]] == []

@@ -1,7 +1,5 @@
 """Files attached in chats are read from where their exports hold them, and those that are not there cost nothing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

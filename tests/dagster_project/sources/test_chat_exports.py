@@ -1,7 +1,5 @@
 """Exports of chat programs on disk: which there are, how they are named, and what zips may do."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The configured sources: which partitions their files make, and what is remembered of them."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import os
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.composition.objects import make_sources
+from dagster_project.sources.reading_files import TooLargeError, bounded
 from tests.archives import Mail, Workspace, mbox
 from tests.broken_files import PACKERS, UNREADABLE
 from transforms.errors import SourceError
@@ -28,6 +27,13 @@ def places(work: Workspace, partition: str) -> list[str]:
 
 def source(**given: str) -> dict[str, str]:
     return {"name": "dev", "kind": "mbox", "path": "mail/*", **given}
+
+
+def test_a_file_of_exactly_as_many_bytes_as_may_be_read_is_read(tmp_path: Path):
+    (file := tmp_path / "file").write_bytes(b"ten bytes.")
+    assert bounded(file, 10, "the cap") == b"ten bytes."
+    with pytest.raises(TooLargeError, match="10 bytes, the cap is 9"):
+        bounded(file, 9, "the cap")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """public-inbox repositories as a source: real repositories made with git, as public-inbox would."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tracemalloc
@@ -11,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from dagster_project.composition.objects import make_sources
-from dagster_project.sources.git_objects import GitFailedError, git
+from dagster_project.sources.git_history import GitFailedError, git
 from dagster_project.sources.public_inbox import blobs, inbox_mails
 from tests.archives import Workspace
 from tests.broken_files import FEBRUARY, Epoch, mail, noisy_git
+from tests.cases import some
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail
 
@@ -200,8 +199,14 @@ def emptied(path: Path, data: bytes | None) -> None:
     path.write_bytes(data) if data is not None else path.unlink()
 
 
-OTHER = zlib.compress(b"blob 5\0other")
-"""An object that is sound, and not the one of its name."""
+LOSSES = {
+    "missing": None,
+    "empty": b"",
+    "damaged": b"damaged",
+    "sound, and another": zlib.compress(b"blob 5\0other"),
+    "of another length": zlib.compress(b"blob 9999\0x"),
+}
+"""What an object of a repository may hold instead of its bytes."""
 
 
 @pytest.mark.parametrize(
@@ -215,12 +220,12 @@ OTHER = zlib.compress(b"blob 5\0other")
     ],
     ids=["blob", "tree", "commit", "first commit", "last tree"],
 )
-@pytest.mark.parametrize("data", [None, b"", b"damaged", OTHER, zlib.compress(b"blob 9999\0x")])
+@pytest.mark.parametrize("name", some(LOSSES))
 def test_what_git_lost_is_quarantined_and_all_else_is_read(
-    workspace: Workspace, five: Epoch, what: str, lost: set[int], reason: str, data: bytes | None
+    workspace: Workspace, five: Epoch, what: str, lost: set[int], reason: str, name: str
 ):
     commit = five.git("rev-parse", what.partition(":")[0].partition("^")[0])
-    emptied(five.loose(what), data)
+    emptied(five.loose(what), LOSSES[name])
     mails, faults = read(workspace)
     assert mails == {mail(n) for n in range(1, 6)} - {mail(n) for n in lost}
     ((place, why),) = faults.items()

@@ -1,7 +1,5 @@
 """Every mail that was read is given back from its source by its place, and nothing else is."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 from pathlib import Path

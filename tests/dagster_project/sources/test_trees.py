@@ -1,7 +1,5 @@
 """Which files of a vault or a tree are read, and why the others are not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

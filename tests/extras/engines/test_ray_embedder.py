@@ -1,7 +1,5 @@
 """Batches that actors of Ray embed have the vectors that this machine gives, on as many GPUs as there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

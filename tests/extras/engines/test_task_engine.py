@@ -1,7 +1,5 @@
 """What tasks make is what a run makes; Dagster hears of it, and of what fails; a lake that tasks do not see is refused."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import subprocess

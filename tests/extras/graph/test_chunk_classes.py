@@ -1,7 +1,5 @@
 """Which chunks are code: by their lines with text, and by all their lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from dagster_project.extras.graph.transforms.chunk_classes import chunk_classes

@@ -1,7 +1,5 @@
 """The exported graph on disk: written once, exchanged whole, cleaned of what is gone."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

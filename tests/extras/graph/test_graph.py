@@ -1,7 +1,5 @@
 """A build with the graph enabled: published stripes, the export, the command line, and what changes bring."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -87,7 +85,7 @@ def test_sql_python_the_command_line_and_the_export_show_one_order(made_once: Wo
     for count in (1, 4, 11):
         rows = made_once.column(f"SELECT chunk_index FROM stripe('docs:guide/manual.md', {count})")
         assert rows == order[:count]
-        shown = run(made_once, "stripe", "--json", "-n", str(count), "manual.md")
+        shown = run(made_once, "graph", "stripe", "--json", "-n", str(count), "manual.md")
         assert [c["chunk_index"] for c in json.loads(shown.output)["chunks"]] == order[:count]
     technical = made_once.column(
         "SELECT chunk_index FROM stripe('docs:guide/manual.md', 99, kind := 'technical')"
@@ -97,7 +95,7 @@ def test_sql_python_the_command_line_and_the_export_show_one_order(made_once: Wo
 
 
 def test_a_stripe_is_shown_with_its_text(made_once: Workspace):
-    shown = run(made_once, "stripe", "-n", "1", "--technical", "docs:guide/manual.md")
+    shown = run(made_once, "graph", "stripe", "-n", "1", "--technical", "docs:guide/manual.md")
     assert "Manual › Command line  chunk 10, similarity 1.000, code" in shown.output
     assert "store put key value" in shown.output
 
@@ -110,13 +108,13 @@ def test_a_stripe_is_shown_with_its_text(made_once: Workspace):
     ],
 )
 def test_what_has_no_stripe_is_explained(made_once: Workspace, arguments: list[str], message: str):
-    shown = run(made_once, "stripe", *arguments)
+    shown = run(made_once, "graph", "stripe", *arguments)
     assert shown.exit_code == 3
     assert message in shown.output
 
 
 def test_a_question_is_answered_by_its_hash(made_once: Workspace):
-    shown = run(made_once, "ask", "--static", "--json", "what happens to the log after a power cut")
+    shown = run(made_once, "graph", "ask", "--static", "--json", "what happens to the log after a power cut")
     answer = json.loads(shown.output)
     assert answer["outcome"] == "PROMPTS"
     assert answer["hits"][0]["distance"] == 0
@@ -128,7 +126,7 @@ def test_a_question_is_answered_by_its_hash(made_once: Workspace):
     "arguments", [["--static", "merging sorted runs"], ["what happens to the log after a power cut"]]
 )
 def test_other_questions_are_searched(made_once: Workspace, arguments: list[str]):
-    answer = json.loads(run(made_once, "ask", "--json", *arguments).output)
+    answer = json.loads(run(made_once, "graph", "ask", "--json", *arguments).output)
     assert answer["outcome"] == "HITS"
     assert answer["queries"][0]["hits"]
 
@@ -179,7 +177,7 @@ def test_disabled_it_leaves_no_file_and_its_published_tables_are_empty(made: Wor
     assert made.column("SELECT count(*) FROM stripe('docs:guide/manual.md', 3)") == [0]
     assert made.column("SELECT count(*) FROM chunk_keywords") == [0]
     shutil.rmtree(made.settings.root / "graph")
-    for command, code in ((["stripe", "guide/index.md"], 3), (["serve-graph"], 5)):
+    for command, code in ((["graph", "stripe", "guide/index.md"], 3), (["graph", "serve"], 5)):
         shown = run(made, *command)
         assert shown.exit_code == code
         assert "set `enabled = true` in [graph]" in shown.output

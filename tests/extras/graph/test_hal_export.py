@@ -1,7 +1,5 @@
 """The exported files of documents: their layout, their addresses, and what `index.json` says."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 from typing import Any

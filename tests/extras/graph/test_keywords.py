@@ -1,7 +1,5 @@
 """Keywords of trees: read from their lists, computed where there is none, found in chunks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

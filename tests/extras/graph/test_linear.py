@@ -1,7 +1,5 @@
 """Ten times the text takes about ten times the work, in many documents and in one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Questions of lists, their SimHashes, and the chunks that keep them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A client that knows only the topmost `index.json` reads documents over HTTP, from another origin."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json
@@ -17,8 +15,8 @@ import pytest
 import uvicorn
 from pydantic import ValidationError
 
+from dagster_project.extras.graph.command import graph_app
 from dagster_project.extras.graph.exporter import FileGraphExporter
-from dagster_project.extras.graph.server import graph_app
 from dagster_project.extras.graph.transforms.hal_export import graph_folders
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from tests.extras.graph.test_hal_export import tables

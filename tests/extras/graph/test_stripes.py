@@ -1,7 +1,5 @@
 """Every beginning of a stripe represents the document: baselines, similarities, the order itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Debian's dovecot on the loopback interface: one user, one Maildir, its own configuration in a temporary folder."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

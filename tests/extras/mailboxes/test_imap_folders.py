@@ -1,7 +1,5 @@
 """A folder of a real IMAP server as a Maildir: what comes, what goes, and what stays untouched there."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """An index that a collection of Qdrant ranks gives the hits that its file gives, also while it changes."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator
@@ -31,8 +29,10 @@ from dagster_project.extras.qdrant import collection  # noqa: E402
 from dagster_project.extras.qdrant.batch import PointRanking  # noqa: E402
 from dagster_project.extras.qdrant.collection import Collection  # noqa: E402
 from dagster_project.extras.qdrant.mirror import QdrantMirror  # noqa: E402
-from dagster_project.extras.qdrant.mirrored import mirrored  # noqa: E402
-from dagster_project.extras.qdrant.points import Points  # noqa: E402
+from dagster_project.extras.qdrant.points import (
+    Points,  # noqa: E402
+    mirrored,  # noqa: E402
+)
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive
@@ -130,7 +130,7 @@ TALK = "Ada: The load doubles when the compactor runs.\nBen: And what does the s
     [
         ["search", "compactor load", "write-ahead log"],
         ["search", "l:users pace"],
-        ["explain", "compactor load"],
+        ["search", "compactor load", "--stages"],
         ["similar", "m3@example.org"],
         ["context", "--stdin"],
         ["context", "--stdin", "--lens", "users"],

@@ -1,7 +1,5 @@
 """A workspace whose settings name Qdrant, played by its client in a folder."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 
@@ -36,8 +34,8 @@ def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: 
     work.write("dev/dev.2004-03.mbox", [Mail(900, "The compactor of the shell is new.", "Compactor news")])
     work.build()
     assert work.plan().is_empty
-    for command in ("search", "explain"):
-        said = work.weft(command, "compactor of the shell is new")
+    for command in (["search"], ["search", "--stages"]):
+        said = work.weft(*command, "compactor of the shell is new")
         assert said.exit_code == 0 and "Compactor news" in said.output, said.output
     with closing(open_index(work.settings)) as index:
         assert isinstance(index.ranking, PointRanking) and index.ranking.points.facts.number == 2

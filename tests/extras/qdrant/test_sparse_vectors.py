@@ -1,7 +1,5 @@
 """Sparse vectors whose products are BM25."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """With Qdrant as its target, a published file has references to texts of the lake, and answers as one with all texts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from contextlib import closing
@@ -33,7 +31,7 @@ QUESTIONS = (
     ["search", "compactor load", "write-ahead log", '"keeps its pace"', "l:users pace"],
     ["search", "m3@example.org"],
     ["search", "compactor", "--json", "--expand", "parent", "--expand", "neighbours"],
-    ["explain", "compactor load"],
+    ["search", "compactor load", "--stages"],
     ["similar", "m3@example.org"],
     ["context", "--stdin"],
     ["context", "--stdin", "--lens", "users"],
@@ -57,7 +55,7 @@ def pair(
         config = work.config.read_text() + '\n[lenses.users]\nwhere = "source:users"\n'
         work.config.write_text(config.replace("[index]\n", f"[index]\n{target}"))
         works.append(work)
-    works[1].build()
+    works[1].publish()
     return works[0], works[1]
 
 

@@ -1,7 +1,5 @@
 """Locks of a lake that lie on its object store: alone or shared, in order, and nobody's once their process is dead."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A prefix of an S3 service, or a folder, as files: what changed is copied, what is gone goes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Summaries of issues by a language model, which reads strangers' texts: a real client against a loopback server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

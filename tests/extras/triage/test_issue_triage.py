@@ -1,7 +1,5 @@
 """Builds of issues: the table with its check, what follows a new issue, and the command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_project.extras.triage.transforms.schema import ISSUE_TRIAGE
+from dagster_project.extras.triage.transforms.table import ISSUE_TRIAGE
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
 from dagster_project.outgoing.receipts import Receipts
 from tests.archives import Workspace
@@ -62,6 +60,7 @@ def printed(work: Workspace, *arguments: str) -> tuple[int, str]:
 def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert printed(work)[0] == 5
     work.build()
+    _is_described_and_checked(work)
     assert set(rows(work)) == {1, 2} and rows(work)[1]["missing"] == ["steps", "log"]
     work.put("tracker/later.json", export(3))
     work.put("tracker/broken.json", '[{"number": 4}]')
@@ -91,8 +90,8 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert not work.lake.is_stored("issue_triage")
 
 
-def test_the_asset_is_described_checked_and_asked_for_by_dagster_and_only_there_with_issues(work: Workspace):
-    work.build()
+def _is_described_and_checked(work: Workspace) -> None:
+    """Dagster asks for the asset, describes and checks it; without issues it has none."""
     definitions = asset_definitions(work.settings)
     spec = definitions.resolve_asset_graph().get(dg.AssetKey("issue_triage"))
     assert spec.description and "dagster/column_schema" in spec.metadata

@@ -1,7 +1,5 @@
 """Triage on the issues of the sample: repeats, what is missing, what is masked, and summaries."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

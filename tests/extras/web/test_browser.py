@@ -4,11 +4,8 @@ Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOT
 again by `make pictures`.
 """
 
-from __future__ import annotations
-
 import io
 import os
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -53,16 +50,6 @@ def patch(version: int, body: str) -> Mail:
     """A version of a patch."""
     subject = f"[PATCH{f' v{version}' if version > 1 else ''}] wal: flush before the answer"
     return Mail(500 + version, body, subject)
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The sample as it is shipped."""
-    folder = tmp_path_factory.mktemp("shipped") / "sample"
-    shutil.copytree(ROOT / "data" / "sample", folder, ignore=shutil.ignore_patterns("state"))
-    work = Workspace(folder)
-    work.build()
-    return work
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +173,8 @@ def test_every_page_fits_its_window(chromium: Any, base: str, size: dict[str, in
 PAGES = (
     "/", f"/?q={QUERY}", "/?q=has:patch", "/corpus", "/help", "/d/docs%3Afaq.md", "/d/docs%3Azebra.md",
     "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
-    "/series/m502@example.org",    "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
+    "/series/m502@example.org", "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
+    "/p/marta@quern.example", "/quarantine",
 )  # fmt: skip
 
 
@@ -337,6 +325,7 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
         ("serve-document", "/d/docs%3Afaq.md", DESK, True),
         ("serve-phone", f"/?q={QUERY}", PHONE, True),
         ("serve-corpus", "/corpus", DESK, False),
+        ("serve-person", "/p/marta@quern.example", DESK, False),
     ],
 )
 def test_a_picture_of_the_pages(

@@ -1,7 +1,5 @@
 """The pages of `weft serve` over a small index: search, reading, JSON, feed, and who may ask."""
 
-from __future__ import annotations
-
 import base64
 import importlib
 import re
@@ -24,11 +22,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from dagster_project.evaluation.evaluator import write_report
-from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.app import web_app
-from dagster_project.extras.web.asked import asked
 from dagster_project.extras.web.corpus import month_plot
 from dagster_project.extras.web.facets import histogram
+from dagster_project.extras.web.question import page_of, question_of
 from dagster_project.extras.web.site import Site
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.system.locks import only_build
@@ -137,7 +134,7 @@ def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
 )
 def test_a_histogram_leads_to_spans_of_time(last: datetime, count: int, label: str, address: str):
     first = datetime(2019, 5, 7, 23, tzinfo=UTC)
-    bars = histogram([first, first, last], asked({"q": "wal"}))
+    bars = histogram([first, first, last], question_of({"q": "wal"}))
     assert len(bars) == count
     assert (bars[0].label, bars[0].count, bars[0].share, bars[0].address) == (label, 2, 1.0, address)
     assert bars[-1].count == 1
@@ -209,13 +206,13 @@ def test_what_is_not_near_is_shown_when_asked_for(web: TestClient):
 
 def test_a_search_ranks_once(web: TestClient, monkeypatch: pytest.MonkeyPatch):
     ranked: list[str] = []
-    rank = SearchIndex._ranked
+    rank = SearchIndex.of_batch
 
     def noted(self: SearchIndex, batch: Any, *options: Any) -> Any:
         ranked.extend(batch.queries)
         return rank(self, batch, *options)
 
-    monkeypatch.setattr(SearchIndex, "_ranked", noted)
+    monkeypatch.setattr(SearchIndex, "of_batch", noted)
     assert "Whole thread" in web.get("/", params={"q": "compactor pace"}).text
     assert ranked.count("compactor pace") == 1
 
@@ -272,6 +269,8 @@ def test_why_shows_every_stage_and_the_way_of_one_id(web: TestClient):
         assert f'<th scope="row">{stage}</th>' in page
     assert "hit 1" in page or "hit 2" in page or "hit 3" in page
     assert 'class="bar"' in page
+    found = web.get("/", params={"q": '"compactor', "plain": "1"}).text
+    assert web.get(links(found, "/why")[0]).status_code == 200
 
 
 def test_the_corpus_has_plots_and_sources(web: TestClient):
@@ -399,16 +398,9 @@ def test_a_client_that_is_generated_from_the_description_gets_every_answer(
     (tmp_path / "config.yaml").write_text("post_hooks: []\n")
     generator = Path(sys.executable).with_name("openapi-python-client")
     options = [
-        "--path",
-        "openapi.json",
-        "--output-path",
-        "weft_client",
-        "--config",
-        "config.yaml",
-        "--meta",
-        "none",
+        "--path", "openapi.json", "--output-path", "weft_client", "--config", "config.yaml", "--meta", "none",
         "--fail-on-warning",
-    ]
+    ]  # fmt: skip
     subprocess.run([generator, "generate", *options], cwd=tmp_path, check=True)
     monkeypatch.syspath_prepend(tmp_path)
     app = httpx.ASGITransport(app=web_app(built_once.settings))

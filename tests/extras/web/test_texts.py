@@ -1,7 +1,5 @@
 """Texts of strangers as HTML: everything escaped, cited bytes marked, only links to the web and to mailboxes followed."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 
@@ -10,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from dagster_project.extras.web.addresses import page_of
 from dagster_project.extras.web.mail_parts import mail_parts, plain_parts
 from dagster_project.extras.web.mails import _ancestors
 from dagster_project.extras.web.markdown_html import markdown_html
 from dagster_project.extras.web.marks import Marked, Span, followed, highlighted, linked
+from dagster_project.extras.web.question import page_of
 from tests.examples import examples
 
 HOSTILE = (
@@ -150,14 +148,9 @@ def test_links_lead_to_pages_and_to_the_web_alone():
 @pytest.mark.parametrize(
     "address",
     [
-        "javascript:alert(1)",
-        "data:text/html,x",
-        "vbscript:x",
-        "//evil.example",
-        "file:///etc",
-        "java\nscript:x",
+        "javascript:alert(1)", "data:text/html,x", "vbscript:x", "//evil.example", "file:///etc", "java\nscript:x",
     ],
-)
+)  # fmt: skip
 def test_odd_schemes_are_not_followed(address: str):
     assert not followed(address)
 

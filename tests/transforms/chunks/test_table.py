@@ -1,7 +1,5 @@
 """Chunkers fill what they know; the other columns of `chunks` are neutral."""
 
-from __future__ import annotations
-
 import pytest
 
 from transforms.chunks.table import NEUTRAL, chunk_table, chunks_from_rows

@@ -1,7 +1,5 @@
 """Blocks of context: the seed's form, budgets, repetitions, manifests and their differences."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -127,18 +125,11 @@ def _escaped(text: str) -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        "Run this:\n\n```sql\nSELECT 'a",
-        "~~~~\n```\n~~~",
-        "   ```\ncode\n```",
-        "```\ncode\n```\n\nand more",
-        "- a list\n  ```\n  code",
-        "> ```\n> quoted code",
-        "<!-- a comment without end",
-        " <PRE>\nset in columns",
-        "`` ` ``",
-        "```",
+        "Run this:\n\n```sql\nSELECT 'a", "~~~~\n```\n~~~", "   ```\ncode\n```", "```\ncode\n```\n\nand more",
+        "- a list\n  ```\n  code", "> ```\n> quoted code", "<!-- a comment without end", " <PRE>\nset in columns",
+        "`` ` ``", "```",
     ],
-)
+)  # fmt: skip
 def test_no_text_of_a_post_hides_the_next_one(text: str):
     block = related_posts([passage("a", text, title="First"), passage("b", "plain", title="Second")])
     headings = [start for start, kind in zip(*outline(block)[:2], strict=True) if kind == "heading"]
@@ -153,8 +144,10 @@ def test_no_text_of_a_post_hides_the_next_one(text: str):
 def test_what_does_not_fit_is_left_out_with_the_reason_and_what_follows_may_fit():
     made = compile_block([passage("a"), passage("b", "word " * 100), passage("c")], 50, words, expand=False)
     assert [p.chunk_id for p in made.chosen] == ["a", "c"]
-    assert [(d.passage.chunk_id, d.reason.split(":")[0]) for d in made.dropped] == [("b", "over_budget")]
+    (dropped,) = made.dropped
+    assert (dropped.passage.chunk_id, dropped.reason) == ("b", "over_budget: 107 tokens, 36 are left")
     assert made.tokens == words([made.block])[0] <= 50
+    assert made.stopped == "budget" and compile_block([passage("a")], 50, words).stopped == "evidence"
 
 
 def test_the_best_passage_is_cut_before_a_worse_one_is_shown_whole():
@@ -164,7 +157,7 @@ def test_the_best_passage_is_cut_before_a_worse_one_is_shown_whole():
     assert [p.chunk_id for p in made.chosen] == ["a", "b"] and made.tokens <= 120
     text, start, end = made.chosen[1].shown
     assert text.endswith("words. ") and long.startswith(text) and (start, end) == (10, 10 + len(text))
-    assert [d.passage.chunk_id for d in made.dropped] == ["c"]
+    assert [d.passage.chunk_id for d in made.dropped] == ["c"] and made.stopped == "budget"
     recorded = manifest(made, FACTS)
     assert reproduce_block(recorded, {p.chunk_id: p for p in listed}) == made.block
 

@@ -1,7 +1,5 @@
 """Dedup, diversity and order of candidates, after the tests of the egregora design."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 
@@ -50,10 +48,7 @@ THREE_TOPICS = found(
 
 @pytest.mark.parametrize(
     ("pick", "first"),
-    [
-        ("score", ["paris-1", "paris-2", "paris-3"]),
-        ("coverage", ["paris-1", "recipe-1", "bug-1"]),
-    ],
+    [("score", ["paris-1", "paris-2", "paris-3"]), ("coverage", ["paris-1", "recipe-1", "bug-1"])],
 )
 def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
     settings = ContextSettings(pick=pick)  # type: ignore[arg-type]

@@ -1,7 +1,5 @@
 """What of a text is asked by itself."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +14,10 @@ from transforms.context.candidates import parts
         (
             "We moved. Why is the index bloated? Which lock does a vacuum take? Thanks!",
             ["We moved. Why is the index bloated?", "Which lock does a vacuum take?\nThanks!"],
+        ),
+        (
+            "How does the log behave under load, and which run measured the compactor?",
+            ["How does the log behave under load", "and which run measured the compactor?"],
         ),
         ("Right? Why is the index bloated?", ["Right?\nWhy is the index bloated?"]),
         (f"{'word ' * 30}\n\n{'other ' * 30}", [("word " * 30).strip(), ("other " * 30).strip()]),

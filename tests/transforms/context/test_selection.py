@@ -1,7 +1,5 @@
 """From candidates to the tables of documents and context, in memory."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

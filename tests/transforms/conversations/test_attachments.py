@@ -1,19 +1,15 @@
 """Files that messages of chats name: which, where, with whose names masked, and their chunks."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 
 import pytest
 
-from transforms.conversations.attachments import FileText, conversation_attachments
-from transforms.conversations.chunks import conversation_chunks
-from transforms.conversations.discord import read_discord
+from transforms.conversations.chunks import FileText, conversation_attachments, conversation_chunks
+from transforms.conversations.discord import read_discord, read_telegram
 from transforms.conversations.exports import Chat, Entry, NamedFile
 from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.slack import read_slack
-from transforms.conversations.telegram import read_telegram
 from transforms.conversations.whatsapp import read_whatsapp
 from transforms.conversations.windows import Window, conversation_messages, masked_chat
 from transforms.settings.conversations import ConversationSettings
@@ -62,7 +58,9 @@ def test_files_that_the_other_programs_name():
         {"fileName": "far.pdf", "url": "https://cdn.example/far.pdf"},
     ]
     message = {"timestamp": "2025-01-15T10:30:00+00:00", "author": {"id": "1"}, "attachments": attached}
-    (discord,) = read_discord(json.dumps({"messages": [message]}).encode(), "general").entries
+    ((discord,),) = (
+        c.entries for c in read_discord(json.dumps({"messages": [message]}).encode(), "general", "UTC")
+    )
     assert [f.places for f in discord.files] == [("general.json_Files/plan b-1A2B.pdf",), ()]
 
     rows = [

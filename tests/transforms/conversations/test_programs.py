@@ -1,16 +1,13 @@
 """Slack, Discord and Telegram: what bots, forwards, files and the programs themselves write has text."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from transforms.conversations.chunks import conversation_chunks
-from transforms.conversations.discord import read_discord
+from transforms.conversations.discord import looks_like_telegram, read_discord, read_telegram
 from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.slack import read_slack
-from transforms.conversations.telegram import looks_like_telegram, read_telegram
 from transforms.conversations.windows import conversation_messages, masked_chat, windows
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings, WindowSettings
@@ -103,7 +100,9 @@ def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object
         "author": {"id": "1", "name": "Maud"},
         **row,
     }
-    chat = read_discord(json.dumps({"channel": {"name": "doors"}, "messages": [message]}).encode(), "c")
+    (chat,) = read_discord(
+        json.dumps({"channel": {"name": "doors"}, "messages": [message]}).encode(), "c", "UTC"
+    )
     assert [(e.author, e.text, e.kind) for e in chat.entries] == [("Maud", text, "message")]
 
 
@@ -196,7 +195,7 @@ def test_replies_threads_reactions_and_edits_of_each_program():
     )
     chats = (
         read_slack([("a.json", json.dumps(slack).encode())], USERS, "doors"),
-        read_discord(json.dumps({"channel": {}, "messages": discord}).encode(), "c"),
+        *read_discord(json.dumps({"channel": {}, "messages": discord}).encode(), "c", "UTC"),
         *read_telegram(messages, "c", "UTC"),
     )
     for chat in chats:

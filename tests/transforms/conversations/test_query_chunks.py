@@ -1,7 +1,5 @@
 """Pieces of at most so many tokens, at paragraphs, with whole paragraphs repeated."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """WhatsApp exports: every form of line, and what only looks like one."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -22,7 +20,6 @@ from transforms.errors import ChatFormatError
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings, WindowSettings
 
-ANDROID_US = "3/27/25, 6:02 PM - Maud: "
 FORMS = {
     "android, month first": ("3/27/25, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
     "android, 12 hours": ("3/27/25, 6:02\u202fPM - Maud: hi", (2025, 3, 27, 18, 2, 0)),
@@ -148,30 +145,18 @@ def test_no_text_of_a_message_is_lost(texts: list[str]):
 
 
 SAID_BY_THE_PROGRAM = [
-    "Maud added Jo Pires and +49 170 1234567",
-    "Maud hat Jo Pires und +49 170 1234567 hinzugefügt",
-    "Maud añadió a Jo Pires y +49 170 1234567",
-    "Maud adicionou Jo Pires e +49 170 1234567",
-    "Maud a ajouté Jo Pires et +49 170 1234567",
-    "Maud ha aggiunto Jo Pires e +49 170 1234567",
-    "Maud heeft Jo Pires en +49 170 1234567 toegevoegd",
-    "Maud, Jo Pires ve +49 170 1234567 kişilerini ekledi",
-    "Maud dodał(a) Jo Pires i +49 170 1234567",
-    "Maud добавила Jo Pires и +49 170 1234567",
-    "Maud menambahkan Jo Pires dan +49 170 1234567",
-    "Maud lade till Jo Pires och +49 170 1234567",
-    "Jo Pires left",
-    "Jo Pires hat die Gruppe verlassen",
-    "Jo Pires hat den Betreff geändert: neu",
-    "Jo Pires salió del grupo",
-    "Jo Pires saiu do grupo",
-    "Jo Pires a quitté le groupe",
-    "Jo Pires ha abbandonato il gruppo",
-    "Jo Pires heeft de groep verlaten",
-    "Jo Pires покинул группу",
+    "Maud added Jo Pires and +49 170 1234567", "Maud hat Jo Pires und +49 170 1234567 hinzugefügt",
+    "Maud añadió a Jo Pires y +49 170 1234567", "Maud adicionou Jo Pires e +49 170 1234567",
+    "Maud a ajouté Jo Pires et +49 170 1234567", "Maud ha aggiunto Jo Pires e +49 170 1234567",
+    "Maud heeft Jo Pires en +49 170 1234567 toegevoegd", "Maud, Jo Pires ve +49 170 1234567 kişilerini ekledi",
+    "Maud dodał(a) Jo Pires i +49 170 1234567", "Maud добавила Jo Pires и +49 170 1234567",
+    "Maud menambahkan Jo Pires dan +49 170 1234567", "Maud lade till Jo Pires och +49 170 1234567", "Jo Pires left",
+    "Jo Pires hat die Gruppe verlassen", "Jo Pires hat den Betreff geändert: neu", "Jo Pires salió del grupo",
+    "Jo Pires saiu do grupo", "Jo Pires a quitté le groupe", "Jo Pires ha abbandonato il gruppo",
+    "Jo Pires heeft de groep verlaten", "Jo Pires покинул группу",
     "Your security code with Jo Pires changed. Tap to learn more.",
     "Deine Sicherheitsnummer für Jo Pires hat sich geändert.",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("said", SAID_BY_THE_PROGRAM)

@@ -1,7 +1,5 @@
 """Windows, pseudonyms and the consolidated Markdown of the egregora design."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of documents made from texts, as the chunkers read them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Files to documents: formats, charsets, titles, tags, aliases, times, and what is set aside."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Exports of issue trackers: what becomes of each form, of comments, and of what is broken."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

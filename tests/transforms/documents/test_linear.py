@@ -1,7 +1,5 @@
 """Ten times the text takes about ten times the work, in many documents and in one; large files are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.documents import read
-from tests.timing import seconds
+from tests.timing import growth, seconds
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.links import document_links, document_references
 from transforms.documents.nodes import document_nodes
@@ -52,8 +50,7 @@ def test_ten_times_the_text_is_about_ten_times_the_work(corpora: tuple[Corpus, C
 
 def times_the_work(stage: Callable[[Any], object], few: Corpus, many: Corpus) -> float:
     """How many times the time of `few` the stage takes for `many`, which has TIMES times the text."""
-    few_seconds = max(seconds(lambda: stage(few), runs=2), 1e-3)
-    return seconds(lambda: stage(many), runs=2) / few_seconds
+    return growth(lambda: stage(few), lambda: stage(many), ALLOWED, 1e-3)
 
 
 @pytest.mark.exhaustive

@@ -1,7 +1,5 @@
 """References of documents: where they stand and where they lead."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa
@@ -28,6 +26,7 @@ VAULT = {
     "other/v1.2 notes.md": "x\n",
     "other/plain.txt": "x\n",
     "a b/Ünï.md": "# Ünï cödé\nx\n",
+    "a b/c/Twin.md": "x\n",
 }
 
 
@@ -94,7 +93,7 @@ def test_a_wiki_link_without_name_leads_into_its_own_document():
         ("other/x.md", "other/Twin.md"),
         ("other/far/x.md", "other/Twin.md"),
         ("x.md", "other/Twin.md"),
-        ("a b/x.md", "other/Twin.md"),
+        ("a b/x.md", "a b/c/Twin.md"),
     ],
 )
 def test_of_several_documents_the_nearest_is_meant(path: str, to_id: str):

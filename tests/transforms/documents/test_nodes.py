@@ -1,7 +1,5 @@
 """The heading tree of documents: slugs, spans, hierarchy, breadcrumbs and own texts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The context of replies that are too short to be understood alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ibis

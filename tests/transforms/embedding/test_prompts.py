@@ -1,14 +1,12 @@
 """Strangers' text in a prompt stays data, whatever it says."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.embedding.prompts import prompt_json
+from transforms.embedding.sent_texts import prompt_json
 from transforms.settings.models import SafetySettings
 
 PLAIN = SafetySettings(secrets="send", emails="send", phones="send")

@@ -1,7 +1,5 @@
 """Vectors as signs: all of them are looked at, few are compared."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 

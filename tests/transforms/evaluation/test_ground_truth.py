@@ -1,7 +1,5 @@
 """Ground truth is read as it is written, and every fault names file, query and entry."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

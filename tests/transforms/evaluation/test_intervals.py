@@ -1,11 +1,9 @@
 """Intervals hold what they promise, and tests between systems find what is there and nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from transforms.evaluation.intervals import bootstrap, paired_difference, wilson
+from transforms.evaluation.quality import bootstrap, paired_difference, wilson
 
 
 @pytest.mark.parametrize(
@@ -33,7 +31,9 @@ def mixed(random: np.random.Generator, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("draw", "mean"), [(beta, 2 / 3), (mixed, 0.3 + 0.45 * 0.5)])
-@pytest.mark.parametrize("count", [12, 36, 108])
+@pytest.mark.parametrize(
+    "count", [36, *(pytest.param(count, marks=pytest.mark.exhaustive) for count in (12, 108))]
+)
 def test_the_bootstrap_covers_the_mean_at_its_level(draw, mean: float, count: int):
     random = np.random.default_rng(7)
     samples = [draw(random, count) for _ in range(600)]

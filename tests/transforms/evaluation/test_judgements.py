@@ -1,13 +1,11 @@
 """Which chunks, documents and threads the entries of ground truth mean."""
 
-from __future__ import annotations
-
 import polars as pl
 import pytest
 
 from transforms.evaluation.ground_truth import parse_ground_truth
 from transforms.evaluation.judgements import Contents, Judgements, judgements
-from transforms.schemas.evaluation import EVALUATION_RELEVANCE
+from transforms.schemas.operations import EVALUATION_RELEVANCE
 
 MAILS = {"root@x": "T1", "reply@x": "T1", "quotes@x": "T1", "other@x": "T2"}
 """Mails by thread; quotes@x has no chunk."""

@@ -1,10 +1,8 @@
 """Right answers that a search did not return, and the stage that dropped each."""
 
-from __future__ import annotations
-
 import polars as pl
 
-from transforms.evaluation.losses import counts, losses
+from transforms.evaluation.report import counts, losses
 
 STAGES = ("lexical", "vector", "fused", "gated", "documents", "pool", "final")
 # query, stage, rank, chunk, document, why the next stage dropped it

@@ -1,9 +1,7 @@
-"""Measures agree with trec_eval on any run, and text measures with counting characters."""
+"""Measures of lists and of blocks of context, worked by hand and against trec_eval."""
 
-from __future__ import annotations
-
-import math
 import random
+import sys
 
 import polars as pl
 import pytest
@@ -11,7 +9,19 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.evaluation.metrics import MEASURES, Span, coverage, merge_spans, passage_score, query_measures
+from transforms.errors import SettingsError
+from transforms.evaluation.judgements import Judgements
+from transforms.evaluation.metrics import (
+    MEASURES,
+    ShownPassage,
+    Span,
+    block_measures,
+    coverage,
+    merge_spans,
+    parts_of,
+    passage_score,
+    query_measures,
+)
 
 TREC = {
     "nDCG@10": "ndcg_cut_10",
@@ -80,17 +90,8 @@ def test_an_item_that_comes_again_counts_at_its_first_place(case, seed: int):
 
 
 def test_the_order_of_a_run_is_its_order_and_nothing_else():
-    judged = {"q": {"z": 1}}
-    assert values(query_measures({"q": ["a", "b", "z"]}, judged))["q", "MRR@10"] == pytest.approx(1 / 3)
-    assert values(query_measures({"q": ["z", "b", "a"]}, judged))["q", "MRR@10"] == 1
-
-
-def test_graded_gains_by_hand():
-    found = values(query_measures({"q": ["b", "x", "a"]}, {"q": {"a": 2, "b": 1, "c": 1, "x": 0}}))
-    ideal = 2 + 1 / math.log2(3) + 1 / 2
-    assert found["q", "nDCG@10"] == pytest.approx((1 + 2 / 2) / ideal)
-    assert found["q", "Recall@5"] == pytest.approx(2 / 3)
-    assert found["q", "Precision@5"] == pytest.approx(2 / 5)
+    for run, expected in ((["a", "b", "z"], 1 / 3), (["z", "b", "a"], 1)):
+        assert values(query_measures({"q": run}, {"q": {"z": 1}}))["q", "MRR@10"] == pytest.approx(expected)
 
 
 def test_a_query_with_nothing_right_is_not_measured():
@@ -133,3 +134,47 @@ def test_merged_spans_are_the_same_text_once(spans):
         (s.document, at) for s in spans for at in range(s.start, s.end)
     }
     assert all(a.document < b.document or a.end < b.start for a, b in zip(made, made[1:], strict=False))
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    with pytest.raises(SettingsError, match=r"weft\[evaluation\]"):
+        query_measures({"q": ["a"]}, {"q": {"a": 1}})
+
+
+EMPTY = pl.DataFrame()
+
+
+def passage(chunks: str, tokens: int = 10) -> ShownPassage:
+    return ShownPassage(frozenset(chunks), tokens)
+
+
+@pytest.mark.parametrize(
+    ("shown", "parts", "coverage", "precision"),
+    [
+        ([], ["ab"], 0.0, 0.0),
+        ([passage("a")], ["ab", "c"], 0.5, 1.0),
+        ([passage("ac")], ["ab", "c"], 1.0, 1.0),
+        ([passage("a", 10), passage("x", 30)], ["ab"], 1.0, 0.25),
+        ([passage("a")], ["a", ""], 0.5, 1.0),
+    ],
+)
+def test_a_part_is_covered_by_any_of_its_chunks(
+    shown: list[ShownPassage], parts: list[str], coverage: float, precision: float
+):
+    measures = block_measures(shown, [frozenset(part) for part in parts], 50, 200)
+    assert measures == (coverage, precision, 0.25)
+
+
+def test_parts_are_topics_and_what_the_index_cannot_hold_is_left_out():
+    rows = [
+        ("q", 0, "one", "found", ["a"], 2), ("q", 1, "one", "found", ["b"], 1), ("q", 2, "two", "missing", [], 1),
+        ("q", 3, None, "found", ["c"], 1), ("q", 4, None, "found", ["x"], 0), ("r", 0, None, "unanswerable", [], 2),
+    ]  # fmt: skip
+    names = ["query_id", "entry", "topic", "status", "chunk_ids", "grade"]
+    frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(
+        pl.col("chunk_ids").cast(pl.List(pl.String))
+    )
+    judged = Judgements(EMPTY, frame.drop("grade"), EMPTY)
+    found = parts_of(frame.select("query_id", "entry", "grade"), judged)
+    assert found == {"q": [frozenset("ab"), frozenset(), frozenset("c")]}

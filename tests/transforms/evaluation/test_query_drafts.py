@@ -1,14 +1,11 @@
 """Queries drafted from titles, links and answered questions."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import polars as pl
 import pytest
 
-from transforms.evaluation.ground_truth import as_yaml, parse_ground_truth
-from transforms.evaluation.query_drafts import NOTE, draft_queries, plain_subject
+from transforms.evaluation.ground_truth import NOTE, as_yaml, draft_queries, parse_ground_truth, plain_subject
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Runs and judgements become a report that says what was found, how sure that is, and what got lost where."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl
@@ -12,7 +10,7 @@ from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import Contents, Judgements, judgements
 from transforms.evaluation.quality import comparisons, document_quality, quality, summary
 from transforms.evaluation.report import Evaluation, report, retrieved_measures
-from transforms.schemas.evaluation import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
+from transforms.schemas.operations import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
 
 QUERIES = 6
 

@@ -1,7 +1,5 @@
 """Files of foreign formats to Markdown: headings, tables, lists, pages, and what cannot be read."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 
@@ -13,14 +11,15 @@ from tests.format_files import Text, page_of, paragraph, pdf, picture
 from transforms.formats.converted import FormatError, plain
 from transforms.formats.pdf import pdf_markdown
 from transforms.formats.read import read_format
-from transforms.text.pictures import picture_of
+from transforms.text.visible import picture_of
 
 _ODT = (
     '<office:text><text:h text:outline-level="2">Plan</text:h><text:p>Two<text:s text:c="2"/>blanks<text:note>'
     "<text:note-body><text:p>a note</text:p></text:note-body></text:note></text:p><text:list><text:list-item>"
     "<text:p>one</text:p><text:list><text:list-item><text:p>below</text:p></text:list-item></text:list>"
     '</text:list-item></text:list><table:table><table:table-row><table:table-cell table:number-columns-repeated="2">'
-    "<text:p>x</text:p></table:table-cell></table:table-row></table:table></office:text>"
+    "<text:p>x</text:p></table:table-cell><table:table-cell table:number-columns-repeated='99'/></table:table-row>"
+    "</table:table></office:text>"
 )
 _ODP = (
     '<office:presentation><draw:page><draw:frame presentation:class="title"><draw:text-box><text:p>First</text:p>'
@@ -80,8 +79,8 @@ CASES = [
     (
         "ipynb",
         "notebook",
-        made.notebook(("markdown", "# Data\ntext"), ("code", "print(1)"), printed="1\n"),
-        "# Data\ntext\n\n```python\nprint(1)\n```\n\n```text\n1\n```",
+        made.notebook(("markdown", "# Data\ntext"), ("code", "print(1)\n````"), printed="1\n"),
+        "# Data\ntext\n\n`````python\nprint(1)\n````\n`````\n\n```text\n1\n```",
     ),
 ]
 

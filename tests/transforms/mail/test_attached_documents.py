@@ -1,7 +1,5 @@
 """Attached PDFs and office files have a text, pages and a reason for none."""
 
-from __future__ import annotations
-
 from email.message import EmailMessage
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Times of a mail, whole and broken."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

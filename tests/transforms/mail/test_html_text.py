@@ -1,7 +1,5 @@
 """HTML of mails as text: tables of values, pictures, and what of both says nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from transforms.mail.html_text import html_text

@@ -1,13 +1,10 @@
 """Ten times the mail takes about ten times the work: no stage may grow faster than its input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
 
-from tests.timing import seconds
+from tests.timing import growth
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import RawMail, read_mail
@@ -83,27 +80,5 @@ def corpora() -> tuple[Corpus, Corpus]:
 def test_ten_times_the_mail_is_about_ten_times_the_work(corpora: tuple[Corpus, Corpus], name: str):
     few, many = corpora
     stage = STAGES[name]
-    few_seconds = max(seconds(lambda: stage(few)), 1e-3)
-    ratio = seconds(lambda: stage(many)) / few_seconds
+    ratio = growth(lambda: stage(few), lambda: stage(many), ALLOWED, 1e-3)
     assert ratio < ALLOWED, f"{name}: {TIMES} times the mail took {ratio:.1f} times the time"
-
-
-@pytest.mark.parametrize(
-    "repeated",
-    [
-        "x",
-        "> ",
-        "2024-01-01 00:00:00 LOG: checkpoint\n",
-        "On Mon, 1 Jan 2001\n",
-        "-- \n",
-        "@@ -1,9 +1,9 @@\n",
-        "a <b@c>:\n",
-    ],
-    ids=["line", "marks", "log", "headers", "dashes", "hunks", "names"],
-)
-def test_one_long_body_costs_what_its_size_costs(repeated: str):
-    def seconds_of(size: int) -> float:
-        mail = pa.table({"message_id": ["m"], "body": [repeated * (size // len(repeated))]})
-        return seconds(lambda: message_blocks(mail, BlockSettings(), threads=1), runs=2)
-
-    assert seconds_of(2_000_000) / max(seconds_of(200_000), 5e-3) < ALLOWED

@@ -1,7 +1,5 @@
 """Where the mails of an mbox file stand."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

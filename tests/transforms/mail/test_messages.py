@@ -1,7 +1,5 @@
 """Raw mails to tables: what becomes body, attachment, quarantine, and how the broken is repaired."""
 
-from __future__ import annotations
-
 import base64
 import bz2
 import gzip

@@ -1,24 +1,18 @@
 """Random and damaged mails: none is lost, none raises, and the quick way reads what the full one reads."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import os
 import quopri
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.timing import seconds
 from transforms.mail.messages import MailTables, Means, RawMail, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 
-ALLOWED = 25
-"""How many times the time of a tenth a whole may take."""
 FUZZ = examples(120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 ROOT = Path(__file__).resolve().parents[3]
 CORPORA = Path(os.environ.get("WEFT_CORPORA", ROOT.parent / "shared" / "corpora"))
@@ -186,30 +180,3 @@ def test_no_word_of_a_well_formed_mail_is_lost(data: st.DataObject, line_end: by
     assert sum(text.count("epilogue") for text in texts) == tree.count(b"epilogue")
     for word in words:
         assert sum(text.count(word) for text in texts) == 1
-
-
-@pytest.mark.parametrize(
-    ("head", "repeated", "count"),
-    [
-        pytest.param(b"From: a@b\nContent-Type: multipart/mixed; boundary=b\n\n", b"--b\n\n", 5_000, id="parts"),
-        pytest.param(b"Subject: ", b"=?utf-8?q?a?= ", 50_000, id="encoded words"),
-        pytest.param(b"References: ", b"<", 200_000, id="open angles"),
-        pytest.param(b"Subject: ", b"[a", 8_000, id="open tags"),
-        pytest.param(b"From: ", b"(", 100_000, id="open comments"),
-        pytest.param(b"Subject: x\n\n", b"_" * 40 + b"\n", 20_000, id="footers"),
-        pytest.param(b"Subject: x\n", b" y\n", 200_000, id="folds"),
-        pytest.param(b"Subject: x\nContent-Type: text/html\n\n", b"<div><blockquote>", 3_000, id="HTML"),
-    ],
-)  # fmt: skip
-def test_ten_times_what_is_built_to_be_slow_is_about_ten_times_the_work(
-    head: bytes, repeated: bytes, count: int
-):
-    def seconds_of(count: int) -> float:
-        raw = [RawMail("f:0", head + repeated * count + b"\n\nx\n")]
-
-        def read() -> None:
-            assert tables(raw, quick=True).messages.num_rows == 1
-
-        return seconds(read, runs=1)
-
-    assert seconds_of(count) / max(seconds_of(count // 10), 5e-3) < ALLOWED

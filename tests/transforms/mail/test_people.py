@@ -1,7 +1,5 @@
 """Addresses are one person's where mails say so, and never by an equal name alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Who a mail goes to, through which list, from which zone and program."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

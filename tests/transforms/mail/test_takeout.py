@@ -1,7 +1,5 @@
 """Mail of Google Takeout: the labels of each mail are lists that it is found in."""
 
-from __future__ import annotations
-
 import ibis
 import pytest
 

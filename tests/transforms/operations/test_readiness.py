@@ -1,13 +1,11 @@
 """Lags per source, and which sources are late."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
-from transforms.operations.readiness import lags, late_sources, markdown
+from transforms.operations.figures import lags, late_sources, markdown
 from transforms.schemas.operations import READINESS
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)

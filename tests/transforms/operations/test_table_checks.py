@@ -1,7 +1,5 @@
 """Each rule over a table of the published file finds the rows that break it, and no others."""
 
-from __future__ import annotations
-
 import ibis
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Parts of a document to the section that holds enough of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -64,6 +62,7 @@ def test_the_later_order_wants_two_parts_and_adds_them_up():
     assert found({"c1": 2}, LATER) == {"c1": 2}
     assert found({"b1": 3, "b2": 4}, LATER) == {"b": 5}
     assert found({"b1": 3, "b2": 4, "b": 12}, LATER) == {"b": 13}
+    assert found({"b1": 3}, SEED.model_copy(update={"aggregation_threshold": 0.25})) == {"doc": 3}
 
 
 def test_a_section_names_what_it_stands_for():

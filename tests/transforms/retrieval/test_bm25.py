@@ -1,7 +1,5 @@
 """BM25 over the inverted index."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

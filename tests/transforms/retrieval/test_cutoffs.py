@@ -1,7 +1,5 @@
 """Where a list of scores ends."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,3 +53,5 @@ def test_each_query_has_an_elbow_of_its_own_and_what_is_dropped_says_why():
     assert dropped.select("query", "reason").rows() == [
         (0, "behind the elbow after 2"), (1, "behind the elbow after 1")
     ]  # fmt: skip
+    kept, _ = before_elbow(hits, SearchSettings(cutoff_ratio=0.1, max_results=1))
+    assert kept.select("query", place()).rows() == [(0, 1), (1, 1), (2, 1)]

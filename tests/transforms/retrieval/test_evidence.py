@@ -1,7 +1,5 @@
 """Which passages of a thread answer a query together."""
 
-from __future__ import annotations
-
 import pytest
 
 from transforms.retrieval.diversity import MOST_EVIDENCE, evidence

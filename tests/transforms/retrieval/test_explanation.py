@@ -1,7 +1,5 @@
 """What every stage did, and what became of a chunk."""
 
-from __future__ import annotations
-
 from tests.hit_tables import hits_of
 from transforms.retrieval import collapse, pipeline
 from transforms.retrieval.explanation import STEPS, Moment, StageTable, fate, stage_steps

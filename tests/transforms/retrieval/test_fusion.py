@@ -1,7 +1,5 @@
 """Scores to ranked hits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Postings by way of sorted runs are those that are counted one by one, however the rows are cut."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A query that leans on the turns before it gets their names; one that stands by itself stays as it is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

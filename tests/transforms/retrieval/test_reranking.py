@@ -1,7 +1,5 @@
 """The second look at hits: what features see, what a model may answer, and the new order."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from transforms.embedding.prompts import prompt_json
+from transforms.embedding.sent_texts import prompt_json
 from transforms.retrieval import reranking
 from transforms.retrieval.reranking import Candidate
 from transforms.settings.models import SafetySettings
 
 ONES = dict.fromkeys(reranking.WEIGHTS, 1.0)
 TURN = {"chunk_kind": "turn", "is_mail": False}
+ASKS = {"text": "Why?", "opens": True, "thread": 7, "author": "ann"}
+REPLY = {"text": "So.", "thread": 7, "author": "bo"}
 FIRST = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64, "score": pl.Float64}
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -57,6 +57,12 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
         ("log", "q", [{"content_class": "log"}, {}], [-1, 0]),
         ("brief", "q", [{"text": "> a lock?\n> " + 80 * "b" + "\n\n" + 20 * "a"}, {"text": 90 * "a"}], [-0.75, 0]),
         ("brief", "q", [{"text": "a", "opens": True}, TURN | {"text": "a"}, {"own": 0.75}], [0, 0, -0.25]),
+        ("asker", "Why?", [ASKS, ASKS | {"opens": False}, REPLY], [-1, -1, 0]),
+        ("asker", "my vacuum stops", [ASKS, REPLY], [-1, 0]),
+        ("asker", "vacuum stops", [ASKS, ASKS | {"opens": False}, REPLY], [0, 0, 0]),
+        ("asker", "Why?", [ASKS, ASKS | {"thread": 8}, REPLY | {"thread": 9}], [0, 0, 0]),
+        ("asker", "Why?", [ASKS | {"text": "Do it."}, REPLY], [0, 0]),
+        ("asker", "Why?", [ASKS | {"content_class": "patch"}, REPLY], [0, 0]),
     ],
 )  # fmt: skip
 def test_a_feature_sees(name: str, query: str, rows: list[dict[str, Any]], expected: list[float]):

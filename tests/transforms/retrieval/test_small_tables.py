@@ -1,7 +1,5 @@
 """Tables of a few hundred rows, by place and by column."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

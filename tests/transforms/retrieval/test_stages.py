@@ -1,7 +1,5 @@
 """Gates, hits that one hit stands for, diversity, and the whole list of stages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The registry of the lake's tables."""
 
-from __future__ import annotations
-
 from dagster_project.index.publish.table_sql import ADDED, PARTITIONED, WHOLE
 from tests.transforms.schemas.test_table import DECLARED
 from transforms.schemas.registry import REGISTRY, lake_names, lake_registry, lake_wide_inputs, tables_of

@@ -1,7 +1,5 @@
 """The declared tables."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

@@ -1,7 +1,5 @@
 """The settings of the stages."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

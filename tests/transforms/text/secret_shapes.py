@@ -4,8 +4,6 @@ A line of `secret_shapes.txt` is a shape; what stands between « and » must not
 letters of an alphabet, `⟦…⟧` is base64, and `\\n` and `\\u200b` are the characters.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """Bytes to text: what is declared, what is meant, what is guessed."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,20 +89,12 @@ def test_what_is_no_charset(label):
         st.text(max_size=20),
         st.sampled_from(
             [
-                "utf-8",
-                "gb2312",
-                "iso-2022-jp",
-                "utf-16",
-                "utf-7",
-                "hz",
-                "iso-2022-kr",
-                "koi8-r",
-                "big5",
+                "utf-8", "gb2312", "iso-2022-jp", "utf-16", "utf-7", "hz", "iso-2022-kr", "koi8-r", "big5",
                 "shift_jis",
             ]
         ),
     ),
-)
+)  # fmt: skip
 def test_any_bytes_become_valid_text(data, declared):
     decoded = decode_text(data, declared)
     decoded.text.encode()

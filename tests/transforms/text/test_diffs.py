@@ -1,7 +1,5 @@
 """What diffs change: unified, context and plain ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Flowed text, after the rules and examples of RFC 3676."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The usual shapes of secrets and personal data are masked, ordinary sentences are not, and labels say the same."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

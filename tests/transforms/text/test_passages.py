@@ -1,7 +1,5 @@
 """What of a text a hit shows, and when two texts say the same."""
 
-from __future__ import annotations
-
 import pytest
 
 from transforms.text import passages

@@ -1,7 +1,5 @@
 """Phrases are found as whole words, by short and by long patterns alike."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

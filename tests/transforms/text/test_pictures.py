@@ -1,14 +1,12 @@
 """Pictures as texts: what is one picture and nothing else."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 
 import pytest
 
 from transforms.settings.models import SafetySettings
-from transforms.text.pictures import Picture, is_picture, picture_of, picture_text
 from transforms.text.redaction import screened
+from transforms.text.visible import Picture, is_picture, picture_of, picture_text
 
 HEAD = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0"
 PICTURE = Picture("image/png", HEAD + bytes(range(256)))

@@ -1,7 +1,5 @@
 """Redaction masks secrets before a text leaves this machine and leaves other text unchanged."""
 
-from __future__ import annotations
-
 import ibis
 import pyarrow as pa
 import pytest
@@ -47,19 +45,14 @@ MASKED = [
     ("call +49 30 1234567 or (415) 555-2671", "call [phone] or [phone]"),
 ]
 HARMLESS = [
-    "commit 3f2504e04f8911d39a0c0305e82c3301aabbccdd",
-    "-----BEGIN PUBLIC KEY-----",
-    "a header -----BEGIN PRIVATE KEY----- without a key",
-    "token = get_token(session)",
-    "login(user, password=Passw0rd, x)",
-    "the password is asked for by `password = getpass()`",
-    "https://example.org:8080/path and http://[::1]:80/",
-    "SELECT E'\\x' || md5(random()::text)",
-    "@@ -120,7 +120,9 @@ static int f(void)",
-    "+1234567890\n-1234567890",
+    "commit 3f2504e04f8911d39a0c0305e82c3301aabbccdd", "-----BEGIN PUBLIC KEY-----",
+    "a header -----BEGIN PRIVATE KEY----- without a key", "token = get_token(session)",
+    "login(user, password=Passw0rd, x)", "the password is asked for by `password = getpass()`",
+    "https://example.org:8080/path and http://[::1]:80/", "SELECT E'\\x' || md5(random()::text)",
+    "@@ -120,7 +120,9 @@ static int f(void)", "+1234567890\n-1234567890",
     "2024-01-02 10:20:30 +0200, 192.168.100.200, 1.2.3-4567",
     "0000000000000000 ffffffff81234567 task-abcdefghijklmnopqrstuvwxyz0123456789",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), MASKED, ids=[m[1][:30] for m in MASKED])

@@ -1,7 +1,5 @@
 """The piece of a text that shows why it was found."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

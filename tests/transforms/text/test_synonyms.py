@@ -1,7 +1,5 @@
 """Words that mean the same: how a file is read, and what it adds to a text."""
 
-from __future__ import annotations
-
 import pytest
 
 from transforms.text.synonyms import added, rules

@@ -1,7 +1,5 @@
 """Texts to terms."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -181,3 +179,20 @@ def test_parts_of_words_in_ascii_are_those_that_polars_cuts(words: list[str]):
     for word, parts in terms_module.identifier_parts(words).items():
         if "_" in word:
             assert other_way[f"{word}_öö"] == [*parts, "öö"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("where is IN not and NOT", ["in", "not", "where"]),
+        ("the WAL in use", ["use", "wal"]),
+        ("HOW TO DO IT", ["how"]),
+        ("A wal", ["wal"]),
+        ("in or NOT", ["not"]),
+    ],
+)
+def test_stop_words_in_capitals_count_beside_small_letters(query: str, expected: list[str]):
+    found = query_terms(
+        [query], PLAIN, stopwords=("in", "is", "and", "not", "or", "the", "a", "to", "do", "it")
+    )
+    assert found.column("term").to_pylist() == expected

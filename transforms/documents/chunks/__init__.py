@@ -1,1 +1,1 @@
-"""Chunks of documents."""
+"""Documents to chunks: one module for each chunker, and the table that they fill."""

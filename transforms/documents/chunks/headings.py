@@ -1,7 +1,5 @@
 """Document nodes to chunks: one chunk per node, neither split nor omitted (ra)."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

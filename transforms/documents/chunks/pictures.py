@@ -1,7 +1,5 @@
 """Pictures to chunks: one for each, whose vector is made of what it shows."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.chunks.table import chunks_from_rows

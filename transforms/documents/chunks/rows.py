@@ -39,7 +39,8 @@ class ChunkRows:
 
         `embedded` are the texts to embed if the chunker makes them itself.
         """
-        texts = [document.display(segment.start - segment.lead, segment.end) for segment in segments]
+        seen = [p if document.visible(p.start, p.end) else p._replace(lead=0) for p in segments]
+        texts = [document.display(p.start - p.lead, p.end) for p in seen]
         blank = [(p.start, p.end) for p, text in zip(segments, texts, strict=True) if not text]
         self._exclude(document, blank, omissions)
         if blank:

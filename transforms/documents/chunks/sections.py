@@ -4,8 +4,6 @@ What is here: where to cut. What is not: headings (`transforms.documents.nodes`)
 the texts of a chunk (`transforms.documents.chunks.segments`).
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from itertools import pairwise

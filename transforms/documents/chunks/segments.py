@@ -4,8 +4,6 @@ What is here: characters and bytes, sections, code, the texts of a chunk. What i
 that is in the chunkers (`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ What is here: the state machine of the Information Graph. What is not: headings
 (`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.segments`).
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Documents to chunks by the chunker that the settings name."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 

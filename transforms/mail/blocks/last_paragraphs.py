@@ -1,7 +1,5 @@
 """Last paragraphs: footers of lists and forums, and who wrote, at the end of a mail without any mark."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from transforms.mail.blocks import rules
@@ -12,11 +10,11 @@ from transforms.mail.blocks.lines import (
     Mask,
     Rows,
     Rule,
+    Words,
     byte_table,
     next_at,
     rows_within,
 )
-from transforms.mail.blocks.words import Words
 
 _MOST_WORDS = 6
 _SIGNS = " \t,.!/~*_-\u3002\uff0c\u3001\uff01"
@@ -152,35 +150,37 @@ def _at_most(rows: Rows, values: Rows) -> Rows:
     return rows[np.searchsorted(rows, values, side="right") - 1]
 
 
-def _ended(lines: Lines, words: Words, found: Paragraphs, final: Mask, lowest: bool) -> tuple[Rows, Rows]:
+def _ended(
+    lines: Lines, words: Words, paragraphs: Paragraphs, final: Mask, lowest: bool
+) -> tuple[Rows, Rows]:
     """Where those paragraphs begin and end that are no text; a footer has an address or is short."""
-    contact = found.count(found.matching(rules.CONTACT, words.symbols[found.rows] > 0)) > 0
-    selected = final & (found.size <= FOOTER_LINES) & (contact | (lowest & (found.size <= 2)))
-    selected &= found.count(found.matching(rules.FOOTER_WORDS, found.rows_of(selected))) > 0
-    several = selected & (found.size > 2)
-    selected[several] = ~_spoken(lines, found.starts[several])
-    others = ~selected & (found.size <= NAME_LINES)
-    selected |= found.count(found.matching(rules.LEGAL, found.rows_of(others))) > 0
+    contact = paragraphs.count(paragraphs.matching(rules.CONTACT, words.symbols[paragraphs.rows] > 0)) > 0
+    selected = final & (paragraphs.size <= FOOTER_LINES) & (contact | (lowest & (paragraphs.size <= 2)))
+    selected &= paragraphs.count(paragraphs.matching(rules.FOOTER_WORDS, paragraphs.rows_of(selected))) > 0
+    several = selected & (paragraphs.size > 2)
+    selected[several] = ~_spoken(lines, paragraphs.starts[several])
+    others = ~selected & (paragraphs.size <= NAME_LINES)
+    selected |= paragraphs.count(paragraphs.matching(rules.LEGAL, paragraphs.rows_of(others))) > 0
     selected |= final & (
-        _forum_links(found, contact & final)
-        | (found.size == 1) & lines.matching(rules.LONE_RULE, found.starts)
+        _forum_links(paragraphs, contact & final)
+        | (paragraphs.size == 1) & lines.matching(rules.LONE_RULE, paragraphs.starts)
     )
-    greeting = found.first_matching(rules.GREETING, found.size > 1)
-    named = Paragraphs(lines, found.starts + greeting, found.stops)
+    greeting = paragraphs.first_matching(rules.GREETING, paragraphs.size > 1)
+    named = Paragraphs(lines, paragraphs.starts + greeting, paragraphs.stops)
     selected |= (named.size <= NAME_LINES) & _names_writer(lines, words, contact, named)
     starts = named.starts.copy()
-    for number in np.flatnonzero(~selected & _may_name(lines, words, found)).tolist():
-        below = _below_closing(lines, int(found.starts[number]), int(found.stops[number]))
+    for number in np.flatnonzero(~selected & _may_name(lines, words, paragraphs)).tolist():
+        below = _below_closing(lines, int(paragraphs.starts[number]), int(paragraphs.stops[number]))
         selected[number], starts[number] = below is not None, below or starts[number]
     return starts[selected], named.stops[selected]
 
 
-def _may_name(lines: Lines, words: Words, found: Paragraphs) -> Mask:
+def _may_name(lines: Lines, words: Words, paragraphs: Paragraphs) -> Mask:
     """Whether each paragraph is short lines without a sentence, as a name with its title or company is."""
-    rows = found.rows
+    rows = paragraphs.rows
     talk = (words.small[rows] > 3) | (lines.stops[rows] - lines.heads[rows] > TITLE_BYTES)
     talk |= QUESTION_END[lines.last[rows]]
-    return (found.count(talk) == 0) & (found.size > 1) & (found.size <= NAME_LINES)
+    return (paragraphs.count(talk) == 0) & (paragraphs.size > 1) & (paragraphs.size <= NAME_LINES)
 
 
 def _below_closing(lines: Lines, start: int, stop: int) -> int | None:
@@ -212,31 +212,32 @@ def _spoken(lines: Lines, starts: Rows) -> Mask:
     return below_hello | lines.matching(rules.NUMBERED, starts)
 
 
-def _forum_links(found: Paragraphs, among: Mask) -> Mask:
+def _forum_links(paragraphs: Paragraphs, among: Mask) -> Mask:
     """Whether each paragraph `among` these is words like "View:" and the links they announce, and nothing else."""
-    link = found.matching(rules.LINK, found.rows_of(among))
-    behind = found.matching(rules.LINK_BEHIND, found.rows_of(among) & ~link)
-    word = found.matching(rules.FORUM_LINK, found.rows_of(found.count(link | behind) > 0))
-    linked = found.count(link | behind & word) > 0
-    return (found.count(word | link) == found.size) & (found.count(word) > 0) & linked
+    link = paragraphs.matching(rules.LINK, paragraphs.rows_of(among))
+    behind = paragraphs.matching(rules.LINK_BEHIND, paragraphs.rows_of(among) & ~link)
+    word = paragraphs.matching(rules.FORUM_LINK, paragraphs.rows_of(paragraphs.count(link | behind) > 0))
+    linked = paragraphs.count(link | behind & word) > 0
+    return (paragraphs.count(word | link) == paragraphs.size) & (paragraphs.count(word) > 0) & linked
 
 
-def _names_writer(lines: Lines, words: Words, contact: Mask, found: Paragraphs) -> Mask:
+def _names_writer(lines: Lines, words: Words, contact: Mask, paragraphs: Paragraphs) -> Mask:
     """Whether each paragraph says who wrote: a name, a title, ways to reach somebody, no prose."""
-    rows = found.rows
-    prose = found.count(words.small[rows] > 3)
-    inside = found.starts > lines.message_start[found.starts]
+    rows = paragraphs.rows
+    prose = paragraphs.count(words.small[rows] > 3)
+    inside = paragraphs.starts > lines.message_start[paragraphs.starts]
     plain = (prose == 0) & inside
     size = lines.stops[rows] - lines.heads[rows]
-    talk = found.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
-    many = plain & (found.size > 1)
+    talk = paragraphs.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
+    many = plain & (paragraphs.size > 1)
     signs = (words.symbols[rows] > 0) | (lines.pair[rows] == WEB)
-    dense = plain & (found.count(signs) >= MOSTLY * found.size)
+    dense = plain & (paragraphs.count(signs) >= MOSTLY * paragraphs.size)
     ways = dense & (
-        found.count(found.matching(rules.REACH, found.rows_of(dense) & signs)) >= MOSTLY * found.size
+        paragraphs.count(paragraphs.matching(rules.REACH, paragraphs.rows_of(dense) & signs))
+        >= MOSTLY * paragraphs.size
     )
-    reached = found.first_matching(rules.NAME, many & contact & ~ways)
-    titled = found.first_matching(rules.FULL_NAME, many & (talk == 0) & ~ways)
-    closes = inside & (prose <= 1) & contact & (talk <= np.maximum(found.size // 2, 1))
-    signed = found.first_matching(rules.SIGNED_LINE, (plain & ~many | closes) & ~ways)
+    reached = paragraphs.first_matching(rules.NAME, many & contact & ~ways)
+    titled = paragraphs.first_matching(rules.FULL_NAME, many & (talk == 0) & ~ways)
+    closes = inside & (prose <= 1) & contact & (talk <= np.maximum(paragraphs.size // 2, 1))
+    signed = paragraphs.first_matching(rules.SIGNED_LINE, (plain & ~many | closes) & ~ways)
     return ways | reached | titled | signed

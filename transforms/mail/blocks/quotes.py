@@ -1,7 +1,5 @@
 """Quotes: lines that carry a quote mark, and their depth."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

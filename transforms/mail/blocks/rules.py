@@ -1,23 +1,28 @@
 """Rules: what lines of quotes, headers, signatures, diffs, code, logs and sessions look like."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pkgutil import get_data
 
 import numpy as np
 
-from transforms.mail.blocks.latin_languages import LATIN_LANGUAGES
 from transforms.mail.blocks.lines import Rule, byte_table
-from transforms.mail.blocks.other_languages import OTHER_LANGUAGES
 
-LANGUAGES = LATIN_LANGUAGES + OTHER_LANGUAGES
+LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = tomllib.loads(
+    (get_data("transforms.mail.blocks", "languages.toml") or b"").decode()
+)["language"]
+"""What each language contributes to the rules; the file says what the fields are."""
+
+
+def _alternatives(field: str) -> list[str]:
+    """Those of all languages for one field, longest first."""
+    alternatives = {word for language in LANGUAGES for word in language.get(field, ())}
+    return sorted(alternatives, key=lambda word: (-len(word), word))
 
 
 def _words(field: str) -> str:
-    """The alternatives of all languages for one field of the table, longest first."""
-    alternatives = {word for language in LANGUAGES for word in _split(str(getattr(language, field)))}
-    return "|".join(sorted(alternatives, key=lambda word: (-len(word), word)))
+    return "|".join(_alternatives(field))
 
 
 def _split(alternatives: str) -> list[str]:
@@ -34,7 +39,7 @@ def _split(alternatives: str) -> list[str]:
 
 def _starts(field: str) -> str:
     """The first two bytes of every alternative, as `Rule` takes them."""
-    return " ".join(word.replace(" ", "·") for word in _split(_words(field)))
+    return " ".join(word.replace(" ", "·") for word in _alternatives(field))
 
 
 def _openings(word: str) -> list[str]:
@@ -105,7 +110,7 @@ _DATED = (
 )
 _NAMED = r"[^:\n]+<[^<> \n]+@"
 VERB = Rule(_WROTE, search=True)
-LONE_VERB = Rule(rf"(?:{_last_words(_split(_words('verbs')))}) ?{COLON}$", needs=rf"^\S+ ?{COLON}$")
+LONE_VERB = Rule(rf"(?:{_last_words(_alternatives('verbs'))}) ?{COLON}$", needs=rf"^\S+ ?{COLON}$")
 """The rest of an attribution whose verb is folded."""
 OPENED_START = Rule(rf"{_OPENED}[^\n]*(?:\d|<|@)")
 DATED_START = Rule(rf"(?:{_DATED})[^\n]*(?:\d|<|@)")
@@ -147,7 +152,8 @@ ORIGINAL = Rule(
     r"(?:begin forwarded message|anfang der weitergeleiteten nachricht|"
     r"début du message réexpédié|inizio messaggio inoltrato|inicio del mensaje reenviado):)",
     "-- __ Be be An D I",
-    needs=rf"(?i)^(?:[-_]+[ \t]*(?:{_heads(_split(_BANNERS), 3)})|begin f|anfang d|début d|inizio m|inicio d|inactive h)",
+    needs=rf"(?i)^(?:[-_]+[ \t]*(?:{_heads(_alternatives('banners'), 3)})|"
+    r"begin f|anfang d|début d|inizio m|inicio d|inactive h)",
 )
 BANNER_MARKS = np.frombuffer(b"-_", dtype=np.uint8)
 # A banner that a mail program folded: it begins with dashes, and they end it on the next line.
@@ -286,7 +292,7 @@ TIP = Rule(
     r"To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq)",
     "TI ht To Yo",
 )
-_DEVICES = _split(_words("device"))
+_DEVICES = _alternatives("device")
 _DEVICE_BEGUN = [word for word in _DEVICES if not word.startswith(".")]
 _DEVICE_STARTS = [start for word in _DEVICE_BEGUN for start in _openings(word)]
 _SHORT_STARTS = [word for word in _DEVICE_BEGUN if min(map(len, _openings(word))) < 4]

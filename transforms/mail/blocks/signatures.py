@@ -1,7 +1,5 @@
 """Signatures: who wrote, with or without a mark, and what lists, devices and PGP add below a text."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from transforms.mail.blocks import rules
@@ -15,13 +13,13 @@ from transforms.mail.blocks.lines import (
     Lines,
     Mask,
     Rows,
+    Words,
     counts_before,
     last_true,
     next_at,
     next_true,
     rows_within,
 )
-from transforms.mail.blocks.words import Words
 
 # A footer has at most this many lines, and names its list within this many lines.
 FOOTER_LINES = 40

@@ -6,8 +6,6 @@ by the patterns of `rules` and `languages`. Reach (of a hunk, a signature, a run
 arithmetic. No step looks at a line more than a fixed number of times, so the cost is linear in the text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,14 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.mail.blocks.code import mark_code
-from transforms.mail.blocks.headers import mark_headers
-from transforms.mail.blocks.history import mark_history
-from transforms.mail.blocks.lines import KINDS, Lines
-from transforms.mail.blocks.patches import mark_patches
+from transforms.mail.blocks.code import mark_code, mark_patches
+from transforms.mail.blocks.headers import mark_headers, mark_history
+from transforms.mail.blocks.lines import KINDS, Lines, read_words
 from transforms.mail.blocks.quotes import mark_initials, mark_quotes
 from transforms.mail.blocks.signatures import mark_signatures
-from transforms.mail.blocks.words import read_words
 from transforms.schemas.mail import MESSAGE_BLOCKS
 from transforms.settings.mail import BlockSettings
 

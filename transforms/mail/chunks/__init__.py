@@ -1,1 +1,1 @@
-"""Chunks of mails and attachments."""
+"""Mails and their attachments to chunks, by their blocks."""

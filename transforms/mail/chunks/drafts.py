@@ -1,7 +1,5 @@
 """Drafts: chunks with their final ranges, collected into the columns of the table `chunks`."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -9,8 +7,8 @@ import pyarrow as pa
 
 from transforms.chunks.table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
-from transforms.mail.chunks import sizes
 from transforms.schemas.chunks import UNAUTHORED
+from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import DIFF_MARK, HUNK_FUNCTION, diff_columns
 from transforms.text.spans import ByteOffsets, Span
 
@@ -89,10 +87,10 @@ class Drafts:
         d = self.documents[-1]
         self.excluded.append((d.message_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
-    def chunks(self, chunker: str, seen: dict[str, int], log_chars: int | None = None) -> pa.Table:
+    def chunks(self, chunker: str, seen: dict[str, int], settings: ChunkSettings) -> pa.Table:
         """The table `chunks`; `seen` counts the occurrences of equal ids in all batches and is updated.
 
-        Of a body or attachment with more than `log_chars` characters of logs these have no text to embed.
+        Of a body or attachment with more than `log_vector_chars` characters of logs these have no text to embed.
         """
         frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)
@@ -105,9 +103,9 @@ class Drafts:
         frame = pl.concat([frame, documents[owners.drop_nulls()]], how="horizontal")
         frame = frame.with_columns(chunk_index=pl.int_range(pl.len()).over("base"))
         frame = frame.with_columns(pl.when(pl.col("chunk_index") == 0).then("rest_lex").otherwise(pl.lit("")))
-        frame = _with_diffs(_with_texts(frame))
-        if log_chars is not None:
-            frame = _without_long_logs(frame, log_chars)
+        frame = _with_diffs(_with_texts(frame, settings.short_reply_chars))
+        if settings.log_vector_chars is not None:
+            frame = _without_long_logs(frame, settings.log_vector_chars)
         table = frame.select(_DERIVED).to_arrow()
         ids = _chunk_ids(frame, seen)
         struct = pa.StructArray.from_arrays(
@@ -164,7 +162,7 @@ def _base(document: Document) -> str:
     return parts_hash(("attachment", document.message_id, document.attachment_id))
 
 
-def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
+def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
     """The frame with display texts, texts to embed, and the columns that follow from them."""
     point, own = pl.col("point"), pl.col("own")
     is_attachment = pl.col("attachment_id").is_not_null()
@@ -213,7 +211,7 @@ def _with_texts(frame: pl.DataFrame) -> pl.DataFrame:
         | own.str.contains(DIFF_MARK)
         | quoted.str.contains(DIFF_MARK),
     )
-    short = pl.col("reply").str.len_chars() < sizes.SHORT_REPLY_CHARS
+    short = pl.col("reply").str.len_chars() < short_chars
     return frame.with_columns(
         is_code=pl.col("content_class") != "text",
         lane=pl.when("is_slow").then(pl.lit("slow")).otherwise("document_lane"),

@@ -1,7 +1,5 @@
 """Lanes: mail that is chunked at once (fast), and large texts that wait in a queue (slow)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

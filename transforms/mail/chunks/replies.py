@@ -1,15 +1,19 @@
 """One mail's body from its blocks to drafts: which authored text answers which quote (pginbox, rules 1 to 6)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transforms.mail.chunks import sizes
+from transforms.mail.chunks import attachments
+from transforms.mail.chunks.attachments import (
+    ReviewedPlaces,
+    Section,
+    content_class,
+    extend,
+    joined_spans,
+    sections_between,
+)
 from transforms.mail.chunks.drafts import QUOTE_MARKS, Draft, Drafts
-from transforms.mail.chunks.reviewed import ReviewedPlaces
-from transforms.mail.chunks.sections import Section, content_class, extend, joined_spans, sections_between
 from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
@@ -89,7 +93,7 @@ class Body:
         """Add all drafts and exclusions of the body to `drafts`."""
         answers = []
         for reply in self._replies():
-            if self._is_substantial(reply):
+            if any(SUBSTANCE.search(self.body, s.start, s.end) for s in reply.sections):
                 answers.append(reply)
                 continue
             self._exclude_sections(reply.sections)
@@ -103,7 +107,7 @@ class Body:
         if self.settings.policy == "message":
             message = Reply(None)
             message.sections = [section for r in answers for section in r.sections]
-            self._emit_reply(message, False, sizes.RECURSIVE_CHARS)
+            self._emit_reply(message, False, self.settings.recursive_chars)
             answers = anchored
         for reply in answers:
             self._emit_reply(reply, len(anchored) >= 2 or reply.is_review, self.settings.message_chars)
@@ -119,9 +123,6 @@ class Body:
         else:
             reason = "too_little_text" if self.body.strip() else "empty"
             drafts.exclude(0, self.offsets(len(self.body)), reason)
-
-    def _is_substantial(self, reply: Reply) -> bool:
-        return any(SUBSTANCE.search(self.body, s.start, s.end) for s in reply.sections)
 
     def _replies(self) -> list[Reply]:
         """Runs of authored blocks with their anchors; the other blocks become exclusions."""
@@ -215,7 +216,7 @@ class Body:
         for section, has_comment in zip(reply.sections, reversed(commented), strict=True):
             if (
                 has_comment
-                and section.end - section.start <= sizes.ANCHOR_CHARS_SHORT
+                and section.end - section.start <= self.settings.anchor_chars_short
                 and is_diff_text(self.body, section.start, section.end)
             ):
                 if any(not self.body[p.start : p.end].isspace() for p in current.sections):
@@ -294,12 +295,18 @@ class Body:
 
     def _segments(self, sections: list[Section], limit: int) -> Iterator[Segment]:
         """Segments of a long reply: diffs by file and hunk, prose by paragraphs."""
-        recursive = sum(s.end - s.start for s in sections) > sizes.RECURSIVE_CHARS
-        limits = ProseLimits(limit, sizes.OVERLAP_CHARS, sizes.RECURSIVE_CHARS, recursive)
+        most = self.settings.recursive_chars
+        recursive = sum(s.end - s.start for s in sections) > most
+        limits = ProseLimits(limit, self.settings.overlap_chars, most, recursive)
         for start, end, is_diff in self._joined_sections(sections):
             if is_diff:
                 yield from diff_segments(
-                    self.body, start, end, self.settings.message_chars, sizes.PATCH_CHARS, sizes.PATCH_HUNKS
+                    self.body,
+                    start,
+                    end,
+                    self.settings.message_chars,
+                    attachments.PATCH_CHARS,
+                    attachments.PATCH_HUNKS,
                 )
             else:
                 yield from prose_segments(self.body, start, end, limits)
@@ -322,8 +329,8 @@ class Body:
         if anchor is None:
             return None
         start, end = anchor
-        short = own_chars < sizes.SHORT_REPLY_CHARS
-        cap = sizes.ANCHOR_CHARS_SHORT if short else sizes.ANCHOR_CHARS
+        short = own_chars < self.settings.short_reply_chars
+        cap = self.settings.anchor_chars_short if short else self.settings.anchor_chars
         keep = start if end - start <= cap else self._fitting_start(start, end, cap)
         if keep > start:
             self._exclude(start, keep, "unused_quote")

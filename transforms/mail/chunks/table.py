@@ -3,8 +3,6 @@
 `replies` pairs replies with quotes, `attachments` cuts attachments, and `drafts` fills the columns.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -58,13 +56,13 @@ def message_chunks(
         _body_drafts(messages if bodies is None else bodies, blocks, settings),
         _attachment_drafts(messages, attachments, settings),
     )
-    for drafts, table in _with_tables(chain(*batches), settings.log_vector_chars):
+    for drafts, table in _with_tables(chain(*batches), settings):
         chunks.append(table)
         excluded.append(_exclusions(drafts))
     return ChunkTables(pa.concat_tables(chunks), pa.concat_tables(excluded))
 
 
-def _with_tables(batches: Iterable[Drafts], log_chars: int | None) -> Iterator[tuple[Drafts, pa.Table]]:
+def _with_tables(batches: Iterable[Drafts], settings: ChunkSettings) -> Iterator[tuple[Drafts, pa.Table]]:
     """Each batch with its table: Polars builds the table while Python cuts the next batch."""
     seen: dict[str, int] = {}
     with ThreadPoolExecutor(1) as worker:
@@ -72,7 +70,7 @@ def _with_tables(batches: Iterable[Drafts], log_chars: int | None) -> Iterator[t
         for drafts in batches:
             if pending:
                 yield pending[0], pending[1].result()
-            pending = drafts, worker.submit(drafts.chunks, CHUNKER, seen, log_chars)
+            pending = drafts, worker.submit(drafts.chunks, CHUNKER, seen, settings)
         if pending:
             yield pending[0], pending[1].result()
 
@@ -126,7 +124,7 @@ def _attachment_drafts(
             owner = owners.get(message_id) or (message_id, "", "", "", "", None, None)
             document = _document(owner, part["attachment_id"], part["filename"] or "", part["lane"])
             drafts.open(document._replace(source=part["source"], partition=part["partition"]))
-            emit_attachment(part, drafts, settings.message_chars)
+            emit_attachment(part, drafts, settings)
         yield drafts
 
 

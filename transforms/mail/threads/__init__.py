@@ -1,1 +1,1 @@
-"""What lies between mails: references, threads, patch series, quotes without marks."""
+"""Relations between mails: references, threads, patch series, quotes without marks. One mail alone is in `mail`."""

@@ -1,7 +1,5 @@
 """Mails that can belong together, dealt into buckets of which each can be related by itself."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator, Sequence
 

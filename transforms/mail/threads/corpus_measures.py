@@ -3,10 +3,9 @@
 These are the counts in the evaluation plan of the pginbox design.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
+import ibis
 import polars as pl
 import pyarrow as pa
 
@@ -200,21 +199,18 @@ def counts_of_bucket(tables: MailTables) -> pa.Table:
     return MEASURE_COUNTS.conform(rows.sort(MEASURE_COUNTS.key).select(MEASURE_COUNTS.names).to_arrow())
 
 
-def corpus_measures(counts: pa.Table) -> pa.Table:
+def corpus_measures(counts: ibis.Table) -> ibis.Table:
     """The `corpus_measures` of the `measure_counts` of all buckets."""
-    keys = CORPUS_MEASURES.key
-    sums = pl.DataFrame(counts.select(MEASURE_COUNTS.names)).group_by(keys).sum()
-    # A bucket in which no mail has a defect has no row of it, and its mails count all the same.
-    totals = sums.filter(measure="mails_without_chunk").select("list_id", total="denominator")
-    is_defect = pl.col("measure") == "parse_defects"
-    denominator = pl.when(is_defect).then("total").otherwise("denominator")
-    value = (pl.col("numerator") / pl.col("denominator")).fill_nan(0.0)
-    table = (
-        sums.join(totals, on="list_id", how="left")
-        .with_columns(denominator=denominator)
-        .with_columns(value=value)
+    sums = counts.group_by(CORPUS_MEASURES.key).agg(
+        numerator=counts.numerator.sum(), denominator=counts.denominator.sum()
     )
-    return CORPUS_MEASURES.conform(table.sort(keys).select(CORPUS_MEASURES.names).to_arrow())
+    # A bucket in which no mail has a defect has no row of it, and its mails count all the same.
+    total = sums.denominator.max(where=sums.measure == "mails_without_chunk").over(group_by="list_id")
+    whole = ibis.ifelse(sums.measure == "parse_defects", total, sums.denominator)
+    measured = sums.mutate(denominator=whole).mutate(
+        value=lambda t: (t.numerator / t.denominator.nullif(0)).fill_null(0.0)
+    )
+    return measured.select(CORPUS_MEASURES.names).order_by(CORPUS_MEASURES.key)
 
 
 def _share(

@@ -1,13 +1,11 @@
 """Quotes without any mark: authored lines of a mail that repeat lines of the mail it answers."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import text_hashes
-from transforms.mail.subjects import patch_subjects
+from transforms.mail.headers import patch_subjects
 from transforms.schemas.relations import COMPARED_REPLIES, INFERRED_QUOTES
 
 VERSION = "2"

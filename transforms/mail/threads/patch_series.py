@@ -1,7 +1,5 @@
 """Patch mails to patch series: the postings of a series, its revisions, and the discussion below them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -9,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import text_hash
-from transforms.mail.subjects import patch_subjects
+from transforms.mail.headers import patch_subjects
 from transforms.schemas.relations import PATCH_SERIES
 
 VERSION = "1"

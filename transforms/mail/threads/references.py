@@ -1,15 +1,14 @@
 """References in the text of mails to other mails: trailers, archive URLs, Message-IDs, commit titles."""
 
-from __future__ import annotations
-
 import re
 
+import ibis
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.mail.subjects import patch_subjects
+from transforms.mail.headers import patch_subjects
 from transforms.schemas.mail import MESSAGE_REFERENCES
 from transforms.schemas.relations import LINKS
 
@@ -165,51 +164,40 @@ def _message_id(text: pl.Expr) -> pl.Expr:
     return pl.when(text.str.contains(_ID)).then(text.str.strip_chars("<>"))
 
 
-def message_links(references: pa.Table, messages: pa.Table) -> pa.Table:
+def titled_mails(messages: pa.Table) -> pa.Table:
+    """Columns message_id, effective_at and title: mails with the title of the patch, but of replies and cover letters."""
+    frame = pl.DataFrame(messages.select(["message_id", "subject", "effective_at"]))
+    is_patch = pl.col("is_patch") & ~pl.col("is_reply") & (pl.col("part").fill_null(1) > 0)
+    title = patch_subjects(frame["subject"]).select(pl.when(is_patch).then("title").alias("title"))
+    return frame.drop("subject").with_columns(title).to_arrow()
+
+
+def message_links(references: ibis.Table, mails: ibis.Table) -> ibis.Table:
     """The `links` table of mails: where each reference leads.
 
-    `references` are those of the published mails, `messages` has message_id, subject and
-    effective_at of each. A title leads to the last patch mail of that title, not a reply or a
-    cover letter, that is older than the mail that names it. What is not explicitly a reference to
-    a mail and leads nowhere is left out.
+    `references` are those of the published mails, `mails` are `titled_mails`. A title leads to the last patch mail of that
+    title that is older than the mail that names it. What is not explicitly a reference to a mail and leads nowhere is
+    left out.
     """
-    frame = pl.DataFrame(references)
-    mails = pl.DataFrame(messages.select(["message_id", "subject", "effective_at"]))
-    times = mails.select("message_id", at="effective_at")
-    subject_columns = patch_subjects(mails["subject"])
-    patches = (
-        mails.select(by_title="message_id", at="effective_at")
-        .with_columns(subject_columns.select("is_patch", "is_reply", "part", named_title="title"))
-        .filter(pl.col("is_patch") & ~pl.col("is_reply") & (pl.col("part").fill_null(1) > 0))
-        .drop_nulls("at")
-        .select("by_title", "at", "named_title")
-        .sort("at", "by_title")
-    )
-    titled = frame.filter(pl.col("named_title").is_not_null()).join(times, on="message_id")
-    by_title = (
-        titled.drop_nulls("at")
-        .sort("at", "message_id", "byte_start")
-        .join_asof(patches, on="at", by="named_title", allow_exact_matches=False, check_sortedness=False)
-        .select("message_id", "byte_start", "by_title")
-    )
+    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    references = references.view()
+    times = mails.select("message_id", written_at="effective_at")
+    patches = mails.select("effective_at", named_title="title", by_title="message_id")
+    titled = references.join(times, "message_id").join(patches, "named_title")
+    # Not a condition of the join: DuckDB joined by the time alone, each mail with each.
+    patch = ibis.struct({"at": titled.effective_at, "by_title": titled.by_title})
+    latest = patch.max(where=titled.effective_at < titled.written_at)
+    by_title = titled.group_by("message_id", "byte_start").agg(by_title=latest["by_title"])
     by_id = mails.select(named_id="message_id", by_id="message_id")
-    linked = frame.join(by_id, on="named_id", how="left").join(
-        by_title, on=["message_id", "byte_start"], how="left"
+    linked = references.left_join(by_id, "named_id").drop("named_id_right")
+    linked = linked.left_join(by_title, ["message_id", "byte_start"])
+    rows = linked.mutate(
+        from_id="message_id",
+        source_kind=ibis.literal("message"),
+        to_id=ibis.coalesce(linked.by_id, linked.by_title),
     )
-    rows = (
-        linked.select(
-            pl.col("message_id").alias("from_id"),
-            pl.lit("message").alias("source_kind"),
-            "byte_start",
-            "byte_end",
-            pl.coalesce("by_id", "by_title").alias("to_id"),
-            "target",
-            "kind",
-            "text",
-            "is_explicit",
-        )
-        .filter(pl.col("is_explicit") | pl.col("to_id").is_not_null())
-        .drop("is_explicit")
-        .sort("from_id", "byte_start")
+    return (
+        rows.filter(rows.is_explicit | rows.to_id.notnull())
+        .select(LINKS.names)
+        .order_by("from_id", "byte_start")
     )
-    return LINKS.conform(rows.select(LINKS.names).to_arrow())

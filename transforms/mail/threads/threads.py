@@ -1,7 +1,5 @@
 """Memberships and threads, which need the messages of all partitions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
@@ -12,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import text_hash
+from transforms.mail.headers import patch_subjects
 from transforms.mail.rows import SYNTHETIC_DOMAIN
-from transforms.mail.subjects import patch_subjects
 from transforms.schemas.relations import MEMBERSHIPS, THREAD_TREE, THREADS
 from transforms.settings.mail import ThreadSettings
 

@@ -1,7 +1,5 @@
 """All finds of texts: words that stand in or before one are looked for at once, then each kind looks there."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -10,8 +8,17 @@ from typing import NamedTuple
 
 import polars as pl
 
-from transforms.text.finds import keys, named, personal
-from transforms.text.finds.forms import Find, coded_prefixes, coded_token_at, forms, token_at
+from transforms.text.finds import named, personal
+from transforms.text.finds.forms import (
+    Find,
+    block_at,
+    block_before,
+    coded_prefixes,
+    coded_token_at,
+    forms,
+    putty_at,
+    token_at,
+)
 
 SECRETS = (
     "private_key", "url_password", "cloud_key", "access_token", "jwt", "authorization", "password", "card", "iban",
@@ -47,14 +54,14 @@ _FORMLESS_PATTERNS = [
 ]
 
 
-class Found(NamedTuple):
+class TextFinds(NamedTuple):
     """The finds of one text, in order and disjoint; places are bytes."""
 
     row: int
     finds: list[Find]
 
 
-def found(texts: pl.Series, kinds: Collection[str]) -> Iterator[Found]:
+def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
     """The finds of those `kinds` in each text that has any; `texts` are valid Unicode, and null has none."""
     if not kinds or texts.is_empty():
         return
@@ -85,7 +92,7 @@ def found(texts: pl.Series, kinds: Collection[str]) -> Iterator[Found]:
             finds += [Find(view.place(start), view.end(end), kind) for start, end, kind in own]
         finds = _disjoint([find for find in finds if find.kind in kinds])
         if finds:
-            yield Found(row, finds)
+            yield TextFinds(row, finds)
 
 
 class _Shapes(NamedTuple):
@@ -170,9 +177,9 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
             for core, meant in coded_prefixes().items()
         ]
         looks += named.NAMES.items()
-        looks += [(word, _once(keys.block_at)) for word in ("-----begin", "---- begin")]
-        looks += [(word, _once(keys.block_before)) for word in ("-----end", "---- end")]
-        looks += [("private-lines:", _once(keys.putty_at))]
+        looks += [(word, _once(block_at)) for word in ("-----begin", "---- begin")]
+        looks += [(word, _once(block_before)) for word in ("-----end", "---- end")]
+        looks += [("private-lines:", _once(putty_at))]
     if "email" in kinds:
         looks += [(word, _once(personal.written_email_at)) for word in _WRITTEN_AT]
     if "phone" in kinds:

@@ -1,14 +1,24 @@
-"""Tokens that are known by their form: at a prefix, across broken lines, and in base64."""
-
-from __future__ import annotations
+"""Tokens that are known by their form, as `table.toml` lists them, also across broken lines, and private keys."""
 
 import re
+import tomllib
 from base64 import b64decode, b64encode
 from functools import cache
 from math import ceil
+from pkgutil import get_data
 from typing import NamedTuple
 
-from transforms.text.finds.table import FORMS
+_TABLE = tomllib.loads((get_data("transforms.text.finds", "table.toml") or b"").decode())
+
+FORMS: dict[str, dict[str, str]] = _TABLE["forms"]
+SERVICES = frozenset(_TABLE["services"].split())
+NO_VALUES = frozenset(_TABLE["no_values"].split())
+FILES = frozenset(_TABLE["file_ends"].split())
+IBANS = {word[:2]: int(word[2:]) for word in _TABLE["ibans"].split()}
+PASSWORDS: list[str] = _TABLE["passwords"]
+CLIENT_WORDS: list[str] = _TABLE["client_words"]
+CLIENTS: list[str] = _TABLE["clients"]
+
 
 _MOST = 4096
 """Bytes of a token with the breaks in it."""
@@ -123,3 +133,66 @@ def coded_token_at(data: bytes, at: int, core: bytes, meanings: list[tuple[int, 
             whole = _BASE64.match(data, at - len(ahead) + len(ahead.rstrip(_BASE64_BYTES)))
             return Find(*whole.span(), form.kind) if whole else None
     return None
+
+
+_BEGIN = re.compile(rb"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_END = re.compile(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_MOST_OF_KEY = 65_536
+"""Bytes of a block."""
+_KEY_LINE = re.compile(rb"[\s>|*#+\\nrt\"',-]*[A-Za-z0-9+/=]{30,}(?![A-Za-z0-9+/=])[\"',\\nr \t]*")
+_SHORT = re.compile(rb"[\s>]*[A-Za-z0-9+/=]+[\s>]*\Z")
+_WHOLE, _LAST = re.compile(rb"[A-Za-z0-9+/=]{30,}"), re.compile(rb"=?[A-Za-z0-9+/=]+")
+_LONGEST = 200
+"""Bytes of a line of a block."""
+_PUTTY = re.compile(rb"Private-Lines: ([0-9]{1,3})[ \t]*\r?\n")
+
+
+def block_at(data: bytes, at: int) -> Find | None:
+    """The private key whose first line stands at `at`: to its last line, else over the lines of base64 below it."""
+    begin = _BEGIN.match(data, at)
+    if not begin:
+        return None
+    last = data.find(b"-END ", begin.end(), begin.end() + _MOST_OF_KEY)
+    if last > 0 and (end := _END.search(data, last - 4, last + 100)):
+        return Find(at, end.end(), "private_key")
+    place = _lines(data, begin.end())
+    if place == begin.end():
+        return None
+    rest = _SHORT.match(data, place)
+    return Find(at, len(data) if rest else place, "private_key")
+
+
+def _lines(data: bytes, place: int) -> int:
+    """The end of the lines of base64 that begin at `place`."""
+    while line := _KEY_LINE.match(data, place):
+        place = line.end()
+    return place
+
+
+def block_before(data: bytes, at: int) -> Find | None:
+    """The private key whose last line stands at `at` and whose first lines are cut off."""
+    end = _END.match(data, at)
+    if not end:
+        return None
+    start, is_last = at, True
+    while at - start < _MOST_OF_KEY:
+        begin = data.rfind(b"\n", max(0, start - _LONGEST), max(0, start - 1)) + 1
+        if not (begin or start <= _LONGEST) or not (_LAST if is_last else _WHOLE).fullmatch(
+            data[begin:start].strip(b" \t\r\n>|*")
+        ):
+            break
+        start, is_last = begin, False
+    if start == at:
+        return None
+    start += len(data[start:at]) - len(data[start:at].lstrip(b" \t\r\n>|*"))
+    return Find(start, end.end(), "private_key")
+
+
+def putty_at(data: bytes, at: int) -> Find | None:
+    """The lines of a PuTTY key that are private."""
+    head = _PUTTY.match(data, at)
+    place = _lines(data, head.end()) if head else 0
+    if not head or place == head.end():
+        return None
+    short = re.compile(rb"[ \t>]*[A-Za-z0-9+/=]{4,}(?=\r?\n)").match(data, place)
+    return Find(head.end(), short.end() if short else place, "private_key")

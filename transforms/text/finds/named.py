@@ -1,13 +1,10 @@
 """Secrets that are known by what stands before them: `password: …`, `--token …`, headers, files and sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from transforms.text.finds.forms import Find
-from transforms.text.finds.table import CLIENT_WORDS, CLIENTS, NO_VALUES, PASSWORDS, SERVICES
+from transforms.text.finds.forms import CLIENT_WORDS, CLIENTS, NO_VALUES, PASSWORDS, SERVICES, Find
 
 _I = re.IGNORECASE
 _LONG = 20
@@ -264,7 +261,7 @@ _AUTHORIZATION = re.compile(
 )
 _BEARER = re.compile(rb"bearer[ \t]+([A-Za-z0-9._~+/=-]{16,})", _I)
 _COOKIES = re.compile(rb"cookie2?[\"']?:[^\r\n]{0,1000}", _I)
-_COOKIE = re.compile(rb"=\s*([^;\s\"',=]{8,}=*)")
+_COOKIE = re.compile(rb"=\s*(?!\[[a-z_]+\]\**(?:[;\s\"',]|\Z))([^;\s\"',]{8,})")  # not what is a mask
 _ATTRIBUTES = re.compile(rb"(?:expires|path|domain|max-age|samesite|version|comment|priority)\Z", _I)
 _URL_PASSWORD = re.compile(rb"://[^\s/:@<>\"']{0,200}:([^\s/@<>\"']{1,200})@")
 _CURL = re.compile(

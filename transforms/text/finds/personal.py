@@ -1,12 +1,9 @@
 """E-mail addresses, telephone numbers, and numbers of cards and accounts, which have a checksum."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
-from transforms.text.finds.forms import Find
-from transforms.text.finds.table import FILES, IBANS
+from transforms.text.finds.forms import FILES, IBANS, Find
 
 _LOCAL_BYTES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
 _LOCAL = re.compile(r"[^\W_][\w.%+-]*\Z")

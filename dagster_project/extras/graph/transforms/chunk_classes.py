@@ -1,7 +1,5 @@
 """Which chunks of documents are code, by the two rules of the Information Graph: that of its text and that of its data."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pyarrow as pa

@@ -4,8 +4,6 @@ What is here: the layout, `index.json` in HAL+JSON, addresses (Information Graph
 orders, which come as tables; writing, which is the exporter's.
 """
 
-from __future__ import annotations
-
 import json
 import posixpath
 from collections import Counter, defaultdict
@@ -18,7 +16,7 @@ import pyarrow as pa
 from dagster_project.extras.graph.transforms.hal_schema import SCHEMA
 from dagster_project.extras.graph.transforms.schema import DOCUMENT_GRAPH
 from dagster_project.extras.graph.transforms.settings import GraphSettings
-from dagster_project.extras.graph.transforms.similar_documents import similar_documents
+from dagster_project.extras.graph.transforms.stripes import similar_documents
 from transforms.hashing import parts_hash
 from transforms.schemas.table import rows_of
 

@@ -1,7 +1,5 @@
 """The JSON Schema of the `index.json` files of the exported graph, which lies beside them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 _LINK = {

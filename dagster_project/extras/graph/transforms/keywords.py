@@ -4,8 +4,6 @@ It reads `_keywords/words.md`, computes the keywords of a tree that has none, an
 (Information Graph). The terms of the search index are in `transforms.text.terms`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ It reads `qa-pairs.md`, computes the hashes, and gives each question to its chun
 Information Graph). Vectors come from the embedder.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence, Set

@@ -1,7 +1,5 @@
 """The tables of the document graph: classes, stripes, keywords and prompts."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from transforms.schemas.table import SOURCE, Column, Table, required

@@ -1,7 +1,5 @@
 """The section `[graph]`."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 
@@ -28,7 +26,7 @@ class GraphSettings(StageSettings):
     origins: tuple[str, ...] = Field(
         (),
         exclude=True,  # No table or file depends on it, so it is not part of the digest.
-        description="origins whose pages may read from `weft serve-graph`, as `https://notes.example.org`; `*`: every "
+        description="origins whose pages may read from `weft graph serve`, as `https://notes.example.org`; `*`: every "
         "page that a browser of this machine shows",
     )
 

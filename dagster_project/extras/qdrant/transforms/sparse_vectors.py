@@ -5,8 +5,6 @@ vector of a query has the idf of its terms. Both are sums over the same terms, s
 is old in one way only: `norm` knows the mean length that it was made with.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ subject all issues are near each other. So the confidence is a logistic function
 nearest usually has there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

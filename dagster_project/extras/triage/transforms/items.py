@@ -4,8 +4,6 @@ What is here: documents of issue sources to one row an issue. What is not: repea
 language model (`..assets`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

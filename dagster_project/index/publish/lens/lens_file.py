@@ -4,8 +4,6 @@ Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, docum
 dictionary, the frequencies and the threads that these make. A table that is not named here has no rows.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -23,11 +21,10 @@ import pyarrow as pa
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import published_tables
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of
-from dagster_project.index.files.vector_arrays import VECTORS_IN
+from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish import macro_sql, table_sql
 from dagster_project.index.publish.lake_views import quoted
-from dagster_project.index.publish.lens.copies import OTHER, judge
-from dagster_project.index.publish.lens.relations import relate
+from dagster_project.index.publish.lens.copies import OTHER, judge, relate
 from dagster_project.index.publish.lens.words import Embed, count_words, embed_others, insert_vectors
 from dagster_project.index.publish.versions import LENSES, damage_of
 from dagster_project.lake.lake import ParquetLake

@@ -1,7 +1,5 @@
 """The words and vectors of a lens: as they are published, but for the texts that the lens shows otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which copies of mails meet conditions: a mail that several sources or lists hold is judged once for each copy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

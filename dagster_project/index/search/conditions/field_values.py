@@ -1,7 +1,5 @@
 """Which chunks of a published index have the value of a field: of their mail or document, or their own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

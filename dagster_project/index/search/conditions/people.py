@@ -1,7 +1,5 @@
 """Whom a value of a query names: all addresses of the people it fits, or those of a domain."""
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 from typing import NamedTuple
@@ -9,6 +7,7 @@ from typing import NamedTuple
 import duckdb
 import polars as pl
 
+from transforms.retrieval.circumstances import keys
 from transforms.text import phrases
 
 TRAILERS = {"reviewed", "acked", "tested", "reported"}
@@ -60,6 +59,18 @@ class People:
         of_one = pl.concat([by_address.select("person_id"), names.select("person_id")]).unique()
         found = self._addresses.join(of_one.drop_nulls(), on="person_id", how="semi")
         return Named(sorted({*found["addr"], *by_address["addr"]}), names["name"].unique().sort().to_list())
+
+    @cached_property
+    def by_words(self) -> dict[str, frozenset[str]]:
+        """Names of authors of mails by the words that a question names them with."""
+        found: dict[str, set[str]] = {}
+        rows = self.connection.execute(
+            "SELECT DISTINCT from_name FROM messages WHERE NOT contains(from_name, '@')"
+        )
+        for (name,) in rows.fetchall():
+            for words in keys(name):
+                found.setdefault(words, set()).add(name)
+        return {words: frozenset(names) for words, names in found.items()}
 
     @cached_property
     def _addresses(self) -> pl.DataFrame:

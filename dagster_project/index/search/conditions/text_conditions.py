@@ -4,8 +4,6 @@ Text of a mail that is in no chunk (quotes that nothing answers, signatures, rep
 A mail without a word of its author has a chunk without postings: what it shows is read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

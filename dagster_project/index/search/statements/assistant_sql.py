@@ -3,8 +3,6 @@
 DuckDB counts what tables and joins take, but not the strings that functions make, and nothing interrupts such a function.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Connections on which somebody's SQL is asked: to a published file, and to no other file, with options that stay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

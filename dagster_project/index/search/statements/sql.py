@@ -1,7 +1,5 @@
 """SQL on the current published version, and on the lake."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,7 +16,8 @@ from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import storable_values
 from dagster_project.index.search.statements.closed_off import close_off, kind_of, opened
 from dagster_project.lake.lake import ParquetLake
-from transforms.errors import ModelMismatchError, QueryError
+from dagster_project.models.embedders import serving
+from transforms.errors import QueryError
 from transforms.retrieval.query_language import storable
 
 _SEMANTIC = """
@@ -77,20 +76,10 @@ def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
 
 
 def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:
-    """Add the macro `search_semantic` to a connection whose database `name` has vectors of this model.
-
-    ModelMismatchError if they are of another.
-    """
-    rows = connection.execute("SELECT value FROM manifest WHERE key = 'model'").fetchall()
-    if rows != [(embedder.model,)]:
-        raise ModelMismatchError(
-            f"{name} holds vectors of {rows[0][0] if rows else 'no model'}, the settings name {embedder.model}: run "
-            "`weft build` with these settings, or mend `embedding` in them"
-        )
-
-    def embedded(words: str) -> list[float]:
-        (vector,) = embedder.embed_queries([words])
-        return [float(value) for value in vector]
-
-    connection.create_function("embedded", embedded, [VARCHAR], list_type(FLOAT))
+    """Add the macro `search_semantic` to a connection with the database `name`; ModelMismatchError as `serving` says."""
+    manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+    embedder = serving(embedder, manifest, name)
+    connection.create_function(
+        "embedded", lambda words: embedder.embed_queries([words])[0].tolist(), [VARCHAR], list_type(FLOAT)
+    )
     connection.execute(_SEMANTIC.format(dimensions=embedder.dimensions, file=f'"{name}"'))

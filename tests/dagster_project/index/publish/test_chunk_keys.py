@@ -1,7 +1,5 @@
 """The numbers of chunks in the inverted index."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest

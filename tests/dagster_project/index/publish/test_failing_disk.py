@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 from dagster_project.cli.doctor import examination
-from dagster_project.composition.objects import make_publisher, make_sources
 from dagster_project.evaluation.evaluate import open_index
-from dagster_project.index.publish.publisher import DuckDBPublisher
 from dagster_project.orchestration.outcomes import Finding
 from tests.archives import Workspace, differences
 from tests.examples import FACTOR
@@ -24,8 +22,8 @@ from tests.examples import FACTOR
 QUERY = ["What does the compactor do?"]
 STEP = 25
 """Writes between two that one test lets fail."""
-STARTS = range(1, STEP + 1, max(1, round(12 / FACTOR)))
-"""With WEFT_EXAMPLES=12 every write of a publish fails once."""
+STARTS = range(1, STEP + 1, max(1, round(STEP / FACTOR)))
+"""With WEFT_EXAMPLES=25 every write of a publish fails once."""
 
 
 class _Disk:
@@ -60,21 +58,13 @@ class _Disk:
 DISK = _Disk()
 
 
-def publisher_of(work: Workspace) -> tuple[DuckDBPublisher, dict[str, str]]:
-    """The publisher, and all partitions."""
-    partitions = {s.key: s.source_type for s in make_sources(work.settings).discover()}
-    return make_publisher(work.settings, work.lake), partitions
-
-
 @pytest.fixture(scope="module")
 def started(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Workspace]:
     """A workspace in which nothing is published, and one whose version lacks a partition."""
     folder = tmp_path_factory.mktemp("started")
     found = {kind: built_once.copied(folder / kind) for kind in ("first", "update")}
     shutil.rmtree(found["first"].index)
-    publisher, partitions = publisher_of(found["update"])
-    del partitions["dev/dev.2004-02"]
-    publisher.publish(partitions)
+    found["update"].publish("dev/dev.2004-02")
     return found
 
 
@@ -92,15 +82,14 @@ def of_index(work: Workspace) -> list[Finding]:
 
 def fails_and_goes_on(work: Workspace, at: int, before: object, expected: Workspace) -> bool:
     """Publish with a write that fails, look at what is published, and publish again; False if there are fewer writes."""
-    publisher, partitions = publisher_of(work)
     with DISK.failing(work.index, at) as disk:
         try:
-            publisher.publish(partitions)
+            work.publish()
         except OSError as error:
             assert error.errno == errno.EIO
     assert answers(work) in (before, answers(expected))
     assert of_index(work) == []
-    publisher.publish(partitions)
+    work.publish()
     assert differences(work.index, expected.index) == {}
     assert of_index(work) == []
     return disk.writes >= at

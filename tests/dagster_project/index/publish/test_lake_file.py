@@ -1,7 +1,5 @@
 """SQL on the tables of the lake, through a file of views."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -59,9 +57,7 @@ def test_what_came_since_is_seen_and_very_long_texts_are_among_the_chunks(worksp
         (" ;", "is empty"),
     ],
 )
-def test_it_reads_the_lake_and_nothing_else(
-    built_once: Workspace, tmp_path: Path, statement: str, words: str
-):
+def test_it_reads_the_lake_alone(built_once: Workspace, tmp_path: Path, statement: str, words: str):
     lake = built_once.lake
     with pytest.raises(QueryError, match=words):
         query_lake(lake, tmp_path, statement.format(lake=lake.base))

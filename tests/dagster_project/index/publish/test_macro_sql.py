@@ -1,10 +1,9 @@
 """The views and macros of the published file, asked with nothing but DuckDB."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import duckdb
@@ -12,8 +11,8 @@ import numpy as np
 import pytest
 
 from dagster_project.extras.registry import named
-from dagster_project.index.search.search_index import SearchIndex, open_current
-from dagster_project.models.embedders import make_embedder
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Mail, Once, Workspace
 from transforms.retrieval.bm25 import TermScores
 
@@ -68,10 +67,8 @@ def published(work: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def index(work: Workspace) -> Iterator[SearchIndex]:
-    settings = work.settings
-    opened = open_current(work.index, make_embedder(settings.embedding), settings.terms, settings.search)
-    yield opened
-    opened.close()
+    with closing(open_index(work.settings)) as opened:
+        yield opened
 
 
 def asked(connection: duckdb.DuckDBPyConnection, statement: str, **values: object) -> Rows:
@@ -96,26 +93,14 @@ def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
 @pytest.mark.parametrize(
     "query",
     [
-        "compaction of indexes",
-        "Vacuuming, READING and measurements!",
-        "pg_stat_activity",
-        "activity stat",
-        "ReadBuffer_Extended, HTTPServer of IPv6 aGVsbG8gd29ybGQ",
-        "v16.2 C++ CVE-2024-3094",
-        "C#",
-        "a/fs/erofs/zdata.c",
-        "\u00c9cole na\u00efve",
-        "the of a",
-        "\u6e29\u5ba4\u306e\u8a2d\u8a08",
-        "\u732b postgresql",
-        "the index",
-        "nothing that stands anywhere: xyzzy",
-        "'; DROP TABLE chunks; --",
-        "nul\0byte index",
-        '%s {} $1 \\ " index',
-        "",
+        "compaction of indexes", "Vacuuming, READING and measurements!", "pg_stat_activity", "activity stat",
+        "ReadBuffer_Extended, HTTPServer of IPv6 aGVsbG8gd29ybGQ", "v16.2 C++ CVE-2024-3094", "C#",
+        "a/fs/erofs/zdata.c", "\u00c9cole na\u00efve", "the of a",
+        "what is IN and NOT", "THE OF INDEX", "\u6e29\u5ba4\u306e\u8a2d\u8a08",
+        "\u732b postgresql", "the index", "nothing that stands anywhere: xyzzy", "'; DROP TABLE chunks; --",
+        "nul\0byte index", '%s {} $1 \\ " index', "",
     ],
-)
+)  # fmt: skip
 def test_search_text_is_the_lexical_half_of_a_search(
     published: duckdb.DuckDBPyConnection, index: SearchIndex, query: str
 ):
@@ -195,9 +180,7 @@ def test_a_patch_is_shown_by_what_explains_it_unless_a_changed_line_is_looked_fo
 
 
 @pytest.mark.parametrize("named", [ident(1), f"<{ident(3)}>", "thread"])
-def test_a_thread_is_found_by_its_id_and_by_any_of_its_mails(
-    published: duckdb.DuckDBPyConnection, named: str
-):
+def test_a_thread_is_found_by_its_id_and_any_of_its_mails(published: duckdb.DuckDBPyConnection, named: str):
     (thread_id,) = published.execute(
         "SELECT thread_id FROM thread_tree WHERE message_id = ?", [ident(1)]
     ).fetchone()
@@ -275,6 +258,38 @@ def test_the_file_needs_no_extension_and_nothing_of_weft(work: Workspace):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 1
+
+
+@pytest.mark.parametrize(
+    ("began", "catalog"),
+    [
+        ("ATTACH '{file}' AS weft (READ_ONLY)", "weft"),
+        ("ATTACH '{file}' AS mail (READ_ONLY); USE mail", "mail"),
+        ("ATTACH '{file}' AS \"my mail\" (READ_ONLY)", '"my mail"'),
+    ],
+    ids=["weft", "in use", "another name"],
+)
+def test_macros_and_views_of_an_attached_file_read_that_file(work: Workspace, began: str, catalog: str):
+    named_there = f", catalog := '{catalog}'" if "my" in catalog else ""
+    with duckdb.connect() as own, duckdb.connect(str(work.index / "CURRENT"), read_only=True) as there:
+        own.execute(began.format(file=(work.index / "CURRENT").resolve()))
+        (chunk,) = asked(there, "SELECT chunk_id, doc_id FROM search_text('measured compaction', 1)")
+        values = {
+            "search_text": "compaction", "similar": chunk["chunk_id"], "thread": chunk["doc_id"],
+            "context_of": chunk["chunk_id"], "quotes_of": ident(1), "reviews": "reviewed", "stripe": "x', 3, kind := 'y",
+        }  # fmt: skip
+        macros = asked(
+            there,
+            "SELECT function_name FROM duckdb_functions() WHERE function_type = 'table_macro' AND NOT internal",
+        )
+        for name in (row["function_name"] for row in macros):
+            call = f"{name}('{values[name]}'"
+            expected = asked(there, f"FROM {call})")
+            assert asked(own, f"FROM {catalog}.{call}{named_there})") == expected
+            assert bool(expected) is (name not in ("reviews", "stripe"))
+        for view in asked(there, "SELECT view_name AS name FROM duckdb_views() WHERE NOT internal"):
+            count = f"SELECT count(*) AS n FROM {{}}{view['name']}"
+            assert asked(own, count.format(f"{catalog}.")) == asked(there, count.format(""))
 
 
 DESIGNED = (

@@ -1,7 +1,5 @@
 """A publish says what it is at, with the rows and seconds of each phase."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

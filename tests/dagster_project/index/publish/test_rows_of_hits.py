@@ -1,7 +1,5 @@
 """Rows of hits: the same in whatever groups documents are written and merged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from dagster_project.index.files import hit_rows
-from dagster_project.index.files.checksums import write_facts
 from dagster_project.index.files.hit_rows import OPTIONS, HitRows, files_of, take_over, write_hit_rows
+from dagster_project.index.files.segments import write_facts
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError
 

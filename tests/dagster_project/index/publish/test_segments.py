@@ -1,7 +1,5 @@
 """Segments of the arrays: what is merged says what was there, and no chunk is written anew often."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,20 +1,19 @@
 """A version that is not needed any more becomes the next one, unless somebody can see that."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.publish.incremental_build import IndexUpdate
-from tests.archives import Workspace, differences, discussion, rebuilt
+from dagster_project.index.publish.version_inputs import Published
+from tests.archives import Mail, Workspace, differences, discussion
+
+pytestmark = pytest.mark.exhaustive
 
 BROKEN = b"From nobody\n\nno header at all\n"
 READER = """
@@ -26,12 +25,18 @@ print(connection.execute("SELECT count(body) FROM messages").fetchone()[0], flus
 """
 
 
-def published(work: Workspace, mails: int) -> Mapping[str, Any]:
-    """What a build publishes whose mail is a discussion of so many mails."""
-    work.write("dev.2004-01.mbox", discussion(0, mails, "compactor"))
-    done = work.build().published
-    assert done
-    return done
+def published(work: Workspace, mails: int, *more: str) -> Published:
+    """Publish three mails, so many mails of a discussion, whose first archive has four, and more archives."""
+    later = {"2004-03", *(f"2005-{number:02}" for number in range(mails + 1, 9))}
+    return work.publish(*(f"dev/dev.{name}" for name in later.difference(more)))
+
+
+def from_nothing(work: Workspace, mails: int) -> Path:
+    """The published files of so many mails, all of the lake."""
+    full = work.copied(work.folder.with_name("full"))
+    shutil.rmtree(full.index)
+    assert not published(full, mails).reused
+    return full.index
 
 
 def current(work: Workspace) -> Path:
@@ -41,11 +46,17 @@ def current(work: Workspace) -> Path:
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Versions of four, five and six mails beside three others; that of four is the spare one."""
+    """A lake of eight mails beside three others; of the versions of four, five and six the first is the spare one."""
     work = Workspace(tmp_path_factory.mktemp("three") / "work").configure()
+    mails = discussion(0, 8, "compactor")
     work.write("dev.2004-02.mbox", discussion(100, 3, "planner"))
-    for mails in (4, 5, 6):
-        assert not published(work, mails)["changed_in_place"]
+    work.write("dev.2004-03.mbox", BROKEN)
+    for number in range(4, 9):
+        work.write(f"dev.2005-{number:02}.mbox", mails[:4] if number == 4 else [mails[number - 1]])
+    work.build()
+    shutil.rmtree(work.index)
+    for count in (4, 5, 6):
+        assert not published(work, count).in_place
     return work
 
 
@@ -57,9 +68,7 @@ def work(made_once: Workspace, tmp_path: Path) -> Workspace:
 @pytest.fixture(scope="module")
 def of_seven(made_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The published files of one mail more, made from nothing."""
-    work = made_once.copied(tmp_path_factory.mktemp("seven") / "work")
-    work.write("dev.2004-01.mbox", discussion(0, 7, "compactor"))
-    return rebuilt(work, work.folder / "full").index
+    return from_nothing(made_once.copied(tmp_path_factory.mktemp("seven") / "work"), 7)
 
 
 def spare(work: Workspace) -> Path:
@@ -67,64 +76,56 @@ def spare(work: Workspace) -> Path:
     return work.index / ".spare.duckdb"
 
 
-@pytest.mark.exhaustive
-def test_versions_are_changed_in_place_and_equal_one_that_is_made_from_nothing(
-    work: Workspace, tmp_path: Path
-):
+def test_versions_are_changed_in_place_and_equal_one_that_is_made_from_nothing(work: Workspace):
     for mails in (7, 8):
         inode = spare(work).stat().st_ino
         done = published(work, mails)
-        assert done["changed_in_place"] and done["built_on_previous"]
-        assert "previous_version_unusable" not in done
+        assert done.in_place and done.reused and not done.unusable
         assert current(work).stat().st_ino == inode
-    assert differences(work.index, rebuilt(work, tmp_path / "full").index) == {}
+    assert differences(work.index, from_nothing(work, 8)) == {}
     files = sorted(path.name for path in work.index.glob("*.duckdb"))
     assert files[0] == ".spare.duckdb" and len(files) == 3
 
 
-@pytest.mark.exhaustive
 def test_times_are_those_of_the_version_before_not_of_the_one_that_is_changed(work: Workspace):
-    work.write("dev.2004-03.mbox", BROKEN)
-    work.build()
+    published(work, 6, "2004-03")
     # The version that is changed next has neither the sixth mail nor what is in quarantine.
     times = "SELECT doc_id, published_at FROM readiness ORDER BY ALL"
     since = "SELECT first_seen FROM quarantine"
     known, seen = dict(work.sql(times)), work.sql(since)
-    assert published(work, 7)["changed_in_place"] and seen
+    work.write("dev.2005-09.mbox", [Mail(30)])
+    done = work.build().published
+    assert done and done["changed_in_place"] and seen
     later = dict(work.sql(times))
     assert {name: later[name] for name in known} == known
-    assert later["m6@example.org"] > max(known.values())
+    assert later["m30@example.org"] > max(known.values())
     assert work.sql(since) == seen
 
 
-@pytest.mark.exhaustive
 def test_a_version_that_this_process_reads_is_left_alone(work: Workspace):
     with duckdb.connect(str(spare(work)), read_only=True) as reader:
         spare(work).read_bytes()  # whoever closes a file loses its locks
-        assert not published(work, 7)["changed_in_place"]
+        assert not published(work, 7).in_place
         assert reader.execute("SELECT count(body) FROM messages").fetchone() == (7,)
     # That one is deleted, and the next may be changed again.
-    assert published(work, 8)["changed_in_place"]
+    assert published(work, 8).in_place
 
 
-@pytest.mark.exhaustive
 def test_a_version_that_another_process_reads_is_left_alone(work: Workspace):
     command = [sys.executable, "-c", READER, str(spare(work))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout and reader.stdout.readline() == "7\n"
-        assert not published(work, 7)["changed_in_place"]
+        assert not published(work, 7).in_place
         assert reader.communicate("\n")[0] == "7\n"
 
 
-@pytest.mark.exhaustive
 def test_a_version_with_another_name_is_left_alone(work: Workspace, tmp_path: Path):
     (tmp_path / "backup").hardlink_to(spare(work))
-    assert not published(work, 7)["changed_in_place"]
+    assert not published(work, 7).in_place
     with duckdb.connect(str(tmp_path / "backup"), read_only=True) as reader:
         assert reader.execute("SELECT count(body) FROM messages").fetchone() == (7,)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("damage", ["no arrays", "a page"])
 def test_a_damaged_spare_version_is_done_without(work: Workspace, of_seven: Path, damage: str):
     size = spare(work).stat().st_size
@@ -136,11 +137,10 @@ def test_a_damaged_spare_version_is_done_without(work: Workspace, of_seven: Path
                 file.seek(place)
                 file.write(b"\xff" * 64)
     done = published(work, 7)
-    assert done["built_on_previous"] and done["changed_in_place"] == (damage == "no arrays")
+    assert done.reused and done.in_place == (damage == "no arrays")
     assert differences(work.index, of_seven) == {}
 
 
-@pytest.mark.exhaustive
 def test_a_failure_midway_leaves_what_is_published_and_the_next_build_copies(
     work: Workspace, of_seven: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -156,12 +156,11 @@ def test_a_failure_midway_leaves_what_is_published_and_the_next_build_copies(
     assert current(work) == before
     assert work.sql("SELECT count(body) FROM messages") == [(9,)]
     assert not list(work.index.glob(".[!l]*"))
-    assert not published(work, 7)["changed_in_place"]
+    assert not published(work, 7).in_place
     assert differences(work.index, of_seven) == {}
 
 
-@pytest.mark.exhaustive
 def test_small_files_are_copied_and_a_spare_version_that_nobody_wants_is_deleted(work: Workspace):
     work.configure(index={"spare_min_bytes": 1 << 30})
-    assert published(work, 7)["built_on_previous"]
+    assert published(work, 7).reused
     assert not list(work.index.glob(".spare*"))

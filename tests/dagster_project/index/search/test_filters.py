@@ -1,7 +1,5 @@
 """Conditions and filters are exact: they allow what a reading of all rows finds, with and without an HNSW index."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """What hits say of a built index: their citations, their highlighted bytes, what is shown with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

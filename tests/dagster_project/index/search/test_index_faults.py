@@ -1,7 +1,5 @@
 """Faults of the query, of memory, of the file and of the disk are told apart, each by a real one."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """One slow question holds no other, and is over when its time is; no question is answered from the past."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

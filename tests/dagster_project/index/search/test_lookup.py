@@ -1,7 +1,5 @@
 """Ids and citations lead to exact texts, to what is near them, and to assistants by the Model Context Protocol."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -17,38 +15,10 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from dagster_project.servers.mcp import mcp_server
-from tests.archives import Mail, Workspace, discussion
+from tests.archives import Mail, Workspace
+from tests.library import MANUAL
 from tests.processes import listens
 from tests.timing import HUNG, PAUSE, until
-
-TABLE = "segment;bytes\none;4096\n"
-ATTACHED = ["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="x"']
-BODY = (
-    "--x\nContent-Type: text/plain; charset=utf-8\n\nThe na\u00efve table of segments is attached.\n"
-    f"--x\nContent-Type: text/csv\nContent-Disposition: attachment; filename=segments.csv\n\n{TABLE}\n--x--"
-)
-MANUAL = "# Manual\n\nHow the store works.\n\n## Repair\n\nRun the checker on a copy of the store first.\n"
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A list, a mail with an attachment and a manual, built."""
-    made = Workspace(tmp_path_factory.mktemp("library") / "work").configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/*"},
-        {"name": "docs", "kind": "tree", "path": "docs"},
-        mcp={"max_results": 2, "max_characters": 60, "max_seconds": HUNG},
-    )
-    made.write(
-        "dev.2004-01.mbox", [*discussion(0, 4, "compactor"), Mail(50, BODY, "Segments", headers=ATTACHED)]
-    )
-    for name in ("manual.md", "old/manual.md"):
-        path = made.folder / "docs" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            MANUAL if "/" not in name else MANUAL.replace("Manual", "Old manual"), encoding="utf-8"
-        )
-    made.build()
-    return made
 
 
 def got(work: Workspace, name: str) -> dict[str, Any]:
@@ -86,9 +56,9 @@ def test_an_id_leads_to_its_text(library: Workspace, name: str, kind: str, state
 
 
 def test_a_thread_is_all_its_mails_in_order(library: Workspace):
-    text = got(library, one(library, "SELECT thread_id FROM threads ORDER BY message_count DESC LIMIT 1"))[
-        "text"
-    ]
+    text = got(
+        library, one(library, "SELECT thread_id FROM thread_tree WHERE message_id = 'm0@example.org'")
+    )["text"]
     places = [text.index(f"Message-ID: <m{n}@example.org>") for n in range(4)]
     assert places == sorted(places)
     assert one(library, "SELECT body FROM messages WHERE message_id = 'm3@example.org'") in text
@@ -96,13 +66,14 @@ def test_a_thread_is_all_its_mails_in_order(library: Workspace):
 
 def test_the_citation_of_every_hit_leads_to_its_bytes(library: Workspace):
     queries = ("compactor load", "table of segments", "segment bytes one 4096", "checker on a copy")
-    found = json.loads(library.weft("search", *queries, "--json").stdout)
-    hits = [hit for query in found["queries"] for hit in query["hits"]]
-    assert {h["source_kind"] for h in hits} == {"message", "attachment", "document"}
+    found = json.loads(library.weft("search", *queries, "--json", "--limit", "4").stdout)
+    hits = {hit["citation"]: hit for query in found["queries"] for hit in query["hits"]}.values()
+    assert {h["source_kind"] for h in hits} >= {"message", "attachment", "document"}
     stored = dict(
         library.sql(
             "SELECT message_id, body FROM messages UNION ALL SELECT doc_id, text FROM documents "
-            "UNION ALL SELECT attachment_id, text FROM attachments"
+            "UNION ALL SELECT attachment_id, text FROM attachments "
+            "UNION ALL SELECT doc_id, markdown FROM conversation_windows"
         )
     )
     for hit in hits:
@@ -114,13 +85,13 @@ def test_the_citation_of_every_hit_leads_to_its_bytes(library: Workspace):
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
-        ("m99@example.org", 3, "m0@example.org"),
+        ("m0@example.com", 3, "m0@example.org"),
         ("manul.md", 3, "docs:manual.md"),
         ("'; DROP TABLE chunks; --", 3, "holds nothing"),
         ("nul\0byte", 3, "holds nothing"),
         ("", 3, "holds nothing"),
         ("docs:manual.md#repairs", 3, "docs:manual.md#repair"),
-        ("m99@example.org block 0 bytes 0-4", 3, "m0@example.org"),
+        ("m0@example.com block 0 bytes 0-4", 3, "m0@example.org"),
         ("m0@example.org attachment abcdef bytes 0-4", 3, "no attachments"),
         ("m0@example.org bytes 0-99999", 2, "which has"),
         ("m0@example.org bytes 9-3", 2, "which has"),
@@ -222,7 +193,7 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
         ("get", {"id": "docs:manual.md"}),
         ("get", {"id": "docs:manual.md", "byte_start": 60}),
         ("context", {"text": "How does the compactor behave?"}),
-        ("get", {"id": "m99@example.org"}),
+        ("get", {"id": "m0@example.com"}),
         ("search", {"query": "x" * 20_001}),
         ("search", {"query": "compactor", "list_id": "nowhere"}),
         ("search", {"query": "compactor", "limit": 1000}),

@@ -1,7 +1,5 @@
 """Hits in files with pages say the page, and their citations lead back to the text."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from email.message import EmailMessage
 

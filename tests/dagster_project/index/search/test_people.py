@@ -1,7 +1,5 @@
 """`from:`, `to:`, `cc:` and `reviewed:` find people by all their addresses; `reviews` says who reviews whom."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import duckdb

@@ -1,7 +1,5 @@
 """Queries of a conversation from the command line, by rules and by a language model that may fail."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The job `search` keeps what its configuration asks for, search by search."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dagster as dg

@@ -1,13 +1,12 @@
 """The two ways to search vectors agree, and a filtered search takes the exact one."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from dagster_project.index.files.arrays import FIRST, folder_of
@@ -17,24 +16,16 @@ from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.embedders import make_embedder
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError, QueryError
+from transforms.retrieval.query_fields import time_span
 
 QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
 
 
-@pytest.fixture(scope="module")
-def with_hnsw(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A workspace whose vectors are searched by HNSW; for reading only."""
-    made = built_once.copied(tmp_path_factory.mktemp("hnsw") / "work")
-    made.config.write_text(made.config.read_text().replace("[index]", "[index]\nann_max_vectors = 9999"))
-    made.build()
-    return made
-
-
 @pytest.fixture
-def index(with_hnsw: Workspace) -> SearchIndex:
-    """Its index."""
-    settings = with_hnsw.settings
-    path = (with_hnsw.index / "CURRENT").resolve()
+def index(library: Workspace) -> SearchIndex:
+    """An index whose vectors are searched by HNSW."""
+    settings = library.settings
+    path = (library.index / "CURRENT").resolve()
     return SearchIndex(path, make_embedder(settings.embedding), settings.terms, settings.search)
 
 
@@ -61,6 +52,24 @@ def test_hnsw_finds_what_the_exact_search_finds(index: SearchIndex):
         near.hits["vector_score"].to_pylist(), exact.hits["vector_score"].to_pylist(), strict=True
     ):
         assert a == pytest.approx(b, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "unit"),
+    [({}, "doc_id"), ({"per_document": 1}, "doc_id"), ({"collapse_threads": True, "pool": 2}, "thread_id")],
+)
+def test_a_longer_list_looks_deeper(index: SearchIndex, changes: dict[str, int], unit: str):
+    few = {"candidates_lexical": 2, "candidates_vector": 2, "thread_weight": 0.0}
+    few_of_all = index.settings.model_copy(update=few | changes)
+    found = index.search(["compactor"], Filters(kind="message"), limit=4, settings=few_of_all).hits
+    assert len(set(found[unit].to_pylist())) == 4
+
+
+@pytest.mark.parametrize(("rest", "factor"), [("", 1.5), (" zebra unicorn aubergine", 1.0)])
+def test_a_thread_gives_more_if_the_words_stand_together(index: SearchIndex, rest: str, factor: float):
+    unranked = index.settings.model_copy(update={"rerank": "off"})
+    found = index.ranked(["compactor load" + rest], settings=unranked).hits
+    assert found["thread_score"].max() == pytest.approx(factor * found["fused_score"].max())
 
 
 @pytest.mark.exhaustive
@@ -182,6 +191,7 @@ def test_a_query_of_nothing_near_has_no_hits_and_says_what_was_meant(copied: Sea
 
 def test_a_word_that_may_have_been_meant_is_written_as_in_the_texts(copied: SearchIndex):
     assert copied.search(["garbagx florbex"]).understood[0].meant == ["garbage"]
+    assert copied.search(["shel florbex"]).understood[0].meant == ["shell"], "a word of four letters"
 
 
 def test_hits_that_hold_what_a_query_demands_are_results(copied: SearchIndex):
@@ -189,6 +199,10 @@ def test_hits_that_hold_what_a_query_demands_are_results(copied: SearchIndex):
     copied.settings = copied.settings.model_copy(update=far)
     queries = ['"the compactor"', 'b:"the compactor" memory', "compactor", 'compactor -"no such text"']
     assert copied.search(queries).labels == ("PASS", "PASS", "NO_RESULTS", "NO_RESULTS")
+
+
+def test_a_query_that_names_nothing_is_no_answer(copied: SearchIndex):
+    assert "PASS" not in copied.search(["the the of and", "to be or not", "0 1 2"]).labels
 
 
 def test_an_empty_query_is_a_fault_that_says_so(copied: SearchIndex):
@@ -206,3 +220,27 @@ def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(ask, range(40))) == [21 + n for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("query", "day"),
+    [
+        ("how the compactor was measured on 5 January 2004", "2004-01-05"),
+        ("herons in December 2023", "2023-12"),
+    ],
+)
+def test_the_day_that_a_question_names_lifts_its_hits(index: SearchIndex, query: str, day: str):
+    lists: dict[str, pl.DataFrame] = {}
+    index.ranked([query], report=lambda stage, hits, dropped: lists.update({stage: hits}))
+    before = dict(lists["latest"].select("chunk_no", "score").iter_rows())
+    risen = {n for n, score in lists["lifted"].select("chunk_no", "score").iter_rows() if score > before[n]}
+    dated = index.conditions.values.dated(*(time_span(day) or (None, None)))
+    kinds = {n: row["chunk_kind"] for n, row in index.arrays.rows.of({*dated.tolist()} & {*before}).items()}
+    assert risen == {n for n, kind in kinds.items() if kind != "window_segment"} != set()
+    assert index.resolved([query])[0].understood.lifts == [f"d:{day}"]
+
+
+def test_names_that_pseudonyms_replaced_do_not_hide_a_hit(index: SearchIndex):
+    shown = "did Bertrand see Wilhelmina's, Adalbert's and Kunigunde's herons nest"
+    assert index.has_pseudonyms
+    assert index.ranked([shown.lower(), shown]).labels == ("NO_RESULTS", "WEAK")

@@ -1,7 +1,5 @@
 """Text of mails that is in no chunk is found by conditions."""
 
-from __future__ import annotations
-
 import duckdb
 import numpy as np
 import polars as pl

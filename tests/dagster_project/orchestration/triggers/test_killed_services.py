@@ -1,7 +1,5 @@
 """Dagster's runs, its code server and a `weft build` beside them may be killed at any moment; the next ends the work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -9,7 +7,8 @@ import psutil
 import pytest
 
 from assets.partitions import MAIL
-from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
+from tests.archives import Once, Workspace, differences, lake_hashes
+from tests.dagster_project.orchestration.test_killed_builds import change, change_back, changed
 from tests.dagster_ui import Server, answered, weft_ui
 from tests.processes import Command
 from tests.timing import until
@@ -21,31 +20,17 @@ BEGUN, READ, PUBLISHES = ".runs/*", "lake/messages/dev/dev.2004-02.parquet", "in
 KILLS = (
     (("run",), BEGUN),
     (("code server",), READ),
-    (("run", "build"), READ),
     (("code server", "run", "build"), PUBLISHES),
 )
 """What is killed at one moment, and the file that is new at that moment."""
 
 
-def change(work: Workspace, kill: int) -> None:
-    """Make the lists one of two others; each differs from the other in mails, texts and answers."""
-    topic = ("planner", "vacuum")[kill % 2]
-    work.write("dev/dev.2004-02.mbox", [*discussion(100, 5, "write-ahead log"), *discussion(500, 4, topic)])
-    work.write(
-        "users/users.2004-02.mbox", [Mail(600, f"Agreed on the {topic}.", "Re: compactor", reply_to=3)]
-    )
-
-
 @pytest.fixture(scope="module")
-def expected(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> list[Workspace]:
-    """Both states of the lists, each built from nothing."""
-    folder = tmp_path_factory.mktemp("expected")
-    made = []
-    for kill in range(2):
-        before = built_once.copied(folder / f"before-{kill}")
-        change(before, kill)
-        made.append(rebuilt(before, folder / f"after-{kill}"))
-    return made
+def expected(
+    built_once: Workspace, once: Once, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Workspace, Workspace]:
+    """The lists after `change` and `change_back`, each built from nothing."""
+    return changed(once, tmp_path_factory.mktemp("expected") / "work"), built_once
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +55,8 @@ def services(server: Server) -> dict[str, list[psutil.Process]]:
             command = " ".join(process.cmdline())
             if " api grpc " in command:
                 found["code server"].append(process)
-                found["run"] += [p for p in process.children() if "spawn_main" in " ".join(p.cmdline())]
+                forks = [p for p in process.children() if "forkserver" in " ".join(p.cmdline())]
+                found["run"] += [run for fork in forks for run in fork.children()]
         except psutil.Error:
             continue
     return found
@@ -92,12 +78,12 @@ def is_new(work: Workspace, pattern: str) -> Callable[[], bool]:
 
 @pytest.mark.parametrize("kill", range(len(KILLS)))
 def test_the_next_build_ends_what_was_killed(
-    server: Server, work: Workspace, expected: list[Workspace], kill: int
+    server: Server, work: Workspace, expected: tuple[Workspace, Workspace], kill: int
 ):
     way, file = KILLS[kill]
     answered(server.is_loaded, "a code server that came back")
     server.rest()
-    change(work, kill)
+    (change, change_back)[kill % 2](work)
     reached = is_new(work, file)
     server.materialize([*MAIL.tables], {"dagster/partition": PARTITION})
     command = Command(work.folder, "build", "--config", work.config) if "build" in way else None

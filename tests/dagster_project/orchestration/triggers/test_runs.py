@@ -1,14 +1,14 @@
 """Runs that live, runs whose process is gone, and what each holds while it lives."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import freeze_time
 
 from assets.partitions import MAIL
 from dagster_project.definitions import build_definitions
@@ -130,6 +130,24 @@ def test_the_next_look_closes_a_run_that_was_killed_tells_of_it_and_asks_again(
     assert (again.job_name, again.asset_selection) == ("mail_partitions", run.asset_selection)
     (told,) = kept(mailed.folder / "told")
     assert (told["event"], told["run_id"]) == ("run_interrupted", run.run_id)
+
+
+def test_a_run_that_ends_by_a_clock_that_was_set_is_followed(mailed: Workspace, instance: dg.DagsterInstance):
+    daemon = Daemon(mailed, instance)
+    (begins,) = daemon.hour()
+    instance.report_run_canceled(begins)
+    (run,) = daemon.look()
+    instance.report_run_canceled(run)
+    assert daemon.look() == [] and daemon.why.startswith("what is left was tried")
+    for days in (30, 0, -30):
+        (begins,) = daemon.hour()
+        with freeze_time(datetime.now(UTC) + timedelta(days=days)):
+            instance.report_run_canceled(begins)
+        (again,) = daemon.look()
+        assert again.asset_selection == run.asset_selection
+        instance.report_run_canceled(again)
+        assert daemon.look() == []
+    assert daemon.look() == [] and daemon.why == "no run has ended since nothing was left to do"
 
 
 def test_a_run_that_dagster_ends_is_told(mailed: Workspace, instance: dg.DagsterInstance):

@@ -1,17 +1,16 @@
 """The sensor over vaults: one run for many edits, within a minute of the first, and none for nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from assets.partitions import DOCUMENTS
 from dagster_project.definitions import build_definitions
+from dagster_project.orchestration.asset_graph import partition_stages
 from dagster_project.orchestration.asset_jobs import refresh_jobs
 from dagster_project.orchestration.names import REFRESH_TAG
-from dagster_project.orchestration.staleness import reading_tables
 from dagster_project.orchestration.triggers.vault_sensor import SENSOR, vault_sensor
 from tests.archives import Workspace
 from tests.runs import begun_run
@@ -112,7 +111,9 @@ def test_edits_without_end_are_built_within_a_minute_each(watched: Watched, inst
 
 def test_edits_wait_for_the_run_that_is_going(watched: Watched, instance: dg.DagsterInstance):
     (partition,) = instance.get_dynamic_partitions("documents")
-    run = begun_run(watched.work, instance, reading_tables(watched.work.settings, "documents"), partition)
+    run = begun_run(
+        watched.work, instance, partition_stages(watched.work.settings, DOCUMENTS)[0].tables, partition
+    )
     watched.edit("first.md")
     watched.look(instance)
     assert watched.look(instance).startswith(f"edits wait for the end of run {run.run_id}")

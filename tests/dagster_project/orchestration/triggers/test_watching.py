@@ -1,6 +1,4 @@
-"""`weft watch` builds after edits of documents: once for many, and never for what no source reads."""
-
-from __future__ import annotations
+"""`weft build --watch` builds after edits of documents: once for many, and never for what no source reads."""
 
 from contextlib import suppress
 from pathlib import Path

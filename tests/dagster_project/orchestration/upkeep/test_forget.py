@@ -1,7 +1,5 @@
 """What is forgotten is in no byte of what Weft keeps, whatever ends the erasing; and it does not come back."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,16 +13,13 @@ from dagster_project.composition.objects import make_sources
 from dagster_project.lake.forgotten import FILE, Forgotten
 from dagster_project.orchestration.upkeep.forget import find
 from tests.archives import Mail, Workspace, embedded, two_lists
+from tests.library import BIRDS, SECRET
 from tests.processes import Command, weft
 from transforms.errors import LakeDamageError, SourceError, UnknownIdError
 from transforms.mail.messages import RawMail, id_and_author, read_mail
 from transforms.settings.mail import MailSettings
 
-SECRET = "the cormorants of Lake Baringo are counted by lantern light every March"
 NOTE = "an heirloom astrolabe lies wrapped in oilcloth beneath the third cellar step"
-QUOTING = Mail(
-    801, f"> {SECRET}\n\nWe keep a compactor, too.", "Re: birds", reply_to=800, sender="eve@example.org"
-)
 SOURCES = (
     {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
     {"name": "users", "kind": "mbox", "path": "mail/users/*"},
@@ -55,16 +50,22 @@ def holding(work: Workspace, text: str) -> set[str]:
     return {str(f.relative_to(root)) for f, data in texts(root) if any(piece in data for piece in pieces)}
 
 
-@pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two lists, notes and a chat, of which earlier versions hold a mail and a note that are gone by now."""
-    work = two_lists(tmp_path_factory.mktemp("forget") / "work")
+def with_secrets(folder: Path) -> Workspace:
+    """Two lists, notes and a chat, each with a secret; not built."""
+    work = two_lists(folder)
     work.configure(*SOURCES, graph={"enabled": True}, lenses={"all": "source:dev OR source:notes"})
-    work.write("dev/dev.2004-03.mbox", [Mail(800, f"{SECRET}.", "birds", sender="ada@example.org"), QUOTING])
+    work.write("dev/dev.2004-03.mbox", BIRDS)
     work.put("notes/place.md", f"# The place\n\n{NOTE}.\n")
     work.put("notes/other.md", "# Other\n\nNothing of interest stands in this file at all.\n")
     said = f"12/31/23, 10:00 - Ann: What of {SECRET}?\n12/31/23, 10:05 - Bob: Ask about {NOTE}.\n"
     work.put("chat/WhatsApp Chat with Bob.txt", said)
+    return work
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The same built, evaluated and asked for context; for reading only."""
+    work = with_secrets(tmp_path_factory.mktemp("forget") / "work")
     work.build()
     work.put(
         "queries.yaml", 'queries:\n- {id: a, query: cormorants, relevant: [{message: "m800@example.org"}]}\n'
@@ -89,9 +90,11 @@ def test_the_list_of_what_was_forgotten_holds_no_name(tmp_path: Path):
     assert "example" not in (tmp_path / FILE).read_text()
     again.finish()
     assert not Forgotten(UPath(tmp_path)).unfinished
-    (tmp_path / FILE).write_text("{}")
-    with pytest.raises(LakeDamageError, match="restore it"):
-        Forgotten(UPath(tmp_path))
+    altered = (tmp_path / FILE).read_text().replace("false", "true")
+    for damaged in ("{}", altered):
+        (tmp_path / FILE).write_text(damaged)
+        with pytest.raises(LakeDamageError, match="restore it"):
+            Forgotten(UPath(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -110,17 +113,17 @@ def test_what_is_compared_is_what_the_tables_have(head: str):
     assert id_and_author(mail) == (row["message_id"], row["from_addr"])
 
 
-def test_names_stand_for_mails_people_notes_chats_and_sources(made_once: Workspace):
-    mail = find(made_once.settings, ["<m800@example.org>"])
-    assert (mail.mails, mail.partitions, mail.quoted_by) == (1, ("dev/dev.2004-03",), ("m801@example.org",))
-    assert find(made_once.settings, ["ADA@example.org"]).mails > 3
-    assert find(made_once.settings, ["notes:place.md"]).documents == 1
-    (chat,) = made_once.lake.partitions("conversations")
-    ids = made_once.lake.read("conversations", chat).table
+def test_names_stand_for_mails_people_notes_chats_and_sources(library: Workspace):
+    mail = find(library.settings, ["<m800@example.org>"])
+    assert (mail.mails, mail.partitions, mail.quoted_by) == (1, ("dev/dev.2004-05",), ("m801@example.org",))
+    assert find(library.settings, ["ADA@example.org"]).mails > 3
+    assert find(library.settings, ["notes:Compaction.md"]).documents == 1
+    (chat,) = library.lake.partitions("conversations")
+    ids = library.lake.read("conversations", chat).table
     for name in (ids["conversation_id"][0].as_py(), ids["doc_id"][0].as_py(), "chat"):
-        assert find(made_once.settings, [name]).partitions == (chat,)
+        assert find(library.settings, [name]).partitions == (chat,)
     with pytest.raises(UnknownIdError, match="no mail, author, document, chat or source"):
-        find(made_once.settings, ["nobody@example.org"])
+        find(library.settings, ["nobody@example.org"])
 
 
 @pytest.mark.exhaustive
@@ -130,7 +133,8 @@ def test_nothing_is_forgotten_of_a_source_that_cannot_be_read(made: Workspace):
         find(made.settings, ["m800@example.org"])
 
 
-def test_sources_give_forgotten_mails_and_notes_as_faults_alone(made: Workspace):
+def test_sources_give_forgotten_mails_and_notes_as_faults_alone(workspace: Workspace):
+    made = with_secrets(workspace.folder)
     Forgotten(made.lake.base).begin([("mail", "m800@example.org"), ("document", "notes:place.md")])
     sources = make_sources(made.settings)
     parts = {p.key: p for p in sources.discover()}
@@ -192,17 +196,14 @@ def test_no_piece_is_left_and_nothing_comes_back(made: Workspace):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seconds", [0.6, 2.0, 4.0, 6.0])
-def test_whatever_ends_it_the_next_build_finishes_it(made: Workspace, seconds: float):
+@pytest.mark.parametrize("step", ["*/lake/threads.parquet", "*/index/CURRENT"])
+def test_whatever_ends_it_the_next_build_finishes_it(made: Workspace, step: str):
     names = ("m800@example.org", "m801@example.org", "chat")
-    command = Command(made.folder, "forget", *names, "--yes", "--json", "--config", made.config)
-    noted = made.settings.root / "lake" / FILE
-    if command.killed_at(noted) if seconds < 1 else command.killed_after(seconds):
-        assert not noted.exists() or Forgotten(made.lake.base).unfinished
-    if noted.exists() and Forgotten(made.lake.base).unfinished:
-        assert "not erased everywhere" in weft(made.folder, "doctor", "--config", made.config).out
-    if noted.exists():
-        made.build()
-        assert not Forgotten(made.lake.base).unfinished
-        assert holding(made, SECRET) == set()
-        assert made.plan().is_empty
+    arguments = ("forget", *names, "--yes", "--json", "--config", made.config)
+    assert Command(made.folder, *arguments, dies_at=step).has_died()
+    assert Forgotten(made.lake.base).unfinished
+    assert "not erased everywhere" in weft(made.folder, "doctor", "--config", made.config).out
+    made.build()
+    assert not Forgotten(made.lake.base).unfinished
+    assert holding(made, SECRET) == set()
+    assert made.plan().is_empty

@@ -1,7 +1,5 @@
 """The tree chunker: one chunk per node, every byte accounted for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

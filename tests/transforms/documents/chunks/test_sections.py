@@ -1,7 +1,5 @@
 """Where documents are cut into sections of about one size."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.transforms.documents.document_tables import chunks_of

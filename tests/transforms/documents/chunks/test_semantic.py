@@ -1,7 +1,5 @@
 """When a heading or a line ends a semantic chunk."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,19 +35,11 @@ def heads(text: str, **settings: bool) -> list[str]:
         (f"## A\n{words(1001)}", ["## A", "one two three four five six seven eight nine ten"]),
     ],
     ids=[
-        "a second h2 under an h1",
-        "the first h2 under an h1",
-        "its level, from 250",
-        "its level, below 250",
-        "deeper, below 500",
-        "deeper, from 500",
-        "a level already reached",
-        "higher than its start, then reached",
-        "no h2 under an h1 yet",
-        "an h2 behind an h3 under an h1",
-        "a line that would pass 750",
+        "a second h2 under an h1", "the first h2 under an h1", "its level, from 250", "its level, below 250",
+        "deeper, below 500", "deeper, from 500", "a level already reached", "higher than its start, then reached",
+        "no h2 under an h1 yet", "an h2 behind an h3 under an h1", "a line that would pass 750",
     ],
-)
+)  # fmt: skip
 def test_what_ends_a_chunk(text: str, expected: list[str]):
     assert heads(text) == expected
     assert heads(text, strict=True) == expected

@@ -5,13 +5,9 @@ that they quote, before the rules saw them; each line begins with its label. Nam
 addresses in them are invented.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import pytest
-
-from tests.transforms.mail.blocks.test_table import kinds
+from tests.transforms.mail.blocks.test_table import kinds_of
 
 MAILS = [
     mail
@@ -25,13 +21,13 @@ def labelled(mail: str) -> list[tuple[str, str]]:
     return [(line[0], line[2:]) for line in mail.rstrip("\n").split("\n")]
 
 
-@pytest.mark.parametrize("number", range(len(MAILS)))
-def test_the_authors_lines_and_no_others_are_text(number: int) -> None:
-    rows = labelled(MAILS[number])
-    got = kinds("".join(f"{text}\n" for _, text in rows))
+def test_the_authors_lines_and_no_others_are_text() -> None:
+    mails = [labelled(mail) for mail in MAILS]
+    found = kinds_of(["".join(f"{text}\n" for _, text in rows) for rows in mails])
     wrong = [
-        (label, kind, text)
-        for (label, text), kind in zip(rows, got, strict=True)
+        (number, label, kind, text)
+        for number, (rows, kinds) in enumerate(zip(mails, found, strict=True))
+        for (label, text), kind in zip(rows, kinds, strict=True)
         if text.strip() and (label == "a") != (kind == "a")
     ]
     assert not wrong

@@ -1,7 +1,5 @@
 """What carries no mark: footers, contact blocks, and code of many languages, in mails written for these tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.transforms.mail.blocks.test_table import kinds
@@ -58,18 +56,12 @@ def test_footers_without_a_mark_are_signatures(footer: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Thanks,\nAnn\n",
-        "Best regards\n\nAnn Example\n",
-        "See http://example.org/doors for all of it.\n",
+        "Thanks,\nAnn\n", "Best regards\n\nAnn Example\n", "See http://example.org/doors for all of it.\n",
         "The list of doors is long, and the mailing list has talked about it\nfor years, but nobody has\nwritten it down.\n",
-        "Email: the thing that nobody reads any more.\n",
-        "Work: done.\nPlay: tomorrow.\n",
-        "---\nThanks,\nAnn\n",
-        "Option A\n----\nWe open the door.\n",
-        "Reviewed-by: Ann Example <ann@example.org>\n",
-        "e.g. the door\n",
+        "Email: the thing that nobody reads any more.\n", "Work: done.\nPlay: tomorrow.\n", "---\nThanks,\nAnn\n",
+        "Option A\n----\nWe open the door.\n", "Reviewed-by: Ann Example <ann@example.org>\n", "e.g. the door\n",
     ],
-)
+)  # fmt: skip
 def test_last_words_stay_the_authors(text: str) -> None:
     assert "s" not in kinds(f"{TEXT}\n{text}")
 

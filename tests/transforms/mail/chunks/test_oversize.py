@@ -1,7 +1,5 @@
 """Lanes: together they make what one lane makes, each text once, and the queue says when that must be made again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

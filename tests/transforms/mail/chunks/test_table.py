@@ -1,7 +1,5 @@
 """Chunks as a specification: the design's rules and examples, sizes, ids, and the account of bytes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.cases import some
 from tests.examples import examples
 from transforms.hashing import text_hash
 from transforms.mail.blocks.table import message_blocks
-from transforms.mail.chunks import sizes
+from transforms.mail.chunks import attachments
 from transforms.mail.chunks import table as chunks
 from transforms.mail.chunks.table import message_chunks, title_of
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS, UNEMBEDDED
@@ -83,7 +82,7 @@ def sized(**chars: int) -> Iterator[None]:
     """Small sizes, so that small texts show what large ones do."""
     with pytest.MonkeyPatch.context() as patched:
         for name, value in chars.items():
-            patched.setattr(sizes, name, value)
+            patched.setattr(attachments, name, value)
         yield
 
 
@@ -396,25 +395,20 @@ LINES = st.sampled_from(
 )
 BODIES = st.lists(LINES, max_size=40).map("\n".join)
 SMALL = {
-    "RECURSIVE_CHARS": 400,
-    "OVERLAP_CHARS": 30,
-    "ANCHOR_CHARS": 20,
-    "ANCHOR_CHARS_SHORT": 40,
-    "ATTACHMENT_CHARS": 100,
-    "PATCH_CHARS": 150,
-    "PATCH_HUNKS": 2,
-}
+    "message_chars": 120, "recursive_chars": 400, "overlap_chars": 30, "anchor_chars": 20,
+    "anchor_chars_short": 40, "attachment_chars": 100,
+}  # fmt: skip
 
 
 def chunked_small(table: pa.Table, policy: str = "pairs") -> tuple[list[Row], list[Row]]:
     """Chunks and exclusions under sizes that the texts of BODIES pass."""
-    with sized(**SMALL):
-        return chunked(table, message_chars=120, policy=policy)
+    with sized(PATCH_CHARS=150, PATCH_HUNKS=2):
+        return chunked(table, policy=policy, **SMALL)
 
 
 @given(st.lists(BODIES, min_size=1, max_size=3), st.sampled_from(["pairs", "message"]))
 @example(["> " + "x" * 100 + "\n\nNo.\n"], "pairs")
-@examples(150)
+@examples(100)
 def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str) -> None:
     rows, excluded = chunked_small(mails(*bodies, in_reply_to="p"), policy)
     assert len({r["chunk_id"] for r in rows}) == len(rows)
@@ -561,29 +555,26 @@ def test_split_loops_end_cover_and_keep_their_bounds(
             assert all(p.end - p.start <= limit for p in segments)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "x" * 2_000_000,
-        "> " * 1_000_000 + "\nyes\n",
-        "> " + "word " * 200_000 + "\n\nyes\n",
-        "> q\n\na\n\n" * 20_000,
-        "int f();\n\nprose here\n\n" * 20_000,
-        patch(300, 4),
-        "> On Mon, A wrote:\n" * 20_000 + "yes\n",
-        "A sentence. " * 100_000,
-        "x" * 5_000_000,
-        " " * 2_000_000,
-        "\n" * 2_000_000,
-        "A paragraph.\n\n" * 100_000,
-        "begin 644 x\n" * 50_000,
-        "@@ -1 +1 @@\n-a\n+b\n" * 50_000,
-    ],
-    ids=["line", "marks", "quote", "pairs", "mixed", "patch", "headers", "sentences"]
-    + ["long", "blanks", "empty", "paragraphs", "uuencode", "hunks"],
-)
-def test_worst_cases_end(body: str) -> None:
-    rows, excluded = chunked(mails(body, in_reply_to="p"))
+WORST = {
+    "line": "x" * 500_000,
+    "marks": "> " * 250_000 + "\nyes\n",
+    "quote": "> " + "word " * 50_000 + "\n\nyes\n",
+    "pairs": "> q\n\na\n\n" * 5_000,
+    "mixed": "int f();\n\nprose here\n\n" * 5_000,
+    "patch": patch(300, 4),
+    "headers": "> On Mon, A wrote:\n" * 5_000 + "yes\n",
+    "sentences": "A sentence. " * 25_000,
+    "blanks": " " * 500_000,
+    "empty": "\n" * 500_000,
+    "paragraphs": "A paragraph.\n\n" * 25_000,
+    "uuencode": "begin 644 x\n" * 12_500,
+    "hunks": "@@ -1 +1 @@\n-a\n+b\n" * 12_500,
+}
+
+
+@pytest.mark.parametrize("name", some(WORST, each=3))
+def test_worst_cases_end(name: str) -> None:
+    rows, excluded = chunked(mails(WORST[name], in_reply_to="p"))
     assert rows or excluded
     assert all(r["char_count"] <= 12_000 + 1500 + 10 for r in rows)
 
@@ -601,8 +592,7 @@ def test_sql_is_cut_between_statements_and_not_inside_strings_or_function_bodies
     function = "CREATE FUNCTION f{n}() RETURNS int AS $$\nBEGIN\n\nSELECT 1;\n\nEND;\n$$ LANGUAGE plpgsql;\n"
     insert = "INSERT INTO t VALUES ('a;\n\nb{n}'); -- one; more\n"
     text = "".join((function + insert).format(n=n) for n in range(6))
-    with sized(ATTACHMENT_CHARS=170):
-        rows, _ = chunked(mails("see"), attachment(text, "code", "dump.sql"))
+    rows, _ = chunked(mails("see"), attachment(text, "code", "dump.sql"), attachment_chars=170)
     segments = [r["text_display"] for r in rows[1:]]
     assert len(segments) == 6
     assert all(p.startswith("CREATE FUNCTION") and p.endswith("-- one; more") for p in segments)

@@ -1,7 +1,5 @@
 """Buckets of mails: what belongs together is in one, and what comes changes few."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 
@@ -56,7 +54,7 @@ def archives(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @pytest.mark.exhaustive
 @given(mails=archives(), most=st.integers(1, 4))
-@examples(400)
+@examples(80)
 def test_threads_of_each_bucket_are_the_threads_of_all(mails: list[dict[str, Any]], most: int):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(buckets, "_MOST", most)

@@ -1,9 +1,8 @@
 """The measures of a mail collection, on mails small enough to count by hand."""
 
-from __future__ import annotations
-
 import re
 
+import ibis
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -49,7 +48,7 @@ def measured(*buckets: list[RawMail]) -> dict[str, tuple[int, int]]:
     counts = [corpus_measures.counts_of_bucket(tables_of(raw)) for raw in buckets]
     for table in counts:
         assert table.equals(table.sort_by([(column, "ascending") for column in MEASURE_COUNTS.key]))
-    found = corpus_measures.corpus_measures(pa.concat_tables(counts))
+    found = corpus_measures.corpus_measures(ibis.memtable(pa.concat_tables(counts))).to_pyarrow()
     assert found.schema.names == CORPUS_MEASURES.names
     return {
         f"{r['measure']} {r['detail']}".strip(): (r["numerator"], r["denominator"]) for r in found.to_pylist()

@@ -1,7 +1,5 @@
 """Quotes that carry no mark are told from what people write."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

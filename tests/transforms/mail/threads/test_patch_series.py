@@ -1,7 +1,5 @@
 """Patch mails become patch_series of revisions."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.mail.subjects import patch_subjects
+from transforms.mail.headers import patch_subjects
 from transforms.mail.threads.patch_series import patch_series
 from transforms.mail.threads.threads import build_threads
 from transforms.schemas.mail import MESSAGES
@@ -170,16 +168,10 @@ def test_a_series_keeps_its_id_while_revisions_come():
 
 SUBJECTS = st.sampled_from(
     [
-        "[PATCH] a",
-        "[PATCH v2] a",
-        "[PATCH v2 1/2] a",
-        "[PATCH v2 2/2] b",
-        "[PATCH 1/2] a",
-        "Re: [PATCH] a",
-        "a",
+        "[PATCH] a", "[PATCH v2] a", "[PATCH v2 1/2] a", "[PATCH v2 2/2] b", "[PATCH 1/2] a", "Re: [PATCH] a", "a",
         "[PATCH]",
     ]
-)
+)  # fmt: skip
 
 
 @examples(30)

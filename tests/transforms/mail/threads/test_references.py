@@ -1,17 +1,16 @@
 """References between mails: what is found in a text, and where it leads."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import ibis
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from transforms.mail.threads.references import message_links, message_references
+from transforms.mail.threads.references import message_links, message_references, titled_mails
 from transforms.schemas.mail import MESSAGES
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -113,7 +112,8 @@ def links(*mails: dict[str, Any]) -> list[tuple[str, str, str | None]]:
     """Where the links of mails start and lead, with their kinds."""
     fields = {c.name: c.type for c in MESSAGES.columns}
     table = pa.Table.from_pylist(list(mails), schema=pa.schema([(n, fields[n]) for n in mails[0]]))
-    rows = message_links(message_references(table), table).to_pylist()
+    named, titled = map(ibis.memtable, (message_references(table), titled_mails(table)))
+    rows = message_links(named, titled).to_pyarrow().to_pylist()
     return [(r["from_id"], r["kind"], r["to_id"]) for r in rows]
 
 

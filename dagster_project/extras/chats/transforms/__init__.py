@@ -1,0 +1,1 @@
+"""Exports of further chat programs to chats, one module for each program."""

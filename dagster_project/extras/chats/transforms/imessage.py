@@ -1,0 +1,108 @@
+"""Messages of macOS: the chats of its `chat.db`, an SQLite file."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from dagster_project.extras.chats.transforms.sms import ME
+from transforms.conversations.exports import Chat, Entry, NamedFile, kind_of, no_time
+from transforms.conversations.programs import Program
+from transforms.errors import ChatFormatError
+
+_FROM = datetime(2001, 1, 1, tzinfo=UTC)
+_NANOSECONDS = 10**11
+"""Dates above are nanoseconds, as since macOS 10.13; below they are seconds."""
+_LATER_COLUMNS = ("attributedBody", "thread_originator_guid", "date_edited", "associated_message_type")
+_REACTIONS = range(2000, 3000)
+_MESSAGES = """
+SELECT c.ROWID, coalesce(nullif(c.display_name, ''), c.chat_identifier), m.guid, m.text, m.date, m.is_from_me,
+  coalesce(h.id, ''), coalesce(m.associated_message_guid, ''), m.item_type, {}
+FROM message m JOIN chat_message_join j ON j.message_id = m.ROWID JOIN chat c ON c.ROWID = j.chat_id
+LEFT JOIN handle h ON h.ROWID = m.handle_id ORDER BY c.ROWID, m.date, m.ROWID
+"""
+_FILES = """
+SELECT m.guid, coalesce(a.transfer_name, ''), coalesce(a.filename, ''), coalesce(a.mime_type, '')
+FROM message m JOIN message_attachment_join j ON j.message_id = m.ROWID JOIN attachment a ON a.ROWID = j.attachment_id
+ORDER BY a.ROWID
+"""
+
+
+def looks_like_imessage(head: bytes) -> bool:
+    """True for an SQLite file; the tables say more when it is read."""
+    return head.startswith(b"SQLite format 3\0")
+
+
+def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
+    """The chats of the file, `name/n` by their number there; reactions are counted.
+
+    ChatFormatError if it is not the file of Messages.
+    """
+    with closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.deserialize(data)
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            there = {row[1] for row in connection.execute("PRAGMA table_info(message)")}
+            later = ", ".join(f"m.{column}" if column in there else "NULL" for column in _LATER_COLUMNS)
+            rows = connection.execute(_MESSAGES.format(later)).fetchall()
+            listed = connection.execute(_FILES).fetchall()
+        except sqlite3.Error as error:
+            raise ChatFormatError(
+                f"no_imessage: the file is not the chat.db of Messages ({error})"
+            ) from error
+    files: dict[str, list[NamedFile]] = {}
+    for guid, shown, place, type_ in listed:
+        files.setdefault(guid, []).append(
+            NamedFile(shown or place.rpartition("/")[2], (place.partition("Messages/")[2],), type_)
+        )
+    reactions = Counter(row[7].rpartition("/")[2] for row in rows if row[-1] in _REACTIONS)
+    chats: dict[tuple[int, str], list[Entry]] = {}
+    names: set[str] = set()
+    faults = []
+    for chat, title, guid, text, date, from_me, handle, _, item, body, thread, edited, reacted in rows:
+        if reacted in _REACTIONS or item:
+            continue
+        try:
+            at = _FROM + timedelta(seconds=date / 1e9 if abs(date) > _NANOSECONDS else date)
+        except (TypeError, OverflowError):
+            faults.append(no_time(f"{name}:{guid}", (date, text)))
+            continue
+        own = files.get(guid, [])
+        said = (text or _archived(body)).replace("\ufffc", "").strip()
+        said = "\n".join([*([said] if said else []), *(f"[{file.name}]" for file in own)])
+        author = ME if from_me else handle or title
+        names.update({author, handle, title} - {ME, ""})
+        entry = Entry(
+            at,
+            author,
+            said,
+            kind_of(said, author),
+            guid,
+            thread or "",
+            reactions[guid],
+            bool(edited),
+            tuple(own),
+        )
+        chats.setdefault((chat, title), []).append(entry)
+    for (number, title), entries in chats.items():
+        yield Chat(f"{name}/{number}", entries, frozenset(names), title=title)
+    if faults:
+        yield Chat(name, [], faults=faults)
+
+
+def _archived(body: bytes | None) -> str:
+    """The text in an archived attributed string: behind `NSString`, five bytes and its length; empty if there is none."""
+    _, found, rest = (body or b"").partition(b"NSString")
+    if not found or len(rest) < 7:
+        return ""
+    size, begin = rest[5], 6
+    if size in (0x81, 0x82):
+        begin += 2 * (size - 0x80)
+        size = int.from_bytes(rest[6:begin], "little")
+    return rest[begin : begin + size].decode(errors="replace")
+
+
+PROGRAM = Program((".db",), looks_like_imessage, read_imessage)

@@ -1,0 +1,197 @@
+"""Vectors by Google's Gemini service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from assets.protocols.models import Embedded
+from dagster_project.extras.services.batches import BatchJobs
+from dagster_project.extras.services.embedder import RemoteEmbedder, Sending
+from dagster_project.extras.services.gemini_client import GeminiService
+from dagster_project.extras.services.service import Call
+from dagster_project.system.rate_limit import RunBudget
+from transforms.embedding.vectors import unit_length
+from transforms.errors import EmbeddingError
+from transforms.hashing import text_hash
+from transforms.settings.models import (
+    BATCH_SHARE,
+    EmbeddingSettings,
+    GeminiSettings,
+    SafetySettings,
+    gemini_embedding,
+)
+from transforms.text.visible import is_picture, picture_of
+
+if TYPE_CHECKING:
+    from google.genai.client import AsyncClient
+
+_DOCUMENT, _QUERY = "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"
+_JOB_NUMBERS = 300_000
+"""Numbers of all vectors of a job, which come in one answer of some 8 MB."""
+_REQUESTS_OF_JOB = 5
+"""A job holds at most as many texts as so many requests."""
+_HARMLESS = "The weather is fine today."
+"""Embedded to tell a request that is wrong as such from one with a text that is refused."""
+_HARMLESS_TOKENS = 16
+_PICTURES = 6
+"""Pictures of a request: what the service takes."""
+_PICTURE_TOKENS = 600
+"""What a picture counts: its 258 tokens cost as much as so many of text."""
+
+
+class GeminiEmbedder(RemoteEmbedder):
+    """Vectors of `gemini-embedding-2` or another model of Google."""
+
+    service: GeminiService
+
+    def __init__(
+        self,
+        settings: EmbeddingSettings,
+        gemini: GeminiSettings,
+        safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None,
+        jobs: Path | None = None,
+    ):
+        """`jobs` is the folder of the notes on jobs of the Batch API; without it there are none."""
+        super().__init__(settings, gemini, safety, budget)
+        self.gemini, self.jobs_folder = gemini, jobs
+        self.batch_tokens = min(gemini.request_tokens, gemini.tokens_per_minute)
+        known = gemini_embedding(settings.name)
+        self.price, self.knows_tasks = known.price, known.knows_tasks
+        self.service = GeminiService(gemini)
+
+    def for_texts(self, count: int) -> GeminiEmbedder:
+        """The embedder of so many texts: of many the one that submits jobs."""
+        least = self.gemini.batch_texts
+        if least is None or count < least or self.jobs_folder is None:
+            return self
+        return BatchEmbedder(
+            self.settings, self.gemini, self.safety or SafetySettings(), self._budget, self.jobs_folder
+        )
+
+    async def request(self, client: AsyncClient, texts: list[str], task: str) -> Any:
+        contents, config = self._contents(texts, task)
+        return await client.models.embed_content(model=self.name, contents=contents, config=config)
+
+    def _contents(self, texts: Sequence[str], task: str) -> tuple[Any, Any]:
+        """Texts as they are sent, and what is asked of them."""
+        from google.genai.types import Content, EmbedContentConfig, Part
+
+        def part(text: str) -> Part:
+            seen = picture_of(text)
+            if seen is None:
+                return Part(text=self.prefixes[task] + text)
+            return Part.from_bytes(data=seen.data, mime_type=seen.media_type)
+
+        # One content per text: a list of plain strings is one text to some models.
+        contents = [Content(parts=[part(text)]) for text in texts]
+        named = task if self.knows_tasks else None
+        return contents, EmbedContentConfig(task_type=named, output_dimensionality=self.dimensions)
+
+    def vectors(self, answer: Any, count: int) -> np.ndarray:
+        """The vectors of an answer, of unit length; EmbeddingError if they are not what was asked for."""
+        found = [e.values or [] for e in answer.embeddings or ()]
+        if len(found) != count:
+            raise EmbeddingError(f"{count} texts went out, {len(found)} vectors came back")
+        widths = {len(values) for values in found}
+        if widths != {self.dimensions}:
+            raise EmbeddingError(
+                f"vectors of {self.dimensions} numbers were asked for, those that came have {sorted(widths)}"
+            )
+        return unit_length(np.array(found, dtype=np.float64))
+
+
+class BatchEmbedder(GeminiEmbedder):
+    """The same by jobs of the Batch API, for half the price; a job of a killed run is found again.
+
+    What a job has no vector of is requested by itself, at the full price: so is known which texts are refused.
+    """
+
+    remembers = True
+
+    def __init__(
+        self,
+        settings: EmbeddingSettings,
+        gemini: GeminiSettings,
+        safety: SafetySettings,
+        budget: RunBudget,
+        jobs: Path,
+    ):
+        super().__init__(settings, gemini, safety, budget, jobs)
+        self.jobs = BatchJobs(gemini, jobs)
+        self.service = self.jobs.service
+        self.price *= BATCH_SHARE
+        self.batch_texts = min(gemini.request_texts * _REQUESTS_OF_JOB, _JOB_NUMBERS // self.dimensions)
+        self.batch_tokens = None
+        self._keys: dict[int, list[str]] = {}
+
+    def for_texts(self, count: int) -> GeminiEmbedder:
+        """This one."""
+        return self
+
+    def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
+        """The batches as their jobs are done; the notes on a job stay until whoever asks has stored the vectors."""
+        self.jobs.begin()
+        for done in super().embed_batches(batches):
+            yield done
+            self.jobs.forget(self._keys.pop(done.batch))
+
+    def _job(self, batch: int, texts: Sequence[str], task: str) -> Call[Embedded]:
+        """One batch as a job of the Batch API."""
+
+        async def run(client: AsyncClient) -> Embedded:
+            sent, counts, truncated = self._cut(self._screened(texts), task)
+            # A job of pictures would be too large to submit.
+            words = [text for text in sent if not is_picture(text)]
+            self._keys[batch] = [f"{self.model}/{self.dimensions}/{task}/{text_hash(text)}" for text in words]
+            answers = await self.jobs.answers(
+                client,
+                self._keys[batch],
+                lambda client, places, name: self._submitted(client, [words[i] for i in places], task, name),
+            )
+            vectors = np.zeros((len(sent), self.dimensions), dtype=np.float32)
+            answer_of = iter(answers)
+            without = [
+                place
+                for place, text in enumerate(sent)
+                if is_picture(text) or not self._taken(next(answer_of), vectors, place)
+            ]
+            alone = Sending(self, client, [sent[i] for i in without], [counts[i] for i in without], task)
+            if without:
+                await alone.fill()
+                vectors[without] = alone.vectors
+            refused = {without[place]: why for place, why in alone.refused.items()}
+            tokens = sum(count for place, count in enumerate(counts) if place not in refused)
+            self._budget.spend(tokens)
+            return Embedded(batch, vectors, tokens, truncated, bool(words) + alone.calls, refused)
+
+        return run
+
+    async def _submitted(self, client: AsyncClient, texts: Sequence[str], task: str, name: str) -> Any:
+        """The job of some texts."""
+        from google.genai.types import (
+            CreateEmbeddingsBatchJobConfig,
+            EmbedContentBatch,
+            EmbeddingsBatchJobSource,
+        )
+
+        contents, config = self._contents(texts, task)
+        source = EmbeddingsBatchJobSource(
+            inlined_requests=EmbedContentBatch(contents=contents, config=config)
+        )
+        return await client.batches.create_embeddings(
+            model=self.name, src=source, config=CreateEmbeddingsBatchJobConfig(display_name=name)
+        )
+
+    def _taken(self, answer: Any, vectors: np.ndarray, place: int) -> bool:
+        """Set the vector of an answer; False if it has none that is as it should be."""
+        response = answer.response
+        values = (response.embedding.values if response and response.embedding else None) or []
+        if len(values) != self.dimensions or not np.isfinite(values).all() or not np.any(values):
+            return False
+        vectors[place] = unit_length(np.array([values], dtype=np.float64))[0]
+        return True

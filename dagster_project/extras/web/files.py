@@ -1,0 +1,181 @@
+"""Files as their sources hold them at that moment: raw mails, attachments, files of documents, pictures that notes embed."""
+
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
+from dagster_project.extras.web.question import PICTURES
+from dagster_project.extras.web.site import Site, named
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.sources.raw_mail import source_mail
+from dagster_project.sources.trees import matcher
+from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
+from transforms.mail.mime import parsed_mail
+
+_PLACES = "SELECT source, place, message_id, raw_bytes FROM messages WHERE message_id = $id ORDER BY source"
+_ATTACHED = "SELECT message_id, part_index, byte_count, filename FROM attachments WHERE attachment_id = $id"
+_THREAD = """
+SELECT t.message_id, m.effective_at, m.raw_bytes FROM thread_tree t JOIN messages m USING (message_id)
+WHERE t.thread_id = $id ORDER BY t.position
+"""
+_DOCUMENT = "SELECT source, path FROM documents WHERE doc_id = $id"
+_SHOWN = (
+    (rb"\x89PNG\r\n\x1a\n", "image/png"),
+    (rb"\xff\xd8\xff", "image/jpeg"),
+    (rb"GIF8[79]a", "image/gif"),
+    (rb"RIFF....WEBP", "image/webp"),
+    (rb"%PDF-", "application/pdf"),
+    (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg"),
+    (rb"OggS", "audio/ogg"),
+    (rb"fLaC", "audio/flac"),
+    (rb"RIFF....WAVE", "audio/wav"),
+    (rb"....ftypM4A", "audio/mp4"),
+    (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt)", "video/mp4"),
+    (rb"\x1aE\xdf\xa3", "video/webm"),
+)
+"""How files begin that a browser shows without running anything in them; all others, SVG and HTML too, are to save."""
+_HEAD_BYTES, _BYTES = 16, "application/octet-stream"
+_MOST_BYTES = 256 << 20
+_MOST_LOOKED_AT = 200_000
+"""Entries of a source in which an embedded picture is looked for by its name."""
+
+
+def media_type(head: bytes) -> str | None:
+    """The media type of a file that a browser may show, by its first bytes; None if it is to save.
+
+    >>> media_type(b"%PDF-1.7"), media_type(b"<svg onload=alert(1)>")
+    ('application/pdf', None)
+    """
+    return next((kind for form, kind in _SHOWN if re.match(form, head, re.DOTALL)), None)
+
+
+def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A mail as a source of its own holds it, to save."""
+    _refuse_unseen(site, index)
+    return _saved(_mail(site, index, named(request)), f"{named(request)}.eml", "text/plain")
+
+
+def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The raw mails of a thread as mbox (mboxrd); SourceError if one of them is not at its source any more."""
+    _refuse_unseen(site, index)
+    rows = index.ask(_THREAD, {"id": named(request)}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no thread {shortened(named(request))!r}")
+    if (size := sum(row["raw_bytes"] for row in rows)) > _MOST_BYTES:
+        raise QueryError(f"the mails of this thread have {size:,} bytes: save them one by one")
+    return _saved(b"".join(_mbox(site, index, rows)), f"{named(request)}.mbox", "application/mbox")
+
+
+def attached(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The bytes of an attachment of a mail."""
+    _refuse_unseen(site, index)
+    rows = index.ask(_ATTACHED, {"id": named(request)}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no attachment {shortened(named(request))!r}")
+    (row,) = rows
+    parsed = parsed_mail(_mail(site, index, row["message_id"]))
+    for part in parsed.parts if parsed else ():
+        if part.position == row["part_index"] and part.data and len(part.data) == row["byte_count"]:
+            kind, name = media_type(part.data[:_HEAD_BYTES]), row["filename"] or f"part-{part.position}"
+            return _saved(part.data, name, kind or _BYTES, "inline" if kind else "attachment")
+    raise SourceError(
+        "the mail has no file of its own at that place: it is a text, or a mail inside the mail"
+    )
+
+
+def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The file of a document; with `?embeds=NAME` a picture that it embeds, beside it or anywhere in its source."""
+    _refuse_unseen(site, index)
+    rows = index.ask(_DOCUMENT, {"id": named(request)}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no document {shortened(named(request))!r}")
+    source = next((s for s in site.settings.sources if s.name == rows[0]["source"]), None)
+    if not isinstance(source, DocumentSourceSettings):
+        raise SourceError(f"source {rows[0]['source']} is not in the settings any more")
+    root, path = site.settings.place(source), rows[0]["path"]
+    if (name := request.query_params.get("embeds")) is not None:
+        path = _picture_path(root, path, unquote(name))
+    file = _inside(root, path, matcher((*USUALLY_EXCLUDED, *source.exclude))) if path else None
+    if file is None:
+        raise SourceError(
+            f"source {source.name}: {shortened(name or rows[0]['path'])} is not there to be shown"
+        )
+    with file.open("rb") as stream:
+        kind = media_type(stream.read(_HEAD_BYTES))
+    if name is not None and not (kind or "").startswith("image/"):
+        raise SourceError(f"source {source.name}: {shortened(name)} is not a picture that is shown")
+    return FileResponse(
+        file,
+        media_type=kind or _BYTES,
+        filename=file.name,
+        content_disposition_type="inline" if kind else "attachment",
+    )
+
+
+def _refuse_unseen(site: Site, index: SearchIndex) -> None:
+    if not site.shows_files(index):
+        raise DisclosureLimitError(
+            "No lens and no mask looks into raw mails and files; the stored text can be read."
+        )
+
+
+def _mail(site: Site, index: SearchIndex, message_id: str) -> bytes:
+    """A mail as the first of its sources that can be read holds it."""
+    fault: Exception = UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
+    for row in index.ask(_PLACES, {"id": message_id}).to_pylist():
+        try:
+            return source_mail(site.settings, **row)
+        except SourceError as unreadable:
+            fault = unreadable
+    raise fault
+
+
+def _mbox(site: Site, index: SearchIndex, rows: list[dict[str, Any]]) -> Iterator[bytes]:
+    for row in rows:
+        data = re.sub(
+            rb"(?m)^(>*From )", rb">\1", _mail(site, index, row["message_id"]).replace(b"\r\n", b"\n")
+        )
+        at = (row["effective_at"] or datetime.fromtimestamp(0, UTC)).astimezone(UTC)
+        yield f"From weft {at:%a %b %d %H:%M:%S %Y}\n".encode() + data.rstrip(b"\n") + b"\n\n"
+
+
+def _picture_path(root: Path, beside: str, name: str) -> str | None:
+    """The path below the root of a picture that a note names: from its folder, from the root, or by the name alone."""
+    if not name.lower().endswith(PICTURES) or "\0" in name:
+        return None
+    folder = PurePosixPath(beside).parent
+    for path in (os.path.normpath(folder / name), os.path.normpath(name.lstrip("/"))):
+        if not path.startswith("..") and (root / path).is_file():
+            return path
+    wanted, seen = PurePosixPath(name).name.lower(), 0
+    for above, folders, files in os.walk(root):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        found = next((f for f in sorted(files) if f.lower() == wanted), None)
+        if found is not None:
+            return str((Path(above) / found).relative_to(root))
+        if (seen := seen + len(files)) > _MOST_LOOKED_AT:
+            break
+    return None
+
+
+def _inside(root: Path, path: str, excluded: Any) -> Path | None:
+    """The file at a path below the root; None if it is not there, hidden, excluded or behind a link out of the root."""
+    parts = PurePosixPath(path).parts
+    folders = ["/".join(parts[:n]) + "/" for n in range(1, len(parts))]
+    if any(p.startswith(".") for p in parts) or excluded(path) or any(map(excluded, folders)):
+        return None
+    file = (root / path if root.is_dir() else root).resolve()
+    return file if file.is_relative_to(root.resolve()) and file.is_file() else None
+
+
+def _saved(data: bytes, name: str, kind: str, disposition: str = "attachment") -> Response:
+    headers = {"Content-Disposition": f"{disposition}; filename*=UTF-8''{quote(name, safe='')}"}
+    return Response(data, media_type=kind, headers=headers)

@@ -1,0 +1,146 @@
+"""Addresses of the pages, which say all that a page shows, and the query with its filters that one asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from dagster_project.index.search.filters import Filters
+from transforms.errors import QueryError, shortened
+from transforms.retrieval.query_fields import HAS, KINDS
+from transforms.retrieval.query_language import storable
+
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+"""Ends of the names of pictures that pages show."""
+CITED = "cited"
+"""Fragment of the first cited byte on a page."""
+_PAGES = {
+    "message": "/m/",
+    "document": "/d/",
+    "node": "/d/",
+    "conversation": "/c/",
+    "attachment": "/a/",
+    "thread": "/t/",
+    "person": "/p/",
+    "chunk": "/open/",
+}
+
+
+def page_of(kind: str, id_: str, byte_start: int | None = None, byte_end: int | None = None) -> str:
+    """The page that shows a thing of the index, at its bytes if these are given.
+
+    >>> page_of("message", "a/b@c", 3, 9)
+    '/m/a%2Fb%40c?bytes=3-9#cited'
+    >>> page_of("node", "docs:faq.md#torn-records")
+    '/d/docs%3Afaq.md#torn-records'
+    """
+    slug = ""
+    if kind == "node":
+        id_, _, slug = id_.partition("#")
+    address = _PAGES[kind] + quote(id_, safe="")
+    if byte_start is not None and byte_end is not None:
+        return f"{address}?bytes={byte_start}-{byte_end}#{CITED}"
+    return f"{address}#{quote(slug)}" if slug else address
+
+
+def file_of(kind: str, id_: str, embeds: str = "") -> str:
+    """Where the file of an attachment or document is, or a picture that the document embeds.
+
+    >>> file_of("document", "notes:a b.md", "x.png")
+    '/document-file/notes%3Aa%20b.md?embeds=x.png'
+    """
+    address = ("/file/" if kind == "attachment" else "/document-file/") + quote(id_, safe="")
+    return f"{address}?embeds={quote(embeds, safe='')}" if embeds else address
+
+
+def page_of_hit(hit: Mapping[str, Any]) -> str:
+    """The page of a row of `schemas.SEARCH_HITS`, at its bytes."""
+    kind, id_ = hit["source_kind"], hit["doc_id"]
+    if hit["attachment_id"]:
+        kind, id_ = "attachment", hit["attachment_id"]
+    return page_of(kind, id_, hit["byte_start"], hit["byte_end"])
+
+
+def with_parameters(path: str, values: Mapping[str, object]) -> str:
+    """A path with those parameters that have a value."""
+    present = {name: str(value) for name, value in values.items() if value not in (None, "", False)}
+    return f"{path}?{urlencode(present)}" if present else path
+
+
+FILTERS = ("source", "list", "from", "kind", "has", "path", "tag", "since", "until")
+"""Parameters that filter; they are named as the options of `weft search`."""
+MAX_START = 90
+"""First hit of the last page: searches rank a hundred."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query, its filters by parameter, the number of the first hit that is shown.
+
+    The query may be `plain` text without syntax; `weak` also shows hits of which none is near.
+    """
+
+    query: str
+    values: Mapping[str, str]
+    start: int = 0
+    plain: bool = False
+    weak: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there are neither words nor filters."""
+        return not self.query and not self.values
+
+    @property
+    def filters(self) -> Filters:
+        """The filters of a search; QueryError if one has a value that it cannot have."""
+        values = self.values
+        for name, known in (("kind", KINDS), ("has", HAS)):
+            if name in values and values[name] not in known:
+                raise QueryError(f"{name} takes {', '.join(known)}, not {shortened(values[name])!r}")
+        return Filters(
+            list_id=values.get("list"),
+            source=values.get("source"),
+            kind=values.get("kind"),
+            since=_midnight("since", values.get("since")),
+            until=_midnight("until", values.get("until")),
+            author=values.get("from"),
+            path=values.get("path"),
+            tag=values.get("tag"),
+            has=values.get("has"),
+        )
+
+    def address(self, path: str = "/", **changes: str | int | None) -> str:
+        """The address that asks the same with some parameters changed; without them the first page."""
+        values = {"q": self.query, **self.values, **changes}
+        values |= {name: "1" for name, is_set in (("plain", self.plain), ("weak", self.weak)) if is_set}
+        return with_parameters(path, values)
+
+    def filtered(self, name: str, value: str | None) -> str:
+        """The address that asks the same with a filter of that name and value; with None without one."""
+        values = {n: v for n, v in self.values.items() if n != name} | ({name: value} if value else {})
+        return replace(self, values=values).address()
+
+
+def question_of(parameters: Mapping[str, str]) -> Question:
+    """The question that the parameters of an address put."""
+    values = {name: storable(parameters[name]).strip() for name in FILTERS if name in parameters}
+    start = parameters.get("start", "")
+    return Question(
+        storable(parameters.get("q", "")).strip(),
+        {name: value for name, value in values.items() if value},
+        min(int(start), MAX_START) if start.isascii() and start.isdigit() and len(start) < 4 else 0,
+        parameters.get("plain") == "1",
+        parameters.get("weak") == "1",
+    )
+
+
+def _midnight(name: str, day: str | None) -> datetime | None:
+    if day is None:
+        return None
+    try:
+        found = date.fromisoformat(day)
+    except ValueError as error:
+        raise QueryError(f"{name} takes a day such as 2024-05-17, not {shortened(day)!r}") from error
+    return datetime(found.year, found.month, found.day, tzinfo=UTC)

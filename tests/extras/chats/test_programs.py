@@ -1,0 +1,332 @@
+"""Exports of further programs: each is recognised by its first bytes, and its messages are those that people saw."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagster_project.config.settings import ConversationSourceSettings
+from dagster_project.extras.chats.transforms.zulip import PROGRAM
+from dagster_project.sources.chat_exports import BROKEN, FILE_PROGRAMS, Export, ExportReader, exports_at
+from dagster_project.sources.detection import sources_at
+from tests.dagster_project.sources.test_attached_files import written
+from transforms.conversations.exports import Chat
+from transforms.conversations.programs import program_of
+from transforms.conversations.pseudonyms import keyed_pseudonym
+from transforms.conversations.windows import masked_chat
+from transforms.errors import ChatFormatError
+from transforms.settings.conversations import ConversationSettings
+from transforms.settings.mail import MailSettings, ThreadSettings
+
+IRSSI = """--- Log opened Fri Mar 01 23:58:00 2024
+23:58 -!- maud [~maud@weir.example.org] has joined #doors
+23:58 <@maud> is the sluice open?
+23:59  * jo looks
+--- Day changed Sat Mar 02 2024
+00:01 < jo> yes, since noon
+00:02 -!- jo is now known as jo_away
+--- Log closed Sat Mar 02 00:05:00 2024
+"""
+WEECHAT = """2024-03-01 23:58:00\t-->\tmaud (~maud@weir.example.org) has joined #doors
+2024-03-01 23:58:10\t@maud\tis the sluice open?
+2024-03-01 23:59:00\t *\tjo looks
+2024-03-02 00:01:00\tjo\tyes, since noon
+"""
+ZNC = (
+    "[23:58:10] <maud> is the sluice open?\n[23:59:00] * jo looks\n[23:59:01] *** Quits: jo (~jo@x) (gone)\n"
+)
+HEXCHAT = (
+    "**** BEGIN LOGGING AT Sun Dec 31 23:58:00 2023\n\nDec 31 23:58:10 <maud>\tis the sluice open?\n"
+    "Jan 01 00:01:00 <jo>\tyes, since noon\n**** ENDING LOGGING AT Mon Jan  1 00:05:00 2024\n"
+)
+NAMES = ("maud", "Maud", "Eaves", "Pires", "jo_away", "+44700")
+MAUD, JO = ("maud", "is the sluice open?"), ("jo", "yes, since noon")
+
+
+def chats_of(name: str, data: bytes | str, place: str = "in/doors") -> list[Chat]:
+    """The chats of a file that the program of that name recognises as its own, and no earlier one."""
+    raw = data.encode() if isinstance(data, str) else data
+    suffixes = FILE_PROGRAMS[name].suffixes
+    assert {program_of(FILE_PROGRAMS, raw[:4096], suffix) for suffix in suffixes} == {name}
+    chats = list(FILE_PROGRAMS[name].read(raw, place, "Europe/Berlin"))
+    for chat in chats:
+        masked = masked_chat(chat, keyed_pseudonym(b"key"))
+        shown = " ".join([masked.title, *(f"{entry.author} {entry.text}" for entry in masked.entries)])
+        assert not [name for name in NAMES if name in shown], shown
+    return chats
+
+
+def said(chat: Chat) -> list[tuple[str, str]]:
+    return [(entry.author, entry.text) for entry in chat.entries if entry.kind == "message"]
+
+
+@pytest.mark.parametrize(
+    ("log", "messages", "first", "last"),
+    [
+        (IRSSI, [MAUD, ("jo", "looks"), JO], "2024-03-01 22:58:00", "2024-03-01 23:02:00"),
+        (WEECHAT, [MAUD, ("jo", "looks"), JO], "2024-03-01 22:58:00", "2024-03-01 23:01:00"),
+        (ZNC, [MAUD, ("jo", "looks")], "2024-03-05 22:58:10", "2024-03-05 22:59:01"),
+        (HEXCHAT, [MAUD, JO], "2023-12-31 22:58:10", "2023-12-31 23:01:00"),
+    ],
+    ids=["irssi", "weechat", "znc", "hexchat"],
+)
+def test_lines_of_irc_have_nick_text_and_time(
+    log: str, messages: list[tuple[str, str]], first: str, last: str
+):
+    (chat,) = chats_of("irc", log, "znc/#doors/2024-03-05")
+    assert said(chat) == messages
+    assert [f"{at:%Y-%m-%d %H:%M:%S}" for at in (chat.entries[0].at, chat.entries[-1].at)] == [first, last]
+    assert {"maud", "jo"} <= chat.names and not chat.faults
+
+
+def test_a_log_without_a_day_says_how_to_name_it():
+    with pytest.raises(ChatFormatError, match=r"no_date: .*2024-03-01\.log"):
+        chats_of("irc", ZNC)
+
+
+def test_a_room_of_matrix_shows_edits_answers_and_reactions():
+    def event(number: int, kind: str, sender: str, **content: object) -> dict[str, object]:
+        stamp = 1_709_330_000_000 + number * 1000
+        return {
+            "type": kind,
+            "sender": sender,
+            "event_id": f"${number}",
+            "origin_server_ts": stamp,
+            "content": content,
+        }
+
+    say, maud, jo = "m.room.message", "@maud:example.org", "@jo:example.org"
+    answer = {"m.in_reply_to": {"event_id": "$2"}}
+    events = [
+        {**event(1, "m.room.member", maud, displayname="Maud Eaves", membership="join"), "state_key": maud},
+        event(2, say, maud, msgtype="m.text", body="is the sluice opne?"),
+        event(3, say, jo, msgtype="m.text", body="> <@maud> is\n\nyes, since noon", **{"m.relates_to": answer}),
+        event(4, say, maud, body="* x", **{"m.new_content": {"msgtype": "m.text", "body": "is the sluice open?"},
+                                           "m.relates_to": {"rel_type": "m.replace", "event_id": "$2"}}),
+        event(5, "m.reaction", maud, **{"m.relates_to": {"rel_type": "m.annotation", "event_id": "$3", "key": "+"}}),
+        event(6, say, jo, msgtype="m.file", body="plan.pdf"),
+        {**event(7, say, jo), "unsigned": {"redacted_because": {}}},
+    ]  # fmt: skip
+    export = {"room_name": "Doors", "exported_by": maud, "topic": "", "messages": events}
+    (chat,) = chats_of("element", json.dumps(export))
+    assert said(chat) == [("Maud Eaves", "is the sluice open?"), (jo, "yes, since noon"), (jo, "[plan.pdf]")]
+    asked, answered = chat.entries[1:3]
+    assert (asked.is_edited, answered.answers, answered.reactions) == (True, asked.key, 1)
+    assert [(e.kind, e.text) for e in chat.entries if e.kind != "message"] == [
+        ("system", "Maud Eaves: join"),
+        ("deleted", ""),
+    ]
+    assert chat.title == "Doors" and [f.name for e in chat.entries for f in e.files] == ["plan.pdf"]
+
+
+def test_posts_of_mattermost_stand_in_their_channels():
+    reply = {"user": "jo", "message": "yes, since noon", "create_at": 1_709_330_060_000}
+    post = {"team": "weir", "channel": "doors", "user": "maud", "message": "is the sluice open?",
+            "create_at": 1_709_330_000_000, "replies": [reply], "reactions": [{"user": "jo"}],
+            "attachments": [{"path": "2024/plan.pdf"}]}  # fmt: skip
+    direct = {
+        "channel_members": ["maud", "jo"],
+        "user": "jo",
+        "message": "lunch?",
+        "create_at": 1_709_330_070_000,
+    }
+    rows = [{"type": "version", "version": 1}, {"type": "user", "user": {"username": "maud", "last_name": "Eaves"}},
+            {"type": "post", "post": post}, {"type": "direct_post", "direct_post": direct},
+            {"type": "post", "post": {}}]  # fmt: skip
+    channel, private, refused = chats_of("mattermost", "\n".join(map(json.dumps, rows)))
+    assert (channel.name, said(channel)) == (
+        "in/doors/weir/doors",
+        [("maud", "is the sluice open?\n[plan.pdf]"), JO],
+    )
+    assert [(e.answers, e.reactions) for e in channel.entries] == [("", 1), (channel.entries[0].key, 0)]
+    assert (private.name, private.title, said(private)) == ("in/doors/direct/1", "", [("jo", "lunch?")])
+    assert [fault.reason.partition(":")[0] for fault in refused.faults] == [
+        "no_time"
+    ] and "Eaves" in channel.names
+
+
+def test_text_messages_stand_by_number():
+    backup = """<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><smses count="4">
+    <sms address="+44700900123" date="1709330000000" type="1" body="is the sluice open?" contact_name="Maud Eaves" />
+    <sms address="+44700900123" date="1709330060000" type="2" body="yes, since noon" contact_name="Maud Eaves" />
+    <mms address="+44700900123~+44700900456" date="1709330070000" msg_box="1" contact_name="(Unknown)"><parts>
+      <part ct="application/smil" text="&lt;smil/&gt;" /><part ct="text/plain" text="the plan" />
+      <part ct="image/jpeg" cl="plan.jpg" />
+    </parts><addrs><addr address="+44700900456" type="137" /></addrs></mms>
+    <sms address="+1" date="null" type="1" body="lost" /></smses>"""
+    one, group, refused = chats_of("sms", backup)
+    assert (one.title, said(one)) == ("Maud Eaves", [("Maud Eaves", MAUD[1]), ("Me", JO[1])])
+    assert said(group) == [("+44700900456", "the plan\n[plan.jpg]")]
+    assert {"+44700900123", "+44700900456", "Maud Eaves"} <= group.names and len(refused.faults) == 1
+    with pytest.raises(ChatFormatError, match="entities"):
+        chats_of("sms", '<!DOCTYPE x [<!ENTITY a "b">]><smses/>')
+
+
+def test_messages_of_macos_are_read_from_their_file():
+    archived = b"\x04\x0bstreamtyped\x12NSAttributedString\x00\x84\x08NSString\x01\x94\x84\x01+\x0fyes, since noon\x86"
+    with sqlite3.connect(":memory:") as made:
+        made.executescript(
+            "CREATE TABLE message (ROWID INTEGER PRIMARY KEY, guid, text, attributedBody, date, is_from_me, handle_id, "
+            "item_type, associated_message_guid, associated_message_type);"
+            "CREATE TABLE handle (ROWID INTEGER PRIMARY KEY, id); CREATE TABLE chat_message_join (chat_id, message_id);"
+            "CREATE TABLE chat (ROWID INTEGER PRIMARY KEY, display_name, chat_identifier);"
+            "CREATE TABLE attachment (ROWID INTEGER PRIMARY KEY, transfer_name, filename, mime_type);"
+            "CREATE TABLE message_attachment_join (message_id, attachment_id);"
+            "INSERT INTO handle VALUES (1, '+44700900123'); INSERT INTO chat VALUES (7, '', '+44700900123');"
+            "INSERT INTO chat_message_join VALUES (7, 1), (7, 2), (7, 3);"
+        )
+        noon = 731_000_000 * 10**9
+        rows = [
+            (1, "A", "is the sluice open?", None, noon, 0, 1, 0, None, 0),
+            (2, "B", None, archived, noon + 10**9, 1, 0, 0, None, 0),
+            (3, "C", "Liked", None, noon + 2 * 10**9, 0, 1, 0, "p:0/B", 2001),
+        ]
+        made.executemany("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        made.commit()
+        data = made.serialize()
+    (chat,) = chats_of("imessage", data)
+    assert said(chat) == [("+44700900123", MAUD[1]), ("Me", JO[1])]
+    assert [e.reactions for e in chat.entries] == [0, 1] and f"{chat.entries[0].at:%Y}" == "2024"
+    with pytest.raises(ChatFormatError, match="no_imessage"):
+        chats_of("imessage", b"SQLite format 3\0" + bytes(100))
+
+
+VTT = """WEBVTT
+
+1
+00:00:01.000 --> 00:00:04.000
+<v Maud Eaves>is the sluice
+
+00:00:04.000 --> 00:00:05.000
+<v Maud Eaves>open?</v>
+
+00:01:00.000 --> 00:01:02.500 align:start
+Jo Pires: yes, since <b>noon</b>
+"""
+SRT = """1
+00:00:01,000 --> 00:00:05,000
+Maud Eaves: is the sluice open?
+
+2
+00:01:00,000 --> 00:01:02,500
+Jo Pires: yes, since noon
+"""
+WHISPER = json.dumps({"text": "x", "segments": [
+    {"id": 0, "start": 1.0, "end": 5.0, "text": " is the sluice open?", "speaker": "Maud Eaves"},
+    {"id": 1, "start": 60.0, "end": 62.5, "text": " yes, since noon", "speaker": "Jo Pires"},
+]})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "data", [VTT, VTT.replace("\n", "\r\n"), SRT, WHISPER], ids=["vtt", "crlf", "srt", "whisper"]
+)
+def test_a_transcript_is_a_chat_of_who_spoke(data: str):
+    (chat,) = chats_of("transcript", data, "in/2024-03-01 14.30 planning")
+    assert said(chat) == [("Maud Eaves", MAUD[1]), ("Jo Pires", JO[1])]
+    assert [f"{e.at:%Y-%m-%d %H:%M:%S}" for e in chat.entries] == [
+        "2024-03-01 13:30:01",
+        "2024-03-01 13:31:00",
+    ]
+    with pytest.raises(ChatFormatError, match="no_date"):
+        chats_of("transcript", data, "in/planning")
+
+
+REALM = {
+    "zerver_userprofile": [
+        {"id": 1, "full_name": "Maud Eaves", "email": "m@example.org"},
+        {"id": 2, "full_name": "Jo Pires"},
+    ],
+    "zerver_stream": [{"id": 5, "name": "doors"}],
+    "zerver_recipient": [{"id": 50, "type": 2, "type_id": 5}, {"id": 60, "type": 1, "type_id": 2}],
+}
+POSTS = [
+    {"id": 1, "sender": 1, "recipient": 50, "subject": "sluice", "content": "is it open?", "date_sent": 1_709_330_000.5},
+    {"id": 2, "sender": 2, "recipient": 50, "subject": "sluice", "content": "yes: [plan.pdf](/user_uploads/2/plan.pdf)",
+     "date_sent": 1_709_330_060, "last_edit_time": 1_709_330_070},
+    {"id": 3, "sender": 1, "recipient": 60, "subject": "", "content": "lunch?", "date_sent": 1_709_330_080},
+]  # fmt: skip
+ZULIP: Mapping[str, bytes] = {
+    "z/realm.json": json.dumps(REALM).encode(),
+    "z/messages-000001.json": json.dumps({"zerver_message": POSTS, "zerver_usermessage": []}).encode(),
+    "z/attachment.json": b"{}",
+}
+
+
+@pytest.mark.parametrize("root", [".", "z"])
+def test_each_topic_of_zulip_is_a_chat(tmp_path: Path, root: str):
+    folder = written(tmp_path / "in", ZULIP) / root
+    source = ConversationSourceSettings(name="x", kind="conversation", path=str(folder))
+    ((place, form, files),) = exports_at(folder, source)
+    assert place == tmp_path / "in" / "z"
+    name = place.relative_to(folder).as_posix()
+    export = Export(source, name, name, form, files, "")
+    read = list(ExportReader(ConversationSettings(), MailSettings(), ThreadSettings()).chats(export))
+    before = "z/" if root == "." else ""
+    assert [(chat.name, chat.title, len(chat.entries)) for chat in read] == [
+        (f"{before}doors/sluice", "doors > sluice", 2),
+        (f"{before}direct/1", "", 1),
+    ]
+    assert read[0].entries[1].files[0].places == ("uploads/2/plan.pdf",) and read[0].entries[1].is_edited
+
+
+@pytest.mark.parametrize(
+    ("members", "form", "has_zone"),
+    [
+        (ZULIP, "zulip", True),
+        ({"doors.log": IRSSI.encode()}, "irc", False),
+        ({"2024-03-01.vtt": VTT.encode()}, "transcript", False),
+    ],
+)
+def test_init_recognises_an_export(tmp_path: Path, members: Mapping[str, bytes], form: str, has_zone: bool):
+    (found,) = sources_at(written(tmp_path, members))
+    assert (found.kind, found.form, found.has_zone) == ("conversation", form, has_zone)
+    assert (
+        ConversationSourceSettings(name="x", kind="conversation", path=found.path, format=form).format == form
+    )
+
+
+ODD = st.sampled_from([None, [], {}, "x", -1, 1e400, float("nan"), 10**30, True, "\0", [[]]])
+FILES: Mapping[str, tuple[bytes, ...]] = {
+    "irc": (IRSSI.encode(), WEECHAT.encode(), ZNC.encode(), HEXCHAT.encode()),
+    "transcript": (VTT.encode(), SRT.encode(), WHISPER.encode()),
+    "zulip": (ZULIP["z/realm.json"], ZULIP["z/messages-000001.json"]),
+}
+
+
+@given(st.data())
+def test_a_broken_export_is_refused_or_read(data: st.DataObject):
+    form = data.draw(st.sampled_from(sorted(FILES)))
+    broken = [_broken(data, raw) for raw in FILES[form]]
+    for raw in broken if form != "zulip" else broken[:1]:
+        try:
+            if form == "zulip":
+                chats = list(PROGRAM.read(raw, [("messages-000001.json", broken[1])], "z"))
+            else:
+                chats = list(FILE_PROGRAMS[form].read(raw, "in/2024-03-01", "Europe/Berlin"))
+        except BROKEN:
+            continue
+        for chat in chats:
+            assert all(isinstance(name, str) for name in chat.names | {chat.title, chat.name})
+            assert all(
+                isinstance(text, str) for e in chat.entries for text in (e.author, e.text, e.key, e.answers)
+            )
+
+
+def _broken(data: st.DataObject, raw: bytes) -> bytes:
+    """A file with one value of its JSON exchanged, or some bytes of it."""
+    try:
+        tree = json.loads(raw)
+    except ValueError:
+        where = data.draw(st.integers(0, len(raw) - 1))
+        return raw[:where] + data.draw(st.binary(max_size=4)) + raw[where + 2 :]
+    node = tree
+    while True:
+        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+        if not (isinstance(node[key], (dict, list)) and node[key] and data.draw(st.booleans())):
+            node[key] = data.draw(ODD)
+            return json.dumps(tree).encode()
+        node = node[key]

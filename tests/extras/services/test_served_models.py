@@ -1,0 +1,77 @@
+"""Google's list of models is asked once, before anything is paid for; of a name not on it the successor is named."""
+
+from pathlib import Path
+
+import pytest
+
+from dagster_project.composition.objects import require_served_models
+from dagster_project.config.settings import Settings
+from tests.archives import Mail, Workspace
+from tests.daemon import Daemon
+from tests.gemini_loopback import Loopback
+from transforms.errors import ServiceError
+
+
+def settings_of(url: str, **sections: object) -> Settings:
+    source = {"name": "dev", "kind": "mbox", "path": "*"}
+    return Settings.model_validate({"sources": [source], "gemini": {"base_url": url}, **sections})
+
+
+GEMINI = {"model": "gemini", "dimensions": 768}
+WRITES = {"kind": "gemini", "name": "gemini-3.5-flash"}
+
+
+def test_models_on_the_list_are_used(gemini: Loopback):
+    require_served_models(settings_of(gemini.url, embedding=GEMINI, sentences=WRITES))
+    tuned = {"method": "gemini", "name": "tunedModels/ours"}
+    require_served_models(settings_of(gemini.url, rerank=tuned))
+    assert (gemini.listed, gemini.requests) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("sections", "gone", "successor"),
+    [
+        ({"embedding": GEMINI}, "gemini-embedding-2", "gemini-embedding-001"),
+        ({"sentences": WRITES}, "gemini-3.5-flash", "gemini-3.5-flash-lite"),
+        ({"queries": {"rewrite": "gemini"}}, "gemini-3.5-flash-lite", "gemini-3.5-flash"),
+        ({"rerank": {"method": "gemini"}}, "gemini-3.5-flash-lite", "gemini-3.5-flash"),
+        ({"rerank": {"method": "gemini", "name": "no-such"}}, "", "gemini-3.5-flash-lite"),
+    ],
+)
+def test_a_model_that_is_gone_is_refused_with_its_successor(
+    gemini: Loopback, sections: dict[str, object], gone: str, successor: str
+):
+    gemini.served.pop(gone, None)
+    with pytest.raises(ServiceError, match=f"write '{successor}' into the settings"):
+        require_served_models(settings_of(gemini.url, **sections))
+    assert gemini.listed == 1
+
+
+def test_without_a_model_of_google_nobody_is_asked(gemini: Loopback):
+    require_served_models(settings_of(gemini.url, sentences={"name": "openai/llama3.1", "kind": "gemini"}))
+    assert gemini.listed == 0
+
+
+def test_without_a_list_nothing_is_said(gemini: Loopback, monkeypatch: pytest.MonkeyPatch):
+    require_served_models(settings_of("http://127.0.0.1:9", embedding=GEMINI))
+    monkeypatch.delenv("GEMINI_API_KEY")
+    require_served_models(settings_of(gemini.url, embedding=GEMINI))
+    assert gemini.listed == 0
+
+
+def test_a_build_and_the_schedule_ask_before_the_first_step(tmp_path: Path, gemini: Loopback):
+    work = Workspace(tmp_path).configure(embedding=GEMINI, gemini={"base_url": gemini.url})
+    work.write("dev.2004-01.mbox", [Mail(1, "Hello.")])
+    gemini.served.pop("gemini-embedding-2")
+    with pytest.raises(ServiceError, match="gemini-embedding-001"):
+        work.build()
+    assert (gemini.listed, gemini.requests) == (1, [])
+    assert not list(work.settings.root.glob("lake/messages/*"))
+    with work.instance() as instance:
+        daemon = Daemon(work, instance)
+        with pytest.raises(ServiceError, match="gemini-embedding-001"):
+            daemon.hour()
+        daemon.begin_refresh()
+        daemon.run()
+        assert daemon.look() == [] and "gemini-embedding-001" in daemon.why
+    assert (gemini.listed, gemini.requests) == (3, [])

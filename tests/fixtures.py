@@ -1,0 +1,134 @@
+"""Fixtures that several folders of tests share."""
+
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from alembic.script import ScriptDirectory
+
+from tests.archives import Once, Workspace, two_lists
+from tests.examples import examples
+from tests.gemini_loopback import KEY, Loopback, loopback
+from tests.library import library as new_library
+
+hypothesis.settings.register_profile("part of the examples", examples())
+hypothesis.settings.load_profile("part of the examples")
+
+
+# Each instance of Dagster that opens reads its ninety migrations anew; more than half of what opening one takes.
+ScriptDirectory.from_config = cache(ScriptDirectory.from_config)  # type: ignore[method-assign]
+
+
+class _WithoutClusters:
+    """A finder of modules (PEP 451) that finds all that another does but the packages that only the clusters install."""
+
+    def __init__(self, finder: Any):
+        self.finder = finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.finder, name)
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        """What the other finder says of a module; None for these packages, as if they were not installed."""
+        return None if name in {"pandas", "pyspark", "ray"} else self.finder.find_spec(name, path, target)
+
+
+@pytest.fixture(autouse=True)
+def _no_clusters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick test passes where pandas, pyspark and ray are not installed, as in most environments."""
+    if not request.node.get_closest_marker("exhaustive"):
+        monkeypatch.setattr(sys, "meta_path", [_WithoutClusters(finder) for finder in sys.meta_path])
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests use the instance and the settings of their own folder."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.delenv("WEFT_CONFIG", raising=False)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Headless Chromium, in which each test opens pages of its own."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    names = (os.environ.get("WEFT_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, (shutil.which(name) for name in names if name)), None)
+    if not found:
+        pytest.skip("no Chromium on this machine; WEFT_CHROMIUM names one")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """The loopback server of Google's service, its key in the environment."""
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    with loopback() as state:
+        yield state
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """An empty workspace with one source over mail/*."""
+    return Workspace(tmp_path / "work").configure()
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Gives a workspace built of the same files, once for all processes of a run of the tests; for reading only."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def built(work: Workspace) -> Workspace:
+        place = shared / f"built-{work.digest[:16]}"
+        place.mkdir(exist_ok=True)
+        with (place / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (place / "built").exists():
+                shutil.rmtree(place / "work", ignore_errors=True)
+                work.copied(place / "work").build()
+                (place / "built").touch()
+        return Workspace(place / "work")
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def built_once(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """`two_lists`, built; for reading only."""
+    return once(two_lists(tmp_path_factory.mktemp("two-lists") / "work"))
+
+
+@pytest.fixture(scope="session")
+def library(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Mail, odd archives, notes, documents and a chat, built; for reading only."""
+    return once(new_library(tmp_path_factory.mktemp("library") / "work"))
+
+
+@pytest.fixture(scope="session")
+def shipped(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The shipped sample, built; for reading only."""
+    folder = tmp_path_factory.mktemp("shipped") / "sample"
+    sample = Path(__file__).parents[1] / "data" / "sample"
+    return once(Workspace(shutil.copytree(sample, folder, ignore=shutil.ignore_patterns("state"))))
+
+
+@pytest.fixture
+def built(built_once: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of `built_once` that a test may change."""
+    return built_once.copied(tmp_path / "work")
+
+
+@pytest.fixture
+def made(made_once: Workspace, tmp_path: Path) -> Workspace:
+    """A copy, which a test may change, of the workspace that its module built as `made_once`."""
+    return made_once.copied(tmp_path / "work")
