@@ -13,6 +13,14 @@ from transforms.documents.chunks import table as document_chunks
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.search import TermSettings
 
+_CHUNK_LINEAGE = {
+    "doc_id": ("documents.doc_id",),
+    "parent_id": ("document_nodes.node_id",),
+    "title": ("documents.title",),
+    "heading_path": ("document_nodes.breadcrumb",),
+    **dict.fromkeys(("text_display", "text_embed", "text_lex"), ("documents.text",)),
+}
+
 
 def document_stages(
     settings: DocumentSettings, chunkers: Mapping[str, DocumentChunkSettings], term_settings: TermSettings
@@ -54,15 +62,7 @@ def document_stages(
             document_chunks.VERSION,
             Shown(
                 "Cuts documents into chunks by the chunker of their source; what has none gets a reason.",
-                lineage={
-                    "doc_id": ("documents.doc_id",),
-                    "parent_id": ("document_nodes.node_id",),
-                    "title": ("documents.title",),
-                    "heading_path": ("document_nodes.breadcrumb",),
-                    "text_display": ("documents.text",),
-                    "text_embed": ("documents.text",),
-                    "text_lex": ("documents.text",),
-                },
+                lineage=_CHUNK_LINEAGE,
             ),
             inputs=("documents", "document_nodes"),
             outputs=("document_chunks", "document_exclusions"),

@@ -16,9 +16,7 @@ from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
 from transforms.settings.search import TermSettings
 
 _NAMED_LINEAGE = {
-    "value": ("messages.body",),
-    "byte_start": ("messages.body",),
-    "byte_end": ("messages.body",),
+    **dict.fromkeys(("value", "byte_start", "byte_end"), ("messages.body",)),
     "addr": ("messages.from_addr", "messages.to_addrs", "messages.cc_addrs", "messages.body"),
     "name": ("messages.from_name", "messages.to_names", "messages.cc_names", "messages.body"),
 }
@@ -26,11 +24,8 @@ _CHUNK_LINEAGE = {
     "doc_id": ("messages.message_id",),
     "parent_id": ("messages.in_reply_to",),
     "title": ("messages.subject", "attachments.filename"),
-    "text_display": ("messages.body", "attachments.text"),
-    "text_embed": ("messages.body", "attachments.text"),
-    "text_lex": ("messages.body", "attachments.text"),
-    "quote_lex": ("messages.body",),
-    "rest_lex": ("messages.body",),
+    **dict.fromkeys(("text_display", "text_embed", "text_lex"), ("messages.body", "attachments.text")),
+    **dict.fromkeys(("quote_lex", "rest_lex"), ("messages.body",)),
     "quote_depth_max": ("message_blocks.quote_depth",),
 }
 
@@ -44,48 +39,60 @@ def mail_stages(
 ) -> list[Stage]:
     """The partitioned stages of mail, in order; `ocr` names the languages by which attached scans are read."""
     return [
-        Stage(
-            "mail",
-            _read_mail,
-            f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
-            Shown(
-                "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
-                kinds=("python",),
-                code=messages.read_mail,
-            ),
-            outputs=("messages", "attachments", "quarantine"),
-            settings=settings,
-            source_type=MAIL,
-        ),
-        Stage(
-            "message_blocks",
-            blocks.message_blocks,
-            blocks.VERSION,
-            Shown(
-                "Divides each body into own text, quotes, signatures, code, patches and logs.",
-                lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
-            ),
-            inputs=("messages",),
-            settings=block_settings,
-            source_type=MAIL,
-        ),
-        Stage(
-            "chunk_messages",
-            oversize.fast_chunks,
-            f"{chunks.VERSION}.{oversize.VERSION}",
-            Shown(
-                "Cuts bodies and attachments into chunks; what has none gets a reason, and very long texts wait in "
-                "`slow_queue`.",
-                lineage=_CHUNK_LINEAGE,
-            ),
-            inputs=("messages", "message_blocks", "attachments"),
-            outputs=("message_chunks", "message_exclusions", "slow_queue"),
-            settings=chunk_settings,
-            source_type=MAIL,
-        ),
+        _read_stage(settings, ocr),
+        _block_stage(block_settings),
+        _chunk_stage(chunk_settings),
         terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
         _named_stage(),
     ]
+
+
+def _read_stage(settings: MailSettings, ocr: str | None) -> Stage:
+    return Stage(
+        "mail",
+        _read_mail,
+        f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
+        Shown(
+            "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
+            kinds=("python",),
+            code=messages.read_mail,
+        ),
+        outputs=("messages", "attachments", "quarantine"),
+        settings=settings,
+        source_type=MAIL,
+    )
+
+
+def _block_stage(settings: BlockSettings) -> Stage:
+    return Stage(
+        "message_blocks",
+        blocks.message_blocks,
+        blocks.VERSION,
+        Shown(
+            "Divides each body into own text, quotes, signatures, code, patches and logs.",
+            lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
+        ),
+        inputs=("messages",),
+        settings=settings,
+        source_type=MAIL,
+    )
+
+
+def _chunk_stage(settings: ChunkSettings) -> Stage:
+    return Stage(
+        "chunk_messages",
+        oversize.fast_chunks,
+        f"{chunks.VERSION}.{oversize.VERSION}",
+        Shown(
+            "Cuts bodies and attachments into chunks; what has none gets a reason, and very long texts wait in "
+            "`slow_queue`.",
+            lineage=_CHUNK_LINEAGE,
+        ),
+        inputs=("messages", "message_blocks", "attachments"),
+        outputs=("message_chunks", "message_exclusions", "slow_queue"),
+        settings=settings,
+        source_type=MAIL,
+    )
 
 
 def _named_stage() -> Stage:

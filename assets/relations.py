@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 
 import ibis
 import pyarrow as pa
@@ -38,12 +39,9 @@ def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[S
 
 
 def _people_stage(settings: PeopleSettings) -> Stage:
-    def make(address_uses: ibis.Table) -> pa.Table:
-        return people.people(address_uses.to_pyarrow(), settings.aliases)
-
     return Stage(
         "people",
-        make,
+        lambda address_uses: people.people(address_uses.to_pyarrow(), settings.aliases),
         f"{people.VERSION}-{settings.digest()}",
         Shown(
             "Joins the addresses that are one person's by what mails say, or an alias.",
@@ -193,29 +191,11 @@ def chunk_context_stage(
         used = safety.digest() if set(WRITTEN_KINDS) & set(told.values()) else ""
         versions = f"{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}"
         version += f"-{versions}-{sentence_settings.digest()}-{used}-{told}"
-
-    def make(*read: ibis.Table, language_model: LanguageModel, answer_cache: AnswerCache) -> Made:
-        tables = ContextTables(*read)
-        joined, restated = joined_context(tables)
-        placed = placed_chunks(tables, told)
-        sentences, report = chunk_sentences(placed, told, safety, language_model, answer_cache)
-        added = told_context(tables, joined, sentences)
-        words = terms.context_terms(added, restated, term_settings)
-        return Made((added, words), report.metadata())
-
-    def make_bucket(
-        chunks: pa.Table, messages: pa.Table, tree: pa.Table, inferred: pa.Table, lake: OfBucket
-    ) -> Sequence[pa.Table]:
-        parents = lake.evaluated(context_transforms.parent_texts, chunks, tree)
-        bodies = lake.evaluated(context_transforms.quoting_bodies, messages, inferred)
-        quoting = lake.evaluated(context_transforms.chunks_with_quotes, chunks, inferred)
-        restated = context_transforms.quotes_moved(quoting, bodies)
-        added = context_transforms.chunk_context(parents, restated)
-        return added, terms.context_terms(added, restated, term_settings)
-
     return Stage(
         "build_chunk_context",
-        make if told else make_bucket,
+        partial(_context_with_sentences, told, safety, term_settings)
+        if told
+        else partial(_context_of_bucket, term_settings),
         version,
         Shown(
             "Adds to short replies the text they answer, takes inferred quotes out of chunks, and puts a sentence before "
@@ -224,8 +204,7 @@ def chunk_context_stage(
             code=joined_context,
             lineage={
                 "context": ("message_chunks.text_display", "inferred_quotes.byte_start"),
-                "text_embed": tuple(f"{table}.text_embed" for table in chunks),
-                "chunk_id": tuple(f"{table}.chunk_id" for table in chunks),
+                **{name: tuple(f"{table}.{name}" for table in chunks) for name in ("text_embed", "chunk_id")},
             },
         ),
         inputs=[field.name for field in fields(ContextTables)] if told else [*_CONTEXT_READS, "memberships"],
@@ -233,6 +212,32 @@ def chunk_context_stage(
         in_buckets=None if told else _CONTEXT_READS,
         needs=Needs(resources=("language_model", "answer_cache") if told else ("lake",)),
     )
+
+
+def _context_with_sentences(
+    told: Mapping[str, str],
+    safety: SafetySettings,
+    term_settings: TermSettings,
+    *read: ibis.Table,
+    language_model: LanguageModel,
+    answer_cache: AnswerCache,
+) -> Made:
+    tables = ContextTables(*read)
+    joined, restated = joined_context(tables)
+    placed = placed_chunks(tables, told)
+    sentences, report = chunk_sentences(placed, told, safety, language_model, answer_cache)
+    added = told_context(tables, joined, sentences)
+    return Made((added, terms.context_terms(added, restated, term_settings)), report.metadata())
+
+
+def _context_of_bucket(term_settings: TermSettings, *read: pa.Table, lake: OfBucket) -> Sequence[pa.Table]:
+    chunks, messages, tree, inferred = read
+    parents = lake.evaluated(context_transforms.parent_texts, chunks, tree)
+    bodies = lake.evaluated(context_transforms.quoting_bodies, messages, inferred)
+    quoting = lake.evaluated(context_transforms.chunks_with_quotes, chunks, inferred)
+    restated = context_transforms.quotes_moved(quoting, bodies)
+    added = context_transforms.chunk_context(parents, restated)
+    return added, terms.context_terms(added, restated, term_settings)
 
 
 def _once(messages: ibis.Table, memberships: ibis.Table, *columns: str) -> ibis.Table:

@@ -39,7 +39,7 @@ from transforms.evaluation.metrics import PassageScore, Span, passage_score
 from transforms.evaluation.quality import bootstrap, paired_difference
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
-from transforms.retrieval.postings import Postings, Segment, all_numbers
+from transforms.retrieval.postings import Postings, Segment, Slots
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings, TermSettings
@@ -88,7 +88,7 @@ class ChunkIndex:
         frequencies = rows.select(f"{f}_tf" for f in lexical.FIELDS).to_numpy()
         numbers = {term: n for n, term in enumerate(terms_)}
         segment = Segment(numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths)
-        return Postings([segment], all_numbers(len(self.ids)))
+        return Postings([segment], Slots(np.arange(len(self.ids), dtype=np.int32), len(self.ids)))
 
     def ranked(self, questions: Sequence[str]) -> list[list[int]]:
         """The numbers of the best chunks for each question, best first."""

@@ -87,17 +87,9 @@ def require_served_models(settings: Settings) -> None:
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
     recorded_sections: tuple[str, ...] = (
-        "mail",
-        "blocks",
-        "chunks",
-        "documents",
-        "document_chunks",
-        "conversations",
-        "terms",
-        "threads",
-        *sections(),
-        "sentences",
-    )
+        "mail", "blocks", "chunks", "documents", "document_chunks", "conversations", "terms", "threads",
+        *sections(), "sentences",
+    )  # fmt: skip
     recorded_sections += ("safety",) if settings.embedding.is_remote else ()
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(recorded_sections, True), "embedding": {"model"}}

@@ -127,20 +127,24 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
             before = _headline(settings, name, current)
         except (ModelMismatchError, IndexUnavailableError):
             return
-        after = _headline(settings, name, new)
-        both = before.join(after, on="query_id", suffix="_after").sort("query_id")
-        if both.height < quality.FEWEST:
-            return
-        difference = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
-        if difference.high < 0:
-            worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
-            raise CheckFailedError(
-                f"nothing was published: {quality.HEADLINE} of profile {name} fell by {-difference.mean:.3f} "
-                f"[{-difference.high:.3f}, {-difference.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
-                "mend what changed, or set evaluation.publish_check = false"
-            )
+        require_as_good(before, _headline(settings, name, new), name)
 
     return guard
+
+
+def require_as_good(before: pl.DataFrame, after: pl.DataFrame, profile: str) -> None:
+    """Refuse values of queries (columns query_id, value) that are worse than those before, as `make_quality_guard` says."""
+    both = before.join(after, on="query_id", suffix="_after").sort("query_id")
+    if both.height < quality.FEWEST:
+        return
+    difference = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
+    if difference.high < 0:
+        worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
+        raise CheckFailedError(
+            f"nothing was published: {quality.HEADLINE} of profile {profile} fell by {-difference.mean:.3f} "
+            f"[{-difference.high:.3f}, {-difference.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "
+            "mend what changed, or set evaluation.publish_check = false"
+        )
 
 
 def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:

@@ -34,7 +34,7 @@ def alerting(settings: AlertSettings, root: Path) -> Iterator[None]:
         yield
     except BusyError:
         raise
-    except Exception as fault:
+    except Exception as fault:  # whatever ends a build is reported, and goes on
         send(settings, _payload("build_failed", root, **_fault(fault)))
         raise
 

@@ -147,7 +147,7 @@ class GitRepositories:
                     f"{shown_address(url)}: the time limit of {self.remote.time_limit_seconds:g} s is over "
                     "(time_limit_seconds)"
                 ) from None
-            except BaseException:
+            except BaseException:  # an interruption, too, ends git and what it started
                 _end_group(process.pid)
                 raise
         if process.returncode:

@@ -82,7 +82,7 @@ class DocumentReaders:
             if reader.files > 1 and str(fault).startswith(_OF_THE_PROCESS):
                 return self._read(data, kind, is_seen, deadline)
             raise
-        except BaseException:
+        except BaseException:  # an interruption, too, leaves no process behind
             reader.end()
             raise
         self._keep(reader)
@@ -162,7 +162,7 @@ class _Reader:
         writer.start()
         try:
             answer = self._answer(deadline)
-        except BaseException:
+        except BaseException:  # the writer waits as long as the process lives
             self._kill()
             raise
         finally:

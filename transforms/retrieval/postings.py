@@ -55,11 +55,6 @@ class Slots:
         return slots[order], chunks[order]
 
 
-def all_numbers(count: int) -> Slots:
-    """The slots of one segment in which nothing is gone."""
-    return Slots(np.arange(count, dtype=np.int32), count)
-
-
 class TermNumbers(Protocol):
     """The numbers of the terms of a segment."""
 

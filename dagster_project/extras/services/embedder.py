@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ _PICTURE_TOKENS = 600
 """What a picture counts: its 258 tokens cost as much as so many of text."""
 
 
-class RemoteEmbedder:
+class RemoteEmbedder(ABC):
     """Vectors by a service, scaled to unit length; a subclass sends a request and reads its answer.
 
     Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and
@@ -58,13 +59,13 @@ class RemoteEmbedder:
         self.prefixes = {DOCUMENT: settings.prefixes.document, QUERY: settings.prefixes.query}
         self._budget = budget or RunBudget(limits.budget_tokens)
 
+    @abstractmethod
     async def request(self, client: Any, texts: list[str], task: str) -> Any:
         """The answer of the service to a request for the vectors of texts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def vectors(self, answer: Any, count: int) -> np.ndarray:
         """The vectors of an answer, of unit length; EmbeddingError or ValueError if they are not what was asked for."""
-        raise NotImplementedError
 
     def for_texts(self, count: int) -> RemoteEmbedder:
         """This one, whatever the number of texts."""

@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, TypeVar, cast
@@ -42,7 +43,7 @@ class NotFoundError(ServiceError):
     """The service does not know the model, the job or the address."""
 
 
-class Service:
+class Service(ABC):
     """Runs calls of a client, several at once, each repeated while that may help.
 
     The key is read from the environment when the first call is made, and taken out of every text
@@ -62,13 +63,13 @@ class Service:
         """What goes on when the time of a run is over."""
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """What faults call the service."""
-        raise NotImplementedError
 
+    @abstractmethod
     def opened(self) -> tuple[Any, Callable[[], Awaitable[None]]]:
         """A client with its connections, and what closes it."""
-        raise NotImplementedError
 
     async def called(self, client: Any, call: Call[Any]) -> Any:
         """The answer to one call; a fault that the service reports is a TransientError or a ServiceError."""

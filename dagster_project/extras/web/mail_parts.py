@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -150,16 +151,12 @@ def _quote(text: Marked, start: int, end: int, depth: int) -> Iterator[Part]:
     yield Part("quote", _trimmed(text, start, end), summary, len(quoted), depth, is_open)
 
 
-def _header(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
-    yield Part("header", _trimmed(text, start, end))
-
-
 def _signature(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
     yield Part("signature", _trimmed(text, start, end), is_open=text.holds_cited(start, end))
 
 
-def _code(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
-    yield Part("code", _trimmed(text, start, end))
+def _code(text: Marked, start: int, end: int, _depth: int, kind: str = "code") -> Iterator[Part]:
+    yield Part(kind, _trimmed(text, start, end))
 
 
 def _patch_or_code(text: Marked, start: int, end: int, depth: int) -> Iterator[Part]:
@@ -244,7 +241,7 @@ def _trimmed(text: Marked, start: int, end: int) -> Markup:
 _PARTS = {
     "author": _text,
     "quote": _quote,
-    "header": _header,
+    "header": partial(_code, kind="header"),
     "patch_or_code": _patch_or_code,
     "signature": _signature,
 }

@@ -64,18 +64,11 @@ class Filters:
 
         QueryError if one is too long.
         """
-        values = (
-            self.list_id,
-            self.source,
-            self.kind,
-            self.author,
-            self.path,
-            self.tag,
-            self.has,
-            self.series,
-        )
-        filters = zip(("l", "source", "kind", "f", "path", "tag", "has", "series"), values, strict=True)
-        return [Leaf(name, bounded(v, f"the filter {name}:")) for name, v in filters if v is not None]
+        values = {
+            "l": self.list_id, "source": self.source, "kind": self.kind, "f": self.author, "path": self.path,
+            "tag": self.tag, "has": self.has, "series": self.series,
+        }  # fmt: skip
+        return [Leaf(name, bounded(v, f"the filter {name}:")) for name, v in values.items() if v is not None]
 
 
 def where_conditions(where: str) -> tuple[Condition, ...]:
@@ -288,9 +281,7 @@ class Conditions:
 
     def _identified(self, identifier: str | None, mask: np.ndarray | None) -> np.ndarray:
         """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
-        if identifier is None:
-            return np.empty(0, dtype=np.int64)
-        if not self.ids.may_have(identifier):  # most queries
+        if identifier is None or not self.ids.may_have(identifier):  # most queries
             return np.empty(0, dtype=np.int64)
         rows = self.connection.execute(
             "SELECT chunk_no FROM chunks WHERE doc_id = $id OR chunk_id = $id OR parent_id = $id "

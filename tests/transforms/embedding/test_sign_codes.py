@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from transforms.embedding.sign_codes import CodedVectors, CodeScores, hamming, sign_codes
 from transforms.retrieval.fusion import ExactScores
-from transforms.retrieval.postings import Slots, all_numbers
+from transforms.retrieval.postings import Slots
 
 
 def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
@@ -21,7 +21,9 @@ def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
 
 def coded(vectors: np.ndarray, absent: tuple[int, ...] = ()) -> CodedVectors:
     return CodedVectors(
-        [(vectors, sign_codes(vectors))], all_numbers(len(vectors)), np.array(absent, dtype=np.int64)
+        [(vectors, sign_codes(vectors))],
+        Slots(np.arange(len(vectors), dtype=np.int32), len(vectors)),
+        np.array(absent, dtype=np.int64),
     )
 
 

@@ -17,7 +17,7 @@ from tests.examples import examples
 from transforms.retrieval import bm25
 from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed, weighed_mails
 from transforms.retrieval.fusion import ExactScores
-from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots, all_numbers
+from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
 
@@ -34,7 +34,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def postings(texts: list[list[str]], field: str = "text") -> Postings:
-    return Postings([segment(texts, field)], all_numbers(len(texts)))
+    return Postings([segment(texts, field)], Slots(np.arange(len(texts), dtype=np.int32), len(texts)))
 
 
 def segment(texts: list[list[str]], field: str = "text") -> Segment:
