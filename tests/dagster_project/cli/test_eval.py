@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from dagster_project.cli.main import main
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
-from dagster_project.evaluation.evaluate import make_evaluator
+from dagster_project.evaluation.evaluate import make_evaluator, require_as_good
 from dagster_project.evaluation.evaluator import drafting_tables
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.names import EVALUATE
@@ -298,6 +298,16 @@ def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace):
     with pytest.raises(CheckFailedError, match=r"nothing was published: nDCG@10 of profile default fell by"):
         built.build()
     assert (built.index / "CURRENT").resolve() == better
+
+
+def test_a_drop_beyond_chance_is_refused_and_names_the_worst_query():
+    def values(*each: float) -> pl.DataFrame:
+        return pl.DataFrame({"query_id": [f"q{n}" for n in range(len(each))], "value": each})
+
+    with pytest.raises(CheckFailedError, match=r"default fell by 0\.5.* on 8 queries, most for q7, "):
+        require_as_good(values(*[1.0] * 8), values(*[0.5] * 7, 0.1), "default")
+    require_as_good(values(*[1.0] * 8), values(0.1, *[1.0] * 7), "default")  # one of eight may be chance
+    require_as_good(values(*[1.0] * 4), values(*[0.0] * 4), "default")  # too few to tell
 
 
 def test_ground_truth_that_is_no_text_is_a_fault(measured: Workspace, tmp_path: Path):

@@ -25,8 +25,6 @@ from tests.archives import START, Mail, Workspace
 from tests.fuzz.fuzzing import seeds
 from transforms.mail.threads import buckets, corpus_measures, threads
 
-pytestmark = pytest.mark.exhaustive
-
 TEXT = (
     "The planner looks at every index of a table before it takes the first one of them,\n"
     "which costs a millisecond a table, and more where a table has many of them to look at,"
@@ -169,6 +167,7 @@ def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("seed", "chance"), list(seeds(1)))
 def test_after_any_history_the_relations_are_those_of_the_whole_lake(
     tmp_path: Path, seed: int, chance: random.Random
@@ -225,6 +224,7 @@ def relations(refreshed: Relations, tmp_path: Path) -> Relations:
     return copy
 
 
+@pytest.mark.exhaustive
 def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
     relations.work.write("dev.late.mbox", [Mail(20, "It does, as run 3 has shown.", reply_to=6)])
     made = relations.refresh()
@@ -234,6 +234,7 @@ def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
     assert made["build_threads"] == {bucket_of["m6@example.org"]} == {bucket_of["m20@example.org"]}
 
 
+@pytest.mark.exhaustive
 def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relations: Relations):
     """The blocks of both have the id of the first, which is in another bucket than the second."""
     relations.work.write("dev.late.mbox", [Mail(21, TEXT, reply_to=6, at=START - timedelta(hours=1))])
@@ -247,10 +248,16 @@ def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relation
 def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: pytest.MonkeyPatch):
     every = {row["bucket"] for row in relations.lake.read("mail_buckets").table.to_pylist()}
     stage = next(s for s in relations.stages if s.name == "build_threads")
+    assert relations._in_buckets(stage) == set()
+    (partition,) = relations.lake.partitions("messages")
+    mails = relations.lake.read("messages", partition).table
+    relations.lake.stage("messages", partition, mails, code_version="other", inputs={}).commit()
+    assert relations._in_buckets(stage) == every
     monkeypatch.setattr(Stage, "code_version", lambda self, settings: f"{self.version}-other")
     assert relations._in_buckets(stage) == every
 
 
+@pytest.mark.exhaustive
 def test_a_run_killed_between_two_parts_is_made_up_for(relations: Relations, monkeypatch: pytest.MonkeyPatch):
     before = relations.stored()
     relations.work.write("dev.late.mbox", [Mail(20, "It does, as run 3 has shown.", reply_to=6)])

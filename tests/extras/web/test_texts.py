@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup, escape
 
-from dagster_project.extras.web.mail_parts import mail_parts, plain_parts
+from dagster_project.extras.web.mail_parts import Part, mail_parts, plain_parts
 from dagster_project.extras.web.mails import _ancestors
 from dagster_project.extras.web.markdown_html import markdown_html
 from dagster_project.extras.web.marks import Marked, Span, followed, highlighted, linked
@@ -195,6 +195,12 @@ def blocks() -> list[dict[str, object]]:
     return rows
 
 
+def parts_of(kind: str, body: str) -> list[Part]:
+    """The parts of a body that is one block."""
+    block = {"kind": kind, "quote_depth": 0, "byte_start": 0, "byte_end": len(body)}
+    return mail_parts(Marked(body), [block])
+
+
 def test_a_mail_has_its_parts():
     parts = mail_parts(Marked(BODY), blocks())
     assert [part.kind for part in parts] == ["text", "quote", "text", "trailers", "diff", "signature"]
@@ -211,13 +217,22 @@ def test_a_mail_has_its_parts():
 
 def test_columns_stay_aligned_and_prose_does_not():
     body = "Hi all,\nwe measured it.\n\n    a    1\n    b    2\n\nThat is all.\n"
-    block = {"kind": "author", "quote_depth": 0, "byte_start": 0, "byte_end": len(body)}
-    parts = mail_parts(Marked(body), [block])
-    assert [(part.kind, str(part.html)) for part in parts] == [
+    assert [(part.kind, str(part.html)) for part in parts_of("author", body)] == [
         ("text", "Hi all,\nwe measured it."),
         ("aligned", "    a    1\n    b    2"),
         ("text", "That is all."),
     ]
+
+
+def test_short_quotes_first_lines_lists_and_files_of_a_diff_are_told_apart():
+    assert [parts_of("quote", "> one\n" * lines)[0].is_open for lines in (2, 3)] == [True, False]
+    assert parts_of("author", "\n\nIt is so.\n")[0].html == "It is so."
+    line = "as long as a line that a mail program may have wrapped"
+    (listed,) = parts_of("author", f"{line}\n- one\n{line}\ntwo\n")
+    assert listed.html == f'{line}\n- one\n{line}<span class="wrap">\n</span>two'
+    hunk = "@@ -1 +1 @@\n-old\n+new\n"
+    (diff,) = parts_of("patch_or_code", f"--- a/x.c\n+++ b/x.c\n{hunk}--- a/y.c\n+++ b/y.c\n{hunk}")
+    assert [file.name for file in diff.files] == ["x.c", "y.c"]
 
 
 def test_a_cited_quote_is_open():

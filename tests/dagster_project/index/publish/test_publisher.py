@@ -1,10 +1,14 @@
-"""The numbers of chunks in the inverted index."""
+"""Which version is current after a publish, and what stops one."""
+
+import os
+import time
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from dagster_project.composition.objects import make_publisher
+from dagster_project.lake.forgotten import Forgotten
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError
 
@@ -34,3 +38,25 @@ def test_two_chunks_with_one_number_stop_the_publish_and_are_named(built: Worksp
     ):
         make_publisher(built.settings, lake).publish(partitions)
     assert built.index.resolve() == before
+
+
+def test_the_last_version_is_current_and_stays_until_what_is_to_be_forgotten_ends_all(built: Workspace):
+    """Whatever the clock says: the two before have later times."""
+    partitions = [*dict.fromkeys(built.lake.partitions("messages"), "mail").items()]
+    publisher, made, later = (
+        make_publisher(built.settings, built.lake),
+        [built.index.resolve()],
+        time.time() + 999,
+    )
+    assert not publisher.publish(dict(partitions)).is_new
+    for part in (dict(partitions[:-1]), dict(partitions[1:])):
+        os.utime(made[-1], (later, later))
+        made.append(publisher.publish(part).path)
+        assert publisher.current() == made[-1] and publisher.is_current(part)
+        assert not publisher.is_current(dict(partitions))
+    assert set(publisher.folder.glob("weft-*.duckdb")) == set(made[1:])
+    Forgotten(built.lake.base).begin([])
+    assert not publisher.is_current(part)
+    done = publisher.publish(part)
+    assert done.is_new and not done.reused
+    assert [*publisher.folder.glob("weft-*.duckdb")] == [publisher.current()] == made[2:]
