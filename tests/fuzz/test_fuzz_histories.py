@@ -34,15 +34,9 @@ class History:
     def change(self) -> None:
         """One change, which `done` names."""
         kinds = (
-            self.reply,
-            self.thread,
-            self.remove,
-            self.edit,
-            self.crosspost,
-            self.join,
-            self.patch,
+            self.reply, self.thread, self.remove, self.edit, self.crosspost, self.join, self.patch,
             self.empty,
-        )
+        )  # fmt: skip
         kind = self.random.choices(kinds, weights=(4, 1, 3, 3, 2, 2, 3, 1))[0]
         if not any(len(mails) > 3 for mails in self.archives.values()):
             kind = self.thread  # little is left that could change

@@ -96,15 +96,8 @@ def broken(choose: random.Random) -> str:
 
 
 KINDS: list[Callable[[random.Random], str]] = [
-    mixed,
-    mixed,
-    broken,
-    broken,
-    repeated,
-    nested,
-    characters,
-    phrases,
-]
+    mixed, mixed, broken, broken, repeated, nested, characters, phrases,
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -558,12 +558,7 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     assert slack.endswith(" from <slack>") and "Ada" not in slack
     reasons = {p.split(":")[0]: r.split(":")[0] for p, r in work.sql("SELECT place, reason FROM quarantine")}
     assert reasons == {
-        "bad.zip": "no_zip",
-        "outside.zip": "path_traversal",
-        "bomb.zip": "too_large",
-        "picture.zip": "no_chat",
-        "letter.txt": "no_messages",
-        "mixed.txt": "mixed_dates",
-        "rows": "no_time",
+        "bad.zip": "no_zip", "outside.zip": "path_traversal", "bomb.zip": "too_large",
+        "picture.zip": "no_chat", "letter.txt": "no_messages", "mixed.txt": "mixed_dates", "rows": "no_time",
         "lines.jsonl": "no_json",
-    }
+    }  # fmt: skip

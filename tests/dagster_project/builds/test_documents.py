@@ -26,34 +26,21 @@ def test_each_grain_makes_its_partitions(made_once: Workspace):
         u.key: u.source_type for u in made_once.plan().partitions if u.source not in ("odd", "chat")
     }
     assert partitions == {
-        "dev/dev.2004-01": "mail",
-        "dev/dev.2004-05": "mail",
-        "docs/guide": "documents",
-        "docs/old": "documents",
-        "docs/reference": "documents",
-        "docs/top": "documents",
-        "journal/all": "documents",
-        "notes/all": "documents",
-    }
+        "dev/dev.2004-01": "mail", "dev/dev.2004-05": "mail", "docs/guide": "documents",
+        "docs/old": "documents", "docs/reference": "documents", "docs/top": "documents",
+        "journal/all": "documents", "notes/all": "documents",
+    }  # fmt: skip
 
 
 def test_documents_nodes_and_chunks_are_published_beside_the_mail(made_once: Workspace):
     assert made_once.column("SELECT doc_id FROM documents ORDER BY 1") == [
-        "docs:guide/index.md",
-        "docs:manual.md",
-        "docs:old/manual.md",
-        "docs:reference/options.md",
-        "journal:Monday.md",
-        "notes:Compaction.md",
-        "notes:Ideas/Snapshots.md",
-    ]
+        "docs:guide/index.md", "docs:manual.md", "docs:old/manual.md", "docs:reference/options.md",
+        "journal:Monday.md", "notes:Compaction.md", "notes:Ideas/Snapshots.md",
+    ]  # fmt: skip
     assert "notes:Ideas/Snapshots.md#dropping" in made_once.column("SELECT node_id FROM nodes")
     assert made_once.column("SELECT DISTINCT source_kind FROM chunks ORDER BY 1") == [
-        "attachment",
-        "conversation",
-        "document",
-        "message",
-    ]
+        "attachment", "conversation", "document", "message",
+    ]  # fmt: skip
     assert made_once.column("SELECT count(*) FROM chunks SEMI JOIN embeddings USING (chunk_id)") == (
         made_once.column("SELECT count(*) FROM chunks")
     )

@@ -227,15 +227,9 @@ def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Foll
     counts = index.asset_materialization.metadata
     assert (counts["rows_messages"].value, counts["changed_partitions"].value) == (22, 2)
     first = [
-        "mails",
-        "documents",
-        "turns",
-        "chunks",
-        "changed_partitions",
-        "seconds",
-        "index_bytes",
+        "mails", "documents", "turns", "chunks", "changed_partitions", "seconds", "index_bytes",
         "lag_p95_seconds",
-    ]
+    ]  # fmt: skip
     assert list(counts)[:8] == first and counts["mails"].value == 22
 
 

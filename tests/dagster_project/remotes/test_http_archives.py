@@ -279,16 +279,10 @@ def test_an_mbox_that_calls_itself_a_page_is_taken(
 @pytest.mark.parametrize(
     ("code", "is_passing"),
     [
-        (500, True),
-        (502, True),
-        (503, True),
-        (429, True),
-        (408, True),
-        (401, False),
-        (403, False),
+        (500, True), (502, True), (503, True), (429, True), (408, True), (401, False), (403, False),
         (400, False),
     ],
-)
+)  # fmt: skip
 def test_a_refused_month_keeps_no_other_from_being_fetched(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched], code: int, is_passing: bool
 ):

@@ -29,19 +29,11 @@ from tests.processes import forked
 from transforms.settings.search import LensSettings
 
 LENSES = {
-    "public": "l:public",
-    "secret": "source:secret",
-    "notes": "source:notes",
-    "open": "tag:open",
-    "mails": "kind:message -l:secret",
-    "young": "d:2020..",
-    "chats": "kind:conversation",
-    "nothing": "l:public kind:document",
-    "clean": "source:desk sensitivity:public",
-    "calm": "source:desk -sensitivity:secret",
-    "keys": "sensitivity:secret",
-    "bugs": "source:bugs tag:back",
-}
+    "public": "l:public", "secret": "source:secret", "notes": "source:notes", "open": "tag:open",
+    "mails": "kind:message -l:secret", "young": "d:2020..", "chats": "kind:conversation",
+    "nothing": "l:public kind:document", "clean": "source:desk sensitivity:public",
+    "calm": "source:desk -sensitivity:secret", "keys": "sensitivity:secret", "bugs": "source:bugs tag:back",
+}  # fmt: skip
 SEEN = {
     "public": {"pubone", "pubtwo", "crossmark"},
     "secret": {"secone", "sectwo", "secreply", "crossmark"},
@@ -92,22 +84,10 @@ TABLES = ("messages", "chunks", "terms", "threads", "links", "memberships", "man
 EVERY_TABLE = " UNION ALL ".join(f"SELECT left(string_agg(t::VARCHAR, ' '), 9000) FROM {t} t" for t in TABLES)
 """One statement, as each has a process of its own."""
 QUERIES = (
-    "quorum",
-    "the ledger",
-    "quorum of secone",
-    "shutmark",
-    "chatword",
-    "secont",
-    "f:sectwo",
-    "l:secret",
-    "tag:shut",
-    '"quorum of"',
-    "m1@example.org",
-    "m3@example.org",
-    "notes:noteshut.md",
-    "sensitivity:secret",
+    "quorum", "the ledger", "quorum of secone", "shutmark", "chatword", "secont", "f:sectwo", "l:secret",
+    "tag:shut", '"quorum of"', "m1@example.org", "m3@example.org", "notes:noteshut.md", "sensitivity:secret",
     "desk:deskkey.md",
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -272,16 +252,9 @@ def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: 
             assert f"searchable: {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
     assert all(statement == said[0] for statement in said)
     names = (
-        "mails",
-        "documents",
-        "turns",
-        "held",
-        "without_text",
-        "set_aside",
-        "unread",
-        "not_seen",
+        "mails", "documents", "turns", "held", "without_text", "set_aside", "unread", "not_seen",
         "missing_legs",
-    )
+    )  # fmt: skip
     held = dict(zip(names, (0, 4, 0) if lens else (6, 9, 1), strict=False))
     expected = (*held.values(), held, 0, {} if lens else {"hidden": 1}, {}, {}, [])
     assert tuple(said[0][name] for name in names) == expected

@@ -188,34 +188,19 @@ def test_a_search_takes_the_options_of_the_command_line(office: Workspace):
 
 
 PAGES = (
-    "/",
-    "/?q=compactor",
-    "/?q=RSA+PRIVATE+KEY",
-    "/?q=hunter2hunter3",
-    "/why?q=compactor&id=m1@example.org",
-    "/m/m1@example.org",
-    "/raw/m1@example.org",
-    "/t/{thread}",
-    "/t/{thread}?view=tree",
-    "/d/notes:compactor.md",
-    "/corpus",
-    "/feed?q=compactor",
-    "/api/search?q=compactor+token",
-    "/api/get?id=m1@example.org",
-    "/api/get?id=notes:compactor.md+bytes+70-200",
-    "/api/context?text=The+compactor+of+the+office+uploads+with+these+keys",
-    "/api/thread?id=m1@example.org",
-)
+    "/", "/?q=compactor", "/?q=RSA+PRIVATE+KEY", "/?q=hunter2hunter3", "/why?q=compactor&id=m1@example.org",
+    "/m/m1@example.org", "/raw/m1@example.org", "/t/{thread}", "/t/{thread}?view=tree",
+    "/d/notes:compactor.md", "/corpus", "/feed?q=compactor", "/api/search?q=compactor+token",
+    "/api/get?id=m1@example.org", "/api/get?id=notes:compactor.md+bytes+70-200",
+    "/api/context?text=The+compactor+of+the+office+uploads+with+these+keys", "/api/thread?id=m1@example.org",
+)  # fmt: skip
 COMMANDS = (
     ("search", "compactor keys token", "--more"),
     ("search", "the end of the RSA PRIVATE KEY", "--json", "--expand", "section", "--expand", "neighbours"),
     ("search", "session and postgres", "--weak", "--json", "--expand", "parent"),
-    ("search", "hunter2hunter3"),
-    ("similar", "m2@example.org", "--json"),
-    ("get", "m1@example.org"),
-    ("get", "notes:compactor.md bytes 70-200", "--json"),
-    ("search", "compactor", "--stages"),
-)
+    ("search", "hunter2hunter3"), ("similar", "m2@example.org", "--json"), ("get", "m1@example.org"),
+    ("get", "notes:compactor.md bytes 70-200", "--json"), ("search", "compactor", "--stages"),
+)  # fmt: skip
 
 
 @pytest.mark.exhaustive

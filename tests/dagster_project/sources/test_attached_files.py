@@ -31,15 +31,12 @@ TELEGRAM = json.dumps(
         "type": "personal_chat",
         "messages": [
             {
-                "id": 1,
-                "type": "message",
-                "date_unixtime": "1736937000",
-                "from": "Ada",
+                "id": 1, "type": "message", "date_unixtime": "1736937000", "from": "Ada",
                 "file": "files/weir.docx",
             }
         ],
     }
-).encode()
+).encode()  # fmt: skip
 DISCORD = json.dumps(
     {
         "channel": {"name": "general"},
@@ -53,11 +50,8 @@ DISCORD = json.dumps(
     }
 ).encode()
 TRIP = {
-    "trip/_chat.txt": WHATSAPP,
-    "trip/Plan.pdf": PLAN,
-    "trip/IMG-1.jpg": b"\xff\xd8\xff",
-    "outside.pdf": PLAN,
-}
+    "trip/_chat.txt": WHATSAPP, "trip/Plan.pdf": PLAN, "trip/IMG-1.jpg": b"\xff\xd8\xff", "outside.pdf": PLAN,
+}  # fmt: skip
 READ, NO_FILE = "2 pages", "missing"
 
 

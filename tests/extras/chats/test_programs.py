@@ -92,12 +92,9 @@ def test_a_room_of_matrix_shows_edits_answers_and_reactions():
     def event(number: int, kind: str, sender: str, **content: object) -> dict[str, object]:
         stamp = 1_709_330_000_000 + number * 1000
         return {
-            "type": kind,
-            "sender": sender,
-            "event_id": f"${number}",
-            "origin_server_ts": stamp,
+            "type": kind, "sender": sender, "event_id": f"${number}", "origin_server_ts": stamp,
             "content": content,
-        }
+        }  # fmt: skip
 
     say, maud, jo = "m.room.message", "@maud:example.org", "@jo:example.org"
     answer = {"m.in_reply_to": {"event_id": "$2"}}
@@ -129,11 +126,8 @@ def test_posts_of_mattermost_stand_in_their_channels():
             "create_at": 1_709_330_000_000, "replies": [reply], "reactions": [{"user": "jo"}],
             "attachments": [{"path": "2024/plan.pdf"}]}  # fmt: skip
     direct = {
-        "channel_members": ["maud", "jo"],
-        "user": "jo",
-        "message": "lunch?",
-        "create_at": 1_709_330_070_000,
-    }
+        "channel_members": ["maud", "jo"], "user": "jo", "message": "lunch?", "create_at": 1_709_330_070_000,
+    }  # fmt: skip
     rows = [{"type": "version", "version": 1}, {"type": "user", "user": {"username": "maud", "last_name": "Eaves"}},
             {"type": "post", "post": post}, {"type": "direct_post", "direct_post": direct},
             {"type": "post", "post": {}}]  # fmt: skip

@@ -36,12 +36,9 @@ def test_the_export_is_the_folders(exporter: FileGraphExporter):
     assert not exporter.is_there()
     table, done = exporter.export([document("a", "one", "two"), top()])
     assert files(exporter.folder) == {
-        "index.json": "{}",
-        "s/a.md/_chunks/a-0.md": "one",
-        "s/a.md/_chunks/a-1.md": "two",
-        "s/a.md/index.json": "one two",
-        "schema.json": "{}",
-    }
+        "index.json": "{}", "s/a.md/_chunks/a-0.md": "one", "s/a.md/_chunks/a-1.md": "two",
+        "s/a.md/index.json": "one two", "schema.json": "{}",
+    }  # fmt: skip
     assert table.column("path").to_pylist() == sorted(files(exporter.folder))
     assert done == {"folders_written": 2, "folders_unchanged": 0, "folders_deleted": 0}
     assert exporter.is_there()
@@ -78,11 +75,8 @@ def test_deleted_documents_and_strangers_go(exporter: FileGraphExporter):
     _, done = exporter.export([document("a", "one"), top()])
     assert done["folders_deleted"] == 1
     assert sorted(files(exporter.folder)) == [
-        "index.json",
-        "s/a.md/_chunks/a-0.md",
-        "s/a.md/index.json",
-        "schema.json",
-    ]
+        "index.json", "s/a.md/_chunks/a-0.md", "s/a.md/index.json", "schema.json",
+    ]  # fmt: skip
     exporter.export([top()])
     assert sorted(files(exporter.folder)) == ["index.json", "schema.json"]
 

@@ -81,24 +81,15 @@ def index(files: dict[str, bytes], folder: str) -> dict[str, Any]:
 
 def test_a_document_is_a_folder_beside_the_folder_of_its_name(files: dict[str, bytes]):
     assert [name for name in sorted(files) if not name.endswith("index.json")] == [
-        "s/guide.md/_chunks/guide-0.md",
-        "s/guide.md/_chunks/guide-1.md",
-        "s/guide/deep/er/page.md/_chunks/page-0.md",
-        "s/guide/Über uns & #1.md/_chunks/Über uns & #1-0.md",
-        "s/index.md/_chunks/index-0.md",
-        "schema.json",
-    ]
+        "s/guide.md/_chunks/guide-0.md", "s/guide.md/_chunks/guide-1.md",
+        "s/guide/deep/er/page.md/_chunks/page-0.md", "s/guide/Über uns & #1.md/_chunks/Über uns & #1-0.md",
+        "s/index.md/_chunks/index-0.md", "schema.json",
+    ]  # fmt: skip
     assert sorted(name for name in files if name.endswith("index.json")) == [
-        "index.json",
-        "s/guide.md/index.json",
-        "s/guide/deep/er/index.json",
-        "s/guide/deep/er/page.md/index.json",
-        "s/guide/deep/index.json",
-        "s/guide/index.json",
-        "s/guide/Über uns & #1.md/index.json",
-        "s/index.json",
-        "s/index.md/index.json",
-    ]
+        "index.json", "s/guide.md/index.json", "s/guide/deep/er/index.json",
+        "s/guide/deep/er/page.md/index.json", "s/guide/deep/index.json", "s/guide/index.json",
+        "s/guide/Über uns & #1.md/index.json", "s/index.json", "s/index.md/index.json",
+    ]  # fmt: skip
 
 
 def test_every_index_is_valid(files: dict[str, bytes]):
@@ -151,13 +142,9 @@ def test_the_entry_of_a_document(files: dict[str, bytes]):
     chunks = made["_embedded"]["chunks"]["guide"]
     items = chunks.pop("items")
     assert chunks == {
-        "source": "guide.md",
-        "count": 2,
-        "baseline_conceptual": 0,
-        "baseline_technical": 1,
-        "stripe_order": [1],
-        "stripe_order_technical": [0],
-    }
+        "source": "guide.md", "count": 2, "baseline_conceptual": 0, "baseline_technical": 1,
+        "stripe_order": [1], "stripe_order_technical": [0],
+    }  # fmt: skip
     assert [(i["title"], i["is_code"]) for i in items] == [("Guide", False), ("Code", True)]
     assert items[0]["similarity_conceptual"] == items[1]["similarity_technical"] == 1
     assert items[0]["similarity_technical"] == items[1]["similarity_conceptual"] < 1

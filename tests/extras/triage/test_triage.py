@@ -90,11 +90,8 @@ def test_the_result_does_not_depend_on_the_order_of_the_documents(
 def test_secrets_are_counted_and_shown_nowhere(triaged: dict[int, dict]):
     row = triaged[22]
     assert {one["kind"]: one["count"] for one in row["found"]} == {
-        "cloud_key": 1,
-        "password": 1,
-        "email": 1,
-        "phone": 1,
-    }
+        "cloud_key": 1, "password": 1, "email": 1, "phone": 1,
+    }  # fmt: skip
     shown_rows = json.dumps(list(triaged.values()), default=str)
     for secret in ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMIK7MDENG", "felix.harms@", "5550 1234"):
         assert secret not in shown_rows
@@ -136,11 +133,8 @@ def test_pieces_are_where_they_say_they_are():
     for _, piece, start in pieces(pl.Series([text])).iter_rows():
         assert text.encode()[start:].decode().startswith(piece)
     assert pieces(pl.Series([text]))["piece"].to_list() == [
-        "Grüße.",
-        "Second one.",
-        "1. first step",
-        "2. second step",
-    ]
+        "Grüße.", "Second one.", "1. first step", "2. second step",
+    ]  # fmt: skip
 
 
 def test_few_and_empty_issues_repeat_nothing():

@@ -109,11 +109,8 @@ def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object
 def telegram(*messages: dict[str, object]) -> bytes:
     """An export of one group."""
     base = {
-        "type": "message",
-        "date": "2025-03-27T18:02:00",
-        "date_unixtime": "1743098520",
-        "from": "Maud Eaves",
-    }
+        "type": "message", "date": "2025-03-27T18:02:00", "date_unixtime": "1743098520", "from": "Maud Eaves",
+    }  # fmt: skip
     rows = [{"id": n, **base, **m} for n, m in enumerate(messages)]
     return json.dumps({"name": "Weir watch", "type": "private_group", "id": 7, "messages": rows}).encode()
 
@@ -156,12 +153,9 @@ def test_an_account_of_telegram_holds_several_chats():
 
 def test_no_name_of_a_member_is_left_in_what_the_programs_write():
     service = {
-        "type": "service",
-        "from": None,
-        "actor": "Maud Eaves",
-        "action": "invite_members",
+        "type": "service", "from": None, "actor": "Maud Eaves", "action": "invite_members",
         "members": ["Jo Pires"],
-    }
+    }  # fmt: skip
     (chat,) = read_telegram(telegram(service, {"text": "welcome Jo Pires"}), "c", "UTC")
     joined = json.dumps(
         [{"ts": "1", "user": "U1", "subtype": "channel_join", "text": "<@U1> joined, maudie to friends"}]

@@ -125,17 +125,12 @@ def test_times_without_zone_are_utc(line: str, column: str, time: datetime):
 @pytest.mark.parametrize(
     ("path", "front", "day"),
     [
-        ("Daily/2025-04-20.md", "", (2025, 4, 20)),
-        ("journals/2025_04_20.md", "", (2025, 4, 20)),
-        ("2025-04-20 Call with the roofer.txt", "", (2025, 4, 20)),
-        ("20250420.md", "", (2025, 4, 20)),
-        ("2025-04-20.md", "created: 2024-01-02", (2024, 1, 2)),
-        ("2025-02-31.md", "", None),
-        ("202504201215 Zettel.md", "", None),
-        ("192.168.10.20.md", "", None),
-        ("2025-04.md", "", None),
+        ("Daily/2025-04-20.md", "", (2025, 4, 20)), ("journals/2025_04_20.md", "", (2025, 4, 20)),
+        ("2025-04-20 Call with the roofer.txt", "", (2025, 4, 20)), ("20250420.md", "", (2025, 4, 20)),
+        ("2025-04-20.md", "created: 2024-01-02", (2024, 1, 2)), ("2025-02-31.md", "", None),
+        ("202504201215 Zettel.md", "", None), ("192.168.10.20.md", "", None), ("2025-04.md", "", None),
     ],
-)
+)  # fmt: skip
 def test_a_file_without_a_time_has_the_day_that_its_name_begins_with(path, front, day):
     made = row(path, f"---\n{front}\n---\nx" if front else "x")
     assert made["created_at"] == (day and datetime(*day, tzinfo=UTC))
@@ -174,13 +169,10 @@ def test_the_other_fields():
 @pytest.mark.parametrize(
     "content",
     [
-        "\ufeff---\r\ntitle: é\r\n---\r\n# A\r\n\tb\r\n",
-        "a\rb",
-        "no line end",
-        "%%hidden%% shown",
+        "\ufeff---\r\ntitle: é\r\n---\r\n# A\r\n\tb\r\n", "a\rb", "no line end", "%%hidden%% shown",
         " \n\nx\n\n",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("path", ["n.md", "n.txt"])
 def test_markdown_and_plain_text_are_stored_as_they_are(path: str, content: str):
     made = row(path, content)
@@ -288,16 +280,11 @@ def test_text_that_is_very_deep_in_a_page_stays():
 @pytest.mark.parametrize(
     ("text", "title", "expected"),
     [
-        ("# One\n\n# Two\n\nof a book\n", "Book", "Book"),
-        ("# One\n\nof a book\n", "Book", "Book"),
-        ("# One\n", "Logo", "One"),
-        ("# Name\n\n# Two\n", None, "a"),
-        ("ab\n\n## Slide\n", None, "a"),
-        ("## NAME\n\n## Two\n", None, "a"),
-        ("## Slide\n", None, "Slide"),
-        ("# One\n\n# Two\n", None, "One"),
+        ("# One\n\n# Two\n\nof a book\n", "Book", "Book"), ("# One\n\nof a book\n", "Book", "Book"),
+        ("# One\n", "Logo", "One"), ("# Name\n\n# Two\n", None, "a"), ("ab\n\n## Slide\n", None, "a"),
+        ("## NAME\n\n## Two\n", None, "a"), ("## Slide\n", None, "Slide"), ("# One\n\n# Two\n", None, "One"),
     ],
-)
+)  # fmt: skip
 def test_a_converted_file_has_title_times_and_pages_of_its_properties(
     text: str, title: str | None, expected: str
 ):

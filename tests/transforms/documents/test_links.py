@@ -17,17 +17,10 @@ from transforms.schemas.relations import LINKS
 VAULT = {
     "Home.md": "---\ntitle: Start Page\naliases: [Hub, 'Größe']\n---\n# Top\nx\n",
     "Note.md": "# Note\nlead\n## Sub Heading\ntext ^blk\n\n- item ^Item-2\n## C++ & `more`\nx\n## Sub Heading\ny\n",
-    "sub/Note Two.md": "# Two\na\n## Part\nb\n",
-    "sub/index.md": "# Index\nx\n",
-    "sub/page.md": "# Page\nx\n",
-    "sub/deep/Twin.md": "x\n",
-    "other/Twin.md": "x\n",
-    "other/README.md": "x\n",
-    "other/v1.2 notes.md": "x\n",
-    "other/plain.txt": "x\n",
-    "a b/Ünï.md": "# Ünï cödé\nx\n",
-    "a b/c/Twin.md": "x\n",
-}
+    "sub/Note Two.md": "# Two\na\n## Part\nb\n", "sub/index.md": "# Index\nx\n", "sub/page.md": "# Page\nx\n",
+    "sub/deep/Twin.md": "x\n", "other/Twin.md": "x\n", "other/README.md": "x\n", "other/v1.2 notes.md": "x\n",
+    "other/plain.txt": "x\n", "a b/Ünï.md": "# Ünï cödé\nx\n", "a b/c/Twin.md": "x\n",
+}  # fmt: skip
 
 
 def leads(text: str, path: str = "here.md", message_ids: frozenset[str] = frozenset()) -> list[tuple]:
@@ -42,38 +35,20 @@ def leads(text: str, path: str = "here.md", message_ids: frozenset[str] = frozen
 
 
 WIKI = [
-    ("[[Note]]", "Note.md"),
-    ("[[note]]", "Note.md"),
-    ("[[Note.md]]", "Note.md"),
-    ("[[Note|alias]]", "Note.md"),
-    ("[[ Note ]]", "Note.md"),
-    ("[[Note#Sub Heading]]", "Note.md#sub-heading"),
-    ("[[Note#sub heading|alias]]", "Note.md#sub-heading"),
-    ("[[Note#sub-heading]]", "Note.md#sub-heading"),
-    ("[[Note#sub-heading-1]]", "Note.md#sub-heading-1"),
-    ("[[Note#Note#Sub Heading]]", "Note.md#sub-heading"),
-    ("[[Note#C++ & more]]", "Note.md#c-more"),
-    ("[[Note#gone]]", "Note.md"),
-    ("[[Note^blk]]", "Note.md#sub-heading"),
-    ("[[Note#^blk]]", "Note.md#sub-heading"),
-    ("[[Note#^item-2]]", "Note.md#sub-heading"),
-    ("[[Note#^gone]]", "Note.md"),
-    ("[[Start page]]", "Home.md"),
-    ("[[hub]]", "Home.md"),
-    ("[[GRÖSSE]]", "Home.md"),
-    ("[[Gro\u0308ße]]", "Home.md"),
-    ("[[sub/Note Two]]", "sub/Note Two.md"),
-    ("[[deep/Twin]]", "sub/deep/Twin.md"),
-    ("[[/other/Twin]]", "other/Twin.md"),
-    ("[[./sub/page]]", "sub/page.md"),
-    ("[[../Note]]", None),
-    ("[[v1.2 notes]]", "other/v1.2 notes.md"),
-    ("[[plain]]", "other/plain.txt"),
-    ("[[plain.txt]]", "other/plain.txt"),
-    ("[[Nobody]]", None),
-    ("[[wrong/Note]]", None),
+    ("[[Note]]", "Note.md"), ("[[note]]", "Note.md"), ("[[Note.md]]", "Note.md"),
+    ("[[Note|alias]]", "Note.md"), ("[[ Note ]]", "Note.md"), ("[[Note#Sub Heading]]", "Note.md#sub-heading"),
+    ("[[Note#sub heading|alias]]", "Note.md#sub-heading"), ("[[Note#sub-heading]]", "Note.md#sub-heading"),
+    ("[[Note#sub-heading-1]]", "Note.md#sub-heading-1"), ("[[Note#Note#Sub Heading]]", "Note.md#sub-heading"),
+    ("[[Note#C++ & more]]", "Note.md#c-more"), ("[[Note#gone]]", "Note.md"),
+    ("[[Note^blk]]", "Note.md#sub-heading"), ("[[Note#^blk]]", "Note.md#sub-heading"),
+    ("[[Note#^item-2]]", "Note.md#sub-heading"), ("[[Note#^gone]]", "Note.md"), ("[[Start page]]", "Home.md"),
+    ("[[hub]]", "Home.md"), ("[[GRÖSSE]]", "Home.md"), ("[[Gro\u0308ße]]", "Home.md"),
+    ("[[sub/Note Two]]", "sub/Note Two.md"), ("[[deep/Twin]]", "sub/deep/Twin.md"),
+    ("[[/other/Twin]]", "other/Twin.md"), ("[[./sub/page]]", "sub/page.md"), ("[[../Note]]", None),
+    ("[[v1.2 notes]]", "other/v1.2 notes.md"), ("[[plain]]", "other/plain.txt"),
+    ("[[plain.txt]]", "other/plain.txt"), ("[[Nobody]]", None), ("[[wrong/Note]]", None),
     ("| [[Note\\|alias]] |\n|---|", "Note.md"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "to_id"), WIKI, ids=[case[0] for case in WIKI])
@@ -88,41 +63,26 @@ def test_a_wiki_link_without_name_leads_into_its_own_document():
 @pytest.mark.parametrize(
     ("path", "to_id"),
     [
-        ("sub/x.md", "sub/deep/Twin.md"),
-        ("sub/deep/x.md", "sub/deep/Twin.md"),
-        ("other/x.md", "other/Twin.md"),
-        ("other/far/x.md", "other/Twin.md"),
-        ("x.md", "other/Twin.md"),
+        ("sub/x.md", "sub/deep/Twin.md"), ("sub/deep/x.md", "sub/deep/Twin.md"),
+        ("other/x.md", "other/Twin.md"), ("other/far/x.md", "other/Twin.md"), ("x.md", "other/Twin.md"),
         ("a b/x.md", "a b/c/Twin.md"),
     ],
-)
+)  # fmt: skip
 def test_of_several_documents_the_nearest_is_meant(path: str, to_id: str):
     assert leads("[[Twin]]", path) == [("wiki", to_id)]
 
 
 MARKDOWN = [
-    ("[a](Note.md)", "Note.md"),
-    ("[a](./Note.md#sub-heading)", "Note.md#sub-heading"),
+    ("[a](Note.md)", "Note.md"), ("[a](./Note.md#sub-heading)", "Note.md#sub-heading"),
     ("[a](Note.md#Sub%20Heading)", "Note.md#sub-heading"),
-    ("[a](sub/Note%20Two.md#part)", "sub/Note Two.md#part"),
-    ("[a](<sub/Note Two.md>)", "sub/Note Two.md"),
-    ("[a](/sub/page.md)", "sub/page.md"),
-    ("[a](sub/page)", "sub/page.md"),
-    ("[a](sub/page.md?x=1#page)", "sub/page.md#page"),
-    ("[a](sub/)", "sub/index.md"),
-    ("[a](other)", "other/README.md"),
-    ("[a](sub/../Note.md)", "Note.md"),
-    ("[a](note.md)", "Note.md"),
-    ("[a](a%20b/%C3%9Cn%C3%AF.md#Ünï-cödé)", "a b/Ünï.md#ünï-cödé"),
-    ("[a][r]\n\n[r]: Note.md", "Note.md"),
-    ("[a](../Note.md)", None),
-    ("[a](../../../../etc/passwd)", None),
-    ("[a](/../etc/passwd)", None),
-    ("[a](%2e%2e/Note.md)", None),
-    ("[a](page.md)", None),
-    ("[a](%00%ff.md)", None),
-    ("[a]()", "here.md"),
-]
+    ("[a](sub/Note%20Two.md#part)", "sub/Note Two.md#part"), ("[a](<sub/Note Two.md>)", "sub/Note Two.md"),
+    ("[a](/sub/page.md)", "sub/page.md"), ("[a](sub/page)", "sub/page.md"),
+    ("[a](sub/page.md?x=1#page)", "sub/page.md#page"), ("[a](sub/)", "sub/index.md"),
+    ("[a](other)", "other/README.md"), ("[a](sub/../Note.md)", "Note.md"), ("[a](note.md)", "Note.md"),
+    ("[a](a%20b/%C3%9Cn%C3%AF.md#Ünï-cödé)", "a b/Ünï.md#ünï-cödé"), ("[a][r]\n\n[r]: Note.md", "Note.md"),
+    ("[a](../Note.md)", None), ("[a](../../../../etc/passwd)", None), ("[a](/../etc/passwd)", None),
+    ("[a](%2e%2e/Note.md)", None), ("[a](page.md)", None), ("[a](%00%ff.md)", None), ("[a]()", "here.md"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "to_id"), MARKDOWN, ids=[case[0] for case in MARKDOWN])
@@ -159,14 +119,10 @@ def test_other_references(text: str, expected: list):
 
 
 URLS = [
-    ("see https://x.y/z, and", ["https://x.y/z"]),
-    ("(https://x.y/a_(b)).", ["https://x.y/a_(b)"]),
-    ("**http://x.y/**", ["http://x.y/"]),
-    ("<a href='https://no.no'>", []),
-    ("[https://x.y](https://z.y)", ["https://z.y"]),
-    ("ahttps://x.y", []),
-    ("HTTP://X.Y", ["HTTP://X.Y"]),
-]
+    ("see https://x.y/z, and", ["https://x.y/z"]), ("(https://x.y/a_(b)).", ["https://x.y/a_(b)"]),
+    ("**http://x.y/**", ["http://x.y/"]), ("<a href='https://no.no'>", []),
+    ("[https://x.y](https://z.y)", ["https://z.y"]), ("ahttps://x.y", []), ("HTTP://X.Y", ["HTTP://X.Y"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "urls"), URLS, ids=[case[0] for case in URLS])
@@ -177,14 +133,11 @@ def test_bare_urls(text: str, urls: list[str]):
 @pytest.mark.parametrize(
     "target",
     [
-        "https://lists.example/list/a%2Bb%40c.org/",
-        "https://lists.example/message-id/a+b@c.org",
-        "https://lists.example/?i=%3Ca%2bb@c.org%3E",
-        "https://lists.example/m/a+b@c.org#top",
-        "mid:a+b@c.org",
-        "mid:a%2Bb@c.org/part",
+        "https://lists.example/list/a%2Bb%40c.org/", "https://lists.example/message-id/a+b@c.org",
+        "https://lists.example/?i=%3Ca%2bb@c.org%3E", "https://lists.example/m/a+b@c.org#top",
+        "mid:a+b@c.org", "mid:a%2Bb@c.org/part",
     ],
-)
+)  # fmt: skip
 def test_a_url_with_a_known_message_id_leads_to_the_mail(target: str):
     assert leads(f"<{target}>", message_ids=frozenset({"a+b@c.org"})) == [("url", "a+b@c.org")]
     assert leads(f"<{target}>", message_ids=frozenset({"b@c.org"})) == [("url", None)]
@@ -245,28 +198,10 @@ def test_links_stay_in_their_source():
 
 PIECES = st.sampled_from(
     [
-        "[[",
-        "]]",
-        "Note",
-        "#",
-        "^",
-        "|",
-        "../",
-        "/",
-        "%",
-        "%2e",
-        "(",
-        ")",
-        "[a](",
-        "!",
-        "`",
-        "%%",
-        " ",
-        "\n",
-        "é",
-        "http://",
+        "[[", "]]", "Note", "#", "^", "|", "../", "/", "%", "%2e", "(", ")", "[a](", "!", "`", "%%", " ",
+        "\n", "é", "http://",
     ]
-)
+)  # fmt: skip
 
 
 @examples(60)

@@ -55,21 +55,12 @@ def test_blocks_have_kinds_ranges_and_depths():
         (b.kind, b.depth, data[b.start : b.end].decode().strip("\n"), b.text) for b in parse(text).blocks
     ]
     assert found == [
-        ("paragraph", 0, "é", ""),
-        ("list", 0, "- a\n  1. b", ""),
-        ("item", 1, "- a\n  1. b", ""),
-        ("list", 2, "1. b", ""),
-        ("item", 3, "1. b", ""),
-        ("code", 0, "```py x\nc\n```", "py x"),
-        ("code", 0, "    d", ""),
-        ("quote", 0, "> q", ""),
-        ("paragraph", 1, "q", ""),
-        ("table", 0, "| t |\n|---|", ""),
-        ("html", 0, "<p>", ""),
-        ("rule", 0, "---", ""),
-        ("footnote", 0, "[^1]: f", "1"),
-        ("paragraph", 1, "f", ""),
-    ]
+        ("paragraph", 0, "é", ""), ("list", 0, "- a\n  1. b", ""), ("item", 1, "- a\n  1. b", ""),
+        ("list", 2, "1. b", ""), ("item", 3, "1. b", ""), ("code", 0, "```py x\nc\n```", "py x"),
+        ("code", 0, "    d", ""), ("quote", 0, "> q", ""), ("paragraph", 1, "q", ""),
+        ("table", 0, "| t |\n|---|", ""), ("html", 0, "<p>", ""), ("rule", 0, "---", ""),
+        ("footnote", 0, "[^1]: f", "1"), ("paragraph", 1, "f", ""),
+    ]  # fmt: skip
     assert [b.fenced for b in parse(text).blocks if b.kind == "code"] == [True, False]
 
 

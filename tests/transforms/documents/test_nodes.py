@@ -13,22 +13,13 @@ from transforms.documents.nodes import MAX_CRUMB_CHARS, Slugs, document_nodes, s
 from transforms.schemas.documents import DOCUMENT_NODES
 
 SLUGS = [
-    ("OAuth 2.0 Setup", "oauth-20-setup"),
-    ("C++ Integration", "c-integration"),
-    ("The Result<T> Type!", "the-resultt-type"),
-    ("  Hello World  ", "hello-world"),
-    ("Hello  --  World", "hello-world"),
-    ("my_function_name", "my_function_name"),
-    ("Héllo Wörld", "héllo-wörld"),
-    (".NET Framework", "net-framework"),
-    ("日本語", "日本語"),
-    ("हिन्दी — Ünï 2", "हिन्दी-ünï-2"),
-    ("???", "heading"),
-    ("", "heading"),
-    ("- a -", "a"),
-    ("a\tb\u00a0c", "abc"),
-    ("ÅSTRÖM K\u0130", "åström-ki̇"),
-]
+    ("OAuth 2.0 Setup", "oauth-20-setup"), ("C++ Integration", "c-integration"),
+    ("The Result<T> Type!", "the-resultt-type"), ("  Hello World  ", "hello-world"),
+    ("Hello  --  World", "hello-world"), ("my_function_name", "my_function_name"),
+    ("Héllo Wörld", "héllo-wörld"), (".NET Framework", "net-framework"), ("日本語", "日本語"),
+    ("हिन्दी — Ünï 2", "हिन्दी-ünï-2"), ("???", "heading"), ("", "heading"), ("- a -", "a"),
+    ("a\tb\u00a0c", "abc"), ("ÅSTRÖM K\u0130", "åström-ki̇"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("title", "slug"), SLUGS)
@@ -122,18 +113,12 @@ def test_columns_of_a_tree():
     }  # fmt: skip
     assert (second["node_id"], second["parent_id"], second["depth"]) == ("s:g/d.md#ä", "s:g/d.md", 1)
     assert (second["heading_start"], second["byte_start"], second["body_end"], second["byte_end"]) == (
-        0,
-        5,
-        7,
-        14,
-    )
+        0, 5, 7, 14,
+    )  # fmt: skip
     assert (third["node_id"], third["parent_id"], third["depth"]) == ("s:g/d.md#b", "s:g/d.md#ä", 2)
     assert (third["heading_start"], third["byte_start"], third["body_end"], third["byte_end"]) == (
-        7,
-        12,
-        14,
-        14,
-    )
+        7, 12, 14, 14,
+    )  # fmt: skip
 
 
 BREADCRUMBS = [

@@ -20,13 +20,9 @@ from transforms.schemas.chunks import CHUNKS
 def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
     row = {c.name: None for c in CHUNKS.columns}
     defaults = {
-        "source": "s",
-        "partition": "u",
-        "chunk_index": 0,
-        "title": "T",
-        "needs_parent": False,
+        "source": "s", "partition": "u", "chunk_index": 0, "title": "T", "needs_parent": False,
         "text_embed": text,
-    }
+    }  # fmt: skip
     return {
         **row,
         **defaults,
@@ -128,12 +124,9 @@ def own(ident: str, text: str, start: int, end: int, **given: Any) -> dict[str, 
 def test_an_inferred_quote_goes_from_the_authored_to_the_quoted_text():
     (row,) = restatements(own("c", BODY.strip(), 0, len(BODY)))
     assert row == {
-        "chunk_id": "c",
-        "text_lex": "Agreed.",
-        "quote_lex": "What the other said,\nin two lines.",
-        "text_embed": "Subject: T\n\nAgreed.",
-        "is_quote": False,
-    }
+        "chunk_id": "c", "text_lex": "Agreed.", "quote_lex": "What the other said,\nin two lines.",
+        "text_embed": "Subject: T\n\nAgreed.", "is_quote": False,
+    }  # fmt: skip
 
 
 def test_a_chunk_of_quoted_text_alone_is_kept_and_marked():

@@ -35,15 +35,8 @@ def test_all_forms_become_rows():
     truth = parse_ground_truth(WHOLE, "q.yaml")
     rows = truth.relevance.to_pylist()
     assert [r["form"] for r in rows] == [
-        "message",
-        "thread",
-        "node",
-        "document",
-        "chunk",
-        "passage",
-        "chat",
-        "message",
-    ]
+        "message", "thread", "node", "document", "chunk", "passage", "chat", "message",
+    ]  # fmt: skip
     assert {r["form"] for r in rows} == set(FORMS)
     assert rows[0] == {
         "query_id": "a", "entry": 0, "form": "message", "target": "one@x", "text": None, "grade": 2, "topic": "cause",
@@ -69,12 +62,8 @@ def test_the_sample_is_valid():
     truth = parse_ground_truth(SAMPLE.read_text(encoding="utf-8"), "queries.yaml")
     assert truth.queries.num_rows == 36
     assert set(truth.relevance.column("form").to_pylist()) == {
-        "message",
-        "thread",
-        "node",
-        "document",
-        "chat",
-    }
+        "message", "thread", "node", "document", "chat",
+    }  # fmt: skip
 
 
 def entry(text: str) -> str:

@@ -7,21 +7,15 @@ from transforms.evaluation.report import counts, losses
 STAGES = ("lexical", "vector", "fused", "gated", "documents", "pool", "final")
 # query, stage, rank, chunk, document, why the next stage dropped it
 RUNS = [
-    ("q1", "lexical", 1, "a/0", "a", None),
-    ("q1", "vector", 1, "b/0", "b", None),
-    ("q1", "fused", 1, "a/0", "a", None),
-    ("q1", "fused", 2, "a/1", "a", "cosine 0.114 is below 0.3"),
+    ("q1", "lexical", 1, "a/0", "a", None), ("q1", "vector", 1, "b/0", "b", None),
+    ("q1", "fused", 1, "a/0", "a", None), ("q1", "fused", 2, "a/1", "a", "cosine 0.114 is below 0.3"),
     ("q1", "fused", 3, "b/0", "b", "cosine 0.201 is below 0.3"),
-    ("q1", "fused", 4, "b/1", "b", "cosine 0.102 is below 0.3"),
-    ("q1", "fused", 5, "c/0", "c", None),
-    ("q1", "gated", 1, "a/0", "a", None),
-    ("q1", "gated", 2, "c/0", "c", None),
-    ("q1", "documents", 1, "a/0", "a", None),
-    ("q1", "documents", 2, "c/0", "c", "behind the first 1"),
-    ("q1", "pool", 1, "a/0", "a", None),
-    ("q1", "final", 1, "a/0", "a", None),
+    ("q1", "fused", 4, "b/1", "b", "cosine 0.102 is below 0.3"), ("q1", "fused", 5, "c/0", "c", None),
+    ("q1", "gated", 1, "a/0", "a", None), ("q1", "gated", 2, "c/0", "c", None),
+    ("q1", "documents", 1, "a/0", "a", None), ("q1", "documents", 2, "c/0", "c", "behind the first 1"),
+    ("q1", "pool", 1, "a/0", "a", None), ("q1", "final", 1, "a/0", "a", None),
     ("q2", "lexical", 1, "e/0", "e", None),
-]
+]  # fmt: skip
 
 
 def lost(right: dict[str, str]) -> dict[tuple[str, str], tuple[str, str]]:

@@ -88,32 +88,21 @@ def test_a_wrong_content_length_is_ignored():
 @pytest.mark.parametrize(
     ("stored", "dialect", "expected"),
     [
-        (b">From x", "mboxrd", b"From x"),
-        (b">>From x\n>From y", "mboxrd", b">From x\nFrom y"),
-        (b"> From x", "mboxrd", b"> From x"),
-        (b"a >From x", "mboxrd", b"a >From x"),
-        (b">From x", "mboxo", b">From x"),
-        (b">From x", "content-length", b">From x"),
+        (b">From x", "mboxrd", b"From x"), (b">>From x\n>From y", "mboxrd", b">From x\nFrom y"),
+        (b"> From x", "mboxrd", b"> From x"), (b"a >From x", "mboxrd", b"a >From x"),
+        (b">From x", "mboxo", b">From x"), (b">From x", "content-length", b">From x"),
     ],
-)
+)  # fmt: skip
 def test_unescape(stored, dialect, expected):
     assert unescape(stored, dialect) == expected
 
 
 LINES = st.sampled_from(
     [
-        b"\n",
-        b"\r\n",
-        FROM,
-        GIT,
-        b">From x\n",
-        b"Subject: x\n",
-        b"text\n",
-        b"Content-Length: 9\n",
-        b"From ",
+        b"\n", b"\r\n", FROM, GIT, b">From x\n", b"Subject: x\n", b"text\n", b"Content-Length: 9\n", b"From ",
         b"\xff",
     ]
-)
+)  # fmt: skip
 
 
 @given(

@@ -604,17 +604,11 @@ def test_message_ids(raw, expected):
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        ("<a@b>", "a@b"),
-        ("<a@b> <c@d>", "c@d"),
-        ('Message from X <x@y> of "Fri, 1 Jan" <a@b>', "a@b"),
-        ('Tom <tgl@x>\'s message of "Fri"', None),
-        ('Your message of "Fri" <a@b>', "a@b"),
-        ("a@b", "a@b"),
-        ("", None),
-        ("y", None),
-        ("(message from Tom <t@x> on Fri)", None),
+        ("<a@b>", "a@b"), ("<a@b> <c@d>", "c@d"), ('Message from X <x@y> of "Fri, 1 Jan" <a@b>', "a@b"),
+        ('Tom <tgl@x>\'s message of "Fri"', None), ('Your message of "Fri" <a@b>', "a@b"), ("a@b", "a@b"),
+        ("", None), ("y", None), ("(message from Tom <t@x> on Fri)", None),
     ],
-)
+)  # fmt: skip
 def test_in_reply_to(raw, expected):
     assert in_reply_to(raw) == expected
 
@@ -627,23 +621,14 @@ def test_references():
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        ("plain", "plain"),
-        ("a\n b", "a b"),
-        ("=?utf-8?q?caf=C3=A9?=", "café"),
-        ("=?iso-2022-jp?B?GyRCRnxLXBsoQg==?=", "日本"),
-        ("=?utf-8?q?caf=C3?= =?utf-8?q?=A9?=", "café"),
-        ("=?utf-8?q?a?= b =?utf-8?q?c?=", "a b c"),
-        ("x =?utf-8?q?a?=\n =?utf-8?q?b?= y", "x ab y"),
-        ("=?nonsense?q?caf=E9?=", "café"),
-        ("=?utf-8?b?!!!?=", ""),
-        ("caf\udce9", "café"),
-        ("caf\udcc3\udca9", "café"),
-        ("=?utf-8?q?a b?=", "a b"),
-        ("=?utf-8?q?open", "=?utf-8?q?open"),
-        ("a\0b", "ab"),
-        ("=?utf-8?q?a=00b?=", "ab"),
+        ("plain", "plain"), ("a\n b", "a b"), ("=?utf-8?q?caf=C3=A9?=", "café"),
+        ("=?iso-2022-jp?B?GyRCRnxLXBsoQg==?=", "日本"), ("=?utf-8?q?caf=C3?= =?utf-8?q?=A9?=", "café"),
+        ("=?utf-8?q?a?= b =?utf-8?q?c?=", "a b c"), ("x =?utf-8?q?a?=\n =?utf-8?q?b?= y", "x ab y"),
+        ("=?nonsense?q?caf=E9?=", "café"), ("=?utf-8?b?!!!?=", ""), ("caf\udce9", "café"),
+        ("caf\udcc3\udca9", "café"), ("=?utf-8?q?a b?=", "a b"), ("=?utf-8?q?open", "=?utf-8?q?open"),
+        ("a\0b", "ab"), ("=?utf-8?q?a=00b?=", "ab"),
     ],
-)
+)  # fmt: skip
 def test_header_text(raw, text):
     assert header_text(raw) == text
 
@@ -651,19 +636,13 @@ def test_header_text(raw, text):
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        ("A B <A@B.org>", ("A B", "a@b.org")),
-        ("a@b.org", (None, "a@b.org")),
-        ("a@b.org (A B)", ("A B", "a@b.org")),
-        ('"B, A" <a@b.org>', ("B, A", "a@b.org")),
-        ("=?utf-8?q?B=2C_=C3=81?= <a@b.org>", ("B, Á", "a@b.org")),
-        ("a at b.org (A B)", ("A B", "a@b.org")),
-        ("", (None, None)),
-        ("Somebody", ("Somebody", None)),
-        ("Jos\udce9 <a@b.org>", ("José", "a@b.org")),
-        ("A <a@b.org", ("A", "a@b.org")),
-        ("A <\0a@b.org>", ("A", "a@b.org")),
+        ("A B <A@B.org>", ("A B", "a@b.org")), ("a@b.org", (None, "a@b.org")),
+        ("a@b.org (A B)", ("A B", "a@b.org")), ('"B, A" <a@b.org>', ("B, A", "a@b.org")),
+        ("=?utf-8?q?B=2C_=C3=81?= <a@b.org>", ("B, Á", "a@b.org")), ("a at b.org (A B)", ("A B", "a@b.org")),
+        ("", (None, None)), ("Somebody", ("Somebody", None)), ("Jos\udce9 <a@b.org>", ("José", "a@b.org")),
+        ("A <a@b.org", ("A", "a@b.org")), ("A <\0a@b.org>", ("A", "a@b.org")),
     ],
-)
+)  # fmt: skip
 def test_addresses(raw, expected):
     assert address(raw) == expected
 
@@ -671,18 +650,11 @@ def test_addresses(raw, expected):
 @pytest.mark.parametrize(
     ("subject", "norm"),
     [
-        ("Re: [HACKERS] Plans", "plans"),
-        ("RE[2]: Plans", "plans"),
-        ("AW: Re: Antw: Plans", "plans"),
-        ("[PATCH v3 2/7] erofs:  fix", "erofs: fix"),
-        ("Fwd: Re: [a] [b] Plans", "plans"),
-        ("Re:", "re:"),
-        ("Regarding: x", "regarding: x"),
-        ("SV:Plans", "plans"),
-        ("[GENERAL]", "[general]"),
-        ("", ""),
+        ("Re: [HACKERS] Plans", "plans"), ("RE[2]: Plans", "plans"), ("AW: Re: Antw: Plans", "plans"),
+        ("[PATCH v3 2/7] erofs:  fix", "erofs: fix"), ("Fwd: Re: [a] [b] Plans", "plans"), ("Re:", "re:"),
+        ("Regarding: x", "regarding: x"), ("SV:Plans", "plans"), ("[GENERAL]", "[general]"), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_subject_norm(subject, norm):
     assert subject_norm(subject) == norm
 

@@ -28,14 +28,10 @@ ALONE = SearchSettings(thread_weight=0)
 @pytest.mark.parametrize(
     ("scores", "k", "expected"),
     [
-        ([1, 3, 2], 2, [1, 2]),
-        ([1, 1, 1], 2, [0, 1]),
-        ([0, 2, 1, 2, 1], 3, [1, 3, 2]),
-        ([1, -np.inf, np.nan, np.inf], 9, [0]),
-        ([-np.inf], 3, []),
-        ([], 3, []),
+        ([1, 3, 2], 2, [1, 2]), ([1, 1, 1], 2, [0, 1]), ([0, 2, 1, 2, 1], 3, [1, 3, 2]),
+        ([1, -np.inf, np.nan, np.inf], 9, [0]), ([-np.inf], 3, []), ([], 3, []),
     ],
-)
+)  # fmt: skip
 def test_the_best_come_first_and_ties_by_position(scores: list[float], k: int, expected: list[int]):
     assert top_k(np.array(scores, dtype=np.float32), k).tolist() == expected
 
@@ -77,17 +73,13 @@ def test_logs_count_less_unless_they_are_asked_for():
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("FATAL: could not open relation", True),
-        ("kernel BUG at fs/erofs/zdata.c", True),
-        ("make fails: undefined reference to lz4", True),
-        ("Traceback in plpython", True),
-        ("read of 0xdeadbeef", True),
-        ("NullPointerException on connect", True),
+        ("FATAL: could not open relation", True), ("kernel BUG at fs/erofs/zdata.c", True),
+        ("make fails: undefined reference to lz4", True), ("Traceback in plpython", True),
+        ("read of 0xdeadbeef", True), ("NullPointerException on connect", True),
         ("how does error handling work in plpgsql", False),
-        ("write-ahead logging and logical replication", False),
-        ("add a catalog for privileges", False),
+        ("write-ahead logging and logical replication", False), ("add a catalog for privileges", False),
     ],
-)
+)  # fmt: skip
 def test_a_query_is_diagnostic_if_a_program_could_have_said_it(query: str, expected: bool):
     assert is_diagnostic(query) is expected
 

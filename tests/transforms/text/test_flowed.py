@@ -69,19 +69,11 @@ def test_del_sp_takes_the_last_blank(stored: str, text: str):
 @pytest.mark.parametrize(
     ("start", "end", "text"),
     [
-        (0, 13, "> one two\n"),
-        (3, 13, "ne two\n"),
-        (2, 13, "one two\n"),
-        (0, 11, "> one tw"),
-        (7, 13, "> two\n"),
-        (9, 13, "two\n"),
-        (0, 7, "> one \n"),
-        (14, 20, "free\n"),
-        (15, 20, "free\n"),
-        (16, 99, "ree\n"),
-        (3, 3, ""),
+        (0, 13, "> one two\n"), (3, 13, "ne two\n"), (2, 13, "one two\n"), (0, 11, "> one tw"),
+        (7, 13, "> two\n"), (9, 13, "two\n"), (0, 7, "> one \n"), (14, 20, "free\n"), (15, 20, "free\n"),
+        (16, 99, "ree\n"), (3, 3, ""),
     ],
-)
+)  # fmt: skip
 def test_spans_that_begin_or_end_inside_a_line(start: int, end: int, text: str):
     assert flowed_text("> one \n> two\n\n free\n", start, end) == text
 

@@ -114,14 +114,9 @@ def test_occurrences_are_counted_by_chunk_and_field():
     words = ("c", "dog", "fox", "h", "src", "src/fox.c")
     assert [r for r in rows if r[1] == "file"] == [("a", "file", word, 1) for word in words]
     assert [r for r in rows if r[1] != "file"] == [
-        ("a", "quote", "fox", 2),
-        ("a", "quote", "fox_fox", 1),
-        ("a", "text", "dog", 1),
-        ("b", "added", "dog", 1),
-        ("b", "text", "dog", 1),
-        ("b", "text", "fox", 2),
-        ("b", "title", "fox", 1),
-    ]
+        ("a", "quote", "fox", 2), ("a", "quote", "fox_fox", 1), ("a", "text", "dog", 1),
+        ("b", "added", "dog", 1), ("b", "text", "dog", 1), ("b", "text", "fox", 2), ("b", "title", "fox", 1),
+    ]  # fmt: skip
 
 
 def test_context_is_a_field_of_its_own():
@@ -184,13 +179,10 @@ def test_parts_of_words_in_ascii_are_those_that_polars_cuts(words: list[str]):
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("where is IN not and NOT", ["in", "not", "where"]),
-        ("the WAL in use", ["use", "wal"]),
-        ("HOW TO DO IT", ["how"]),
-        ("A wal", ["wal"]),
-        ("in or NOT", ["not"]),
+        ("where is IN not and NOT", ["in", "not", "where"]), ("the WAL in use", ["use", "wal"]),
+        ("HOW TO DO IT", ["how"]), ("A wal", ["wal"]), ("in or NOT", ["not"]),
     ],
-)
+)  # fmt: skip
 def test_stop_words_in_capitals_count_beside_small_letters(query: str, expected: list[str]):
     found = query_terms(
         [query], PLAIN, stopwords=("in", "is", "and", "not", "or", "the", "a", "to", "do", "it")

@@ -79,16 +79,9 @@ def test_a_thread_is_shown_once_and_names_the_mails_it_stands_for(index: SearchI
 
 def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> dict[str, Any]:
     common = {
-        "query": 0,
-        "thread_id": None,
-        "rank": number,
-        "chunk_id": f"c{number}",
-        "doc_id": f"d{number}",
-        "constituents": [],
-        "content_class": "text",
-        "before": None,
-        "after": None,
-    }
+        "query": 0, "thread_id": None, "rank": number, "chunk_id": f"c{number}", "doc_id": f"d{number}",
+        "constituents": [], "content_class": "text", "before": None, "after": None,
+    }  # fmt: skip
     return common | {"snippet": snippet, "quoted_text": quoted, "subject": "", "score": 9.0 - number} | facts
 
 

@@ -42,17 +42,11 @@ def test_every_node_is_one_chunk():
 def test_texts_are_the_nodes_own_without_comments():
     chunks, _ = chunked(documents(d=TEXT))
     assert [c["text_display"] for c in chunks] == [
-        "---\ntitle: Thé\ntags: [x]\n---\npre  amble",
-        "Thé",
-        "text",
-        "```\nx=1\n```",
-    ]
+        "---\ntitle: Thé\ntags: [x]\n---\npre  amble", "Thé", "text", "```\nx=1\n```",
+    ]  # fmt: skip
     assert [c["text_embed"] for c in chunks] == [
-        "Thé\n\npre  amble",
-        "Thé",
-        "Thé › Héad\n\ntext",
-        "Thé › Héad › Code\n\n```\nx=1\n```",
-    ]
+        "Thé\n\npre  amble", "Thé", "Thé › Héad\n\ntext", "Thé › Héad › Code\n\n```\nx=1\n```",
+    ]  # fmt: skip
     assert not any("hid" in c[name] for c in chunks for name in ("text_display", "text_embed", "text_lex"))
 
 

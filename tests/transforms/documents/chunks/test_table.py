@@ -97,12 +97,9 @@ def test_what_nobody_is_to_find_is_left_out_and_recorded(chunker: str):
         assert not any("this" in chunk[name] for chunk in chunks), name
     assert "`%%code%%` and `<!-- code -->` stay." in chunks[-1]["text_display"]
     assert exclusions_of(text, chunker=chunker) == [
-        ("frontmatter", "---\ntitle: T\n---\n"),
-        ("comment", "%%not this%%"),
-        ("comment", "%%\nnor this\n%%"),
-        ("comment", "<!-- or this -->"),
-        ("comment", "<!--\nor this\n-->"),
-    ]
+        ("frontmatter", "---\ntitle: T\n---\n"), ("comment", "%%not this%%"), ("comment", "%%\nnor this\n%%"),
+        ("comment", "<!-- or this -->"), ("comment", "<!--\nor this\n-->"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
@@ -135,15 +132,12 @@ def test_a_chunk_says_where_it_stands():
 @pytest.mark.parametrize(
     "body, is_code",
     [
-        ("Words only.\n", False),
-        ("```\na = 1\nb = 2\n```\n", True),
-        ("One line.\n\n```\na = 1\n```\n", True),
-        ("One line.\nTwo lines.\n\n```\na = 1\n```\n", False),
-        ("- item\n\n  ```\n  a = 1\n  b = 2\n  c = 3\n  ```\n", True),
-        ("    a = 1\n    b = 2\n", True),
+        ("Words only.\n", False), ("```\na = 1\nb = 2\n```\n", True),
+        ("One line.\n\n```\na = 1\n```\n", True), ("One line.\nTwo lines.\n\n```\na = 1\n```\n", False),
+        ("- item\n\n  ```\n  a = 1\n  b = 2\n  c = 3\n  ```\n", True), ("    a = 1\n    b = 2\n", True),
         ("> ```\n> a = 1\n> ```\n", True),
     ],
-)
+)  # fmt: skip
 def test_half_the_lines_make_a_chunk_code(chunker: str, body: str, is_code: bool):
     (chunk,) = chunks_of(body, chunker=chunker)
     assert chunk["is_code"] is is_code

@@ -111,19 +111,14 @@ def test_folded_reply_headers_are_read_whole() -> None:
 
 def test_reply_headers_of_many_programs() -> None:
     headers = [
-        "Tom Lane writes:",
-        "Bruce Momjian said:",
-        "Quoth Ann Example:",
-        "Quoting Ann Example <ann@example.org>:",
-        "* Ann Example <ann@example.org> [2010-05-03]:",
-        "2011/12/2 Ann Example <ann@example.org>:",
-        "2010/5/13 Ann Example <ann@example.org>",
+        "Tom Lane writes:", "Bruce Momjian said:", "Quoth Ann Example:",
+        "Quoting Ann Example <ann@example.org>:", "* Ann Example <ann@example.org> [2010-05-03]:",
+        "2011/12/2 Ann Example <ann@example.org>:", "2010/5/13 Ann Example <ann@example.org>",
         "Ann Example <ann@example.org> wrote in message news:4711@example.org...",
         "On Mon, 5 Jan 2015\nat 16:50, Ann Example\n<ann@example.org> wrote:",
         "On Fri, 26 Aug 2011 00:11:15 +0200\nAnn Example <ann@example.org> wrote:",
-        "Am 17.12.2014 um 17:16 schrieb Ann\nExample <ann@example.org>:",
-        "On Tue, ...",
-    ]
+        "Am 17.12.2014 um 17:16 schrieb Ann\nExample <ann@example.org>:", "On Tue, ...",
+    ]  # fmt: skip
     cases = [
         (f"Hello.\n\n{h}\n> point\n\nAnswer.\n", "a." + "h" * (h.count("\n") + 1) + "1.a") for h in headers
     ]
@@ -237,21 +232,15 @@ GMAIL = "On Mon, Jan 5, 2015 at 4:50 PM, Ann Example <ann@example.org> wrote:\n"
                 id=names,
             )
             for names in (
-                "Von Gesendet An Betreff",
-                "De Envoyé À Objet",
-                "De Enviado Para Asunto",
-                "Da Inviato A Oggetto",
-                "Van Verzonden Aan Onderwerp",
-                "Od Wysłano Do Temat",
-                "От Отправлено Кому Тема",
-                "Från Skickat Till Ämne",
-                "差出人 送信日時 宛先 件名",
-                "发件人 发送时间 收件人 主题",
+                "Von Gesendet An Betreff", "De Envoyé À Objet", "De Enviado Para Asunto",
+                "Da Inviato A Oggetto", "Van Verzonden Aan Onderwerp", "Od Wysłano Do Temat",
+                "От Отправлено Кому Тема", "Från Skickat Till Ämne",
+                "差出人 送信日時 宛先 件名", "发件人 发送时间 收件人 主题",
                 "Dari Dikirim Kepada Judul",
             )
         ),
     ],
-)
+)  # fmt: skip
 def test_history_below_the_header_of_office_mail(header: str, expected: str) -> None:
     body = f"Yes, on Friday.\n\n{header}\nShall we?\n\nBob\n"
     assert kinds(body).replace("s", "a") == f"a.{expected}.1.1"
@@ -308,34 +297,15 @@ def test_no_history(body: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "Sent from my iPhone",
-        "Von meinem iPad gesendet",
-        "Envoyé de mon téléphone",
-        "Enviado desde mi iPhone",
-        "Inviato da iPad",
-        "Enviado do meu celular",
-        "Verstuurd vanaf mijn iPhone",
-        "Skickat från min iPad",
-        "Sendt fra min telefon",
-        "Lähetetty iPhonesta",
-        "Wysłane z mojego telefonu",
-        "Odesláno z iPhonu",
-        "iPhone-ról küldve",
-        "Trimis de pe iPhone",
-        "iPhone'umdan gönderildi",
-        "Отправлено с iPhone",
-        "Надіслано з iPhone",
-        "Στάλθηκε από το iPhone μου",
-        "iPhoneから送信",
-        "发自我的iPhone",
-        "나의 iPhone에서 보냄",
-        "Dikirim dari iPhone saya",
-        "Đã gửi từ iPhone của tôi",
-        "Poslano z iPhona",
-        "Изпратено от моя iPhone",
-        "Get Outlook for Android",
+        "Sent from my iPhone", "Von meinem iPad gesendet", "Envoyé de mon téléphone",
+        "Enviado desde mi iPhone", "Inviato da iPad", "Enviado do meu celular", "Verstuurd vanaf mijn iPhone",
+        "Skickat från min iPad", "Sendt fra min telefon", "Lähetetty iPhonesta", "Wysłane z mojego telefonu",
+        "Odesláno z iPhonu", "iPhone-ról küldve", "Trimis de pe iPhone", "iPhone'umdan gönderildi",
+        "Отправлено с iPhone", "Надіслано з iPhone", "Στάλθηκε από το iPhone μου", "iPhoneから送信", "发自我的iPhone",
+        "나의 iPhone에서 보냄", "Dikirim dari iPhone saya", "Đã gửi từ iPhone của tôi", "Poslano z iPhona",
+        "Изпратено от моя iPhone", "Get Outlook for Android",
     ],
-)
+)  # fmt: skip
 def test_lines_of_devices(line: str) -> None:
     assert kinds(f"Yes, on Friday.\n\n{line}\n") == "a.s"
 
@@ -448,21 +418,11 @@ LINES = st.sampled_from(
             "> " * 60,
         ),
         *(
-            "> q",
-            "> > q",
-            ">>>",
-            "  > q",
-            "AB> x",
-            ">From here",
-            ">>> import os",
+            "> q", "> > q", ">>>", "  > q", "AB> x", ">From here", ">>> import os",
             '>>>>> "A" == A B <a@b> writes:',
         ),
         *(
-            "Hello there.",
-            "Regards,",
-            "Ann Example",
-            "phone: +1 234",
-            "On Mon, 1 Jan 2001, A wrote:",
+            "Hello there.", "Regards,", "Ann Example", "phone: +1 234", "On Mon, 1 Jan 2001, A wrote:",
             "wrote:",
         ),
         *(
@@ -477,24 +437,11 @@ LINES = st.sampled_from(
             "Sent from my phone",
         ),
         *(
-            "@@ -1,9 +1,9 @@",
-            "@@ -1 +1 @@",
-            "+x",
-            "-y",
-            " z",
-            "diff --git a/f b/f",
-            "--- a/f",
-            "+++ b/f",
+            "@@ -1,9 +1,9 @@", "@@ -1 +1 @@", "+x", "-y", " z", "diff --git a/f b/f", "--- a/f", "+++ b/f",
             "\\ No",
         ),
         *(
-            "{",
-            "};",
-            "***************",
-            "*** 1,2 ****",
-            "--- 1,2 ----",
-            "GIT binary patch",
-            "literal 5",
+            "{", "};", "***************", "*** 1,2 ****", "--- 1,2 ----", "GIT binary patch", "literal 5",
             " f | 2 +-",
         ),
         *(
@@ -504,23 +451,15 @@ LINES = st.sampled_from(
             "TIP 4: do",
         ),
         *(
-            "-----Original Message-----",
-            "From: A",
-            "To: B",
-            "Sent: C",
-            "Subject: c",
-            "01/02/2003 04:05 PM",
+            "-----Original Message-----", "From: A", "To: B", "Sent: C", "Subject: c", "01/02/2003 04:05 PM",
             "a\tb\tc",
         ),
         *(
-            "$ ls -l",
-            "A B (2):",
-            "ERROR:  x",
-            "at a.b(c:1)",
+            "$ ls -l", "A B (2):", "ERROR:  x", "at a.b(c:1)",
             "This message is confidential, for the addressee only",
         ),
     ]
-)
+)  # fmt: skip
 ENDS = st.sampled_from(["\n", "\r\n", " \n"])
 BODIES = st.one_of(
     st.lists(st.tuples(LINES, ENDS).map("".join), max_size=30).map("".join),

@@ -186,11 +186,8 @@ def test_a_thread_is_read_depth_first_siblings_by_time():
     mails = [mail("r"), mail("late", "r", at=5), mail("early", "r", at=1), mail("below", "early", at=9)]
     rows = threads(mails).tree.to_pylist()
     assert [(r["message_id"], r["depth"]) for r in sorted(rows, key=lambda r: r["position"])] == [
-        ("r", 0),
-        ("early", 1),
-        ("below", 2),
-        ("late", 1),
-    ]
+        ("r", 0), ("early", 1), ("below", 2), ("late", 1),
+    ]  # fmt: skip
 
 
 def test_a_thread_counts_its_mails_ghosts_and_authors():
@@ -202,12 +199,8 @@ def test_a_thread_counts_its_mails_ghosts_and_authors():
     (row,) = threads(mails).threads.to_pylist()
     counts = {k: row[k] for k in ("root_id", "message_count", "ghost_count", "participant_count", "subject")}
     assert counts == {
-        "root_id": "g",
-        "message_count": 3,
-        "ghost_count": 1,
-        "participant_count": 2,
-        "subject": "Fwd: news",
-    }
+        "root_id": "g", "message_count": 3, "ghost_count": 1, "participant_count": 2, "subject": "Fwd: news",
+    }  # fmt: skip
     assert (row["first_at"], row["last_at"]) == (START + timedelta(hours=1), START + timedelta(hours=3))
 
 
