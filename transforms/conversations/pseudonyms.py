@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _MARKED = re.compile("@\u2068([^\u2068\u2069\n]{1,120})\u2069")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\b")
 _WORD = re.compile(r"\w+")
 _MENTIONED = re.compile(r"@\W?(\w+)")
 _NUMBER = 6
@@ -32,12 +32,17 @@ def keyed_pseudonym(key: bytes) -> Pseudonym:
 
 
 def is_pseudonym(author: str) -> bool:
-    """True if an author is a pseudonym.
-
-    >>> is_pseudonym(keyed_pseudonym(b"key")("Maud")), is_pseudonym("Maud")
-    (True, False)
-    """
+    """True if an author is a pseudonym."""
     return bool(_UUID.fullmatch(author))
+
+
+def short_pseudonyms(text: str) -> str:
+    """`text` with its pseudonyms cut to their first eight letters, as people read them.
+
+    >>> short_pseudonyms("4a230d6a-85bc-5254-acb3-4797a548f01b added you")
+    '4a230d6a added you'
+    """
+    return _UUID.sub(lambda found: found[0][:8], text)
 
 
 def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudonym) -> list[str]:

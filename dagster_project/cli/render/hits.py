@@ -15,13 +15,13 @@ from dagster_project.index.search.explain import Explanation
 from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.hit_table import SearchResult
 from dagster_project.index.search.lookup import Reading
+from transforms.conversations.pseudonyms import short_pseudonyms
 from transforms.schemas.chunks import UNAUTHORED
 from transforms.text.visible import visible
 
 _SHOWN_WITH_A_HIT = 3
 _EXPANSION_CHARS = 200
 _INDENT = 5
-_PSEUDONYM = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
 class Shown(NamedTuple):
@@ -88,12 +88,12 @@ def _print_hit(console: Console, hit: dict[str, Any], shown: Shown, is_further: 
     else:
         console.print(Text(f"{hit['rank']:>3}. ") + subject, soft_wrap=True)
         _print_inside(console, facts)
-    _print_inside(console, _pseudonyms_shortened(hit["before"]), style="dim")
+    _print_inside(console, short_pseudonyms(hit["before"] or ""), style="dim")
     snippet = Text(hit["snippet"])
     for start, end in hit["highlights"]:
         snippet.stylize("bold yellow", start, end)
     _print_inside(console, snippet)
-    _print_inside(console, _pseudonyms_shortened(hit["after"]), style="dim")
+    _print_inside(console, short_pseudonyms(hit["after"] or ""), style="dim")
     if hit["quoted_text"]:
         by = f" {hit['quoted_name']}" if hit["quoted_name"] else ""
         _print_inside(console, f"answering{by}: “{hit['quoted_text']}”", style="dim italic")
@@ -111,8 +111,7 @@ def _facts(hit: dict[str, Any]) -> list[str]:
         section = (hit["breadcrumb"] or "").removeprefix("> ").removeprefix(f"{hit['subject']} › ")
         return [*([section] if section not in ("", hit["subject"]) else []), *dated, hit["source"]]
     if hit["source_kind"] == "conversation":
-        speaker = [_PSEUDONYM.sub(r"\1", hit["from_name"])] if hit["from_name"] else []
-        return [*speaker, when, hit["source"]]
+        return [*filter(None, [short_pseudonyms(hit["from_name"] or "")]), when, hit["source"]]
     if not hit["thread_size"]:  # a file of a chat
         return [when, hit["source"], f"attached file {hit['filename'] or ''}".strip()]
     single = hit["thread_size"] == 1
@@ -133,10 +132,6 @@ def _print_inside(console: Console, text: Text | str | None, style: str = "") ->
         for line in whole.wrap(console, console.width - _INDENT):
             line.rstrip()
             console.print(Text(" " * _INDENT) + line, style=style, soft_wrap=True)
-
-
-def _pseudonyms_shortened(turn: str | None) -> str | None:
-    return turn and _PSEUDONYM.sub(r"\1", turn)
 
 
 def _bare(subject: str | None) -> str:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dagster_project.extras.web.markdown_html import markdown_html
-from dagster_project.extras.web.marks import Marked, short_names
+from dagster_project.extras.web.marks import Marked
 from dagster_project.extras.web.question import page_of
 from dagster_project.index.search.lookup import Ask
+from transforms.conversations.pseudonyms import short_pseudonyms
 from transforms.errors import UnknownIdError, shortened
 
 _DOCUMENT = "SELECT * FROM documents WHERE doc_id = $id"
@@ -127,7 +128,7 @@ def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:
     }
     turns: list[Turn] = []
     for row in rows:
-        html = short_names(Markup("{}").format(row["text"]))
+        html = Markup(short_pseudonyms(escape(row["text"])))
         if row["kind"] == "message" and (found := next(ranges, None)) is not None:
             start, end = found
             html = Markup(text.html(start, start + len(text.data[start:end].rstrip())))

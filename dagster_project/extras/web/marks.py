@@ -13,22 +13,12 @@ from markupsafe import Markup, escape
 from dagster_project.extras.web.question import CITED
 
 _ADDRESS = re.compile(rb"(?<![\w/])https?://[^\s<>\"'\x00-\x1f]*[^\s<>\"'\x00-\x1f.,;:!?)\]}]")
-_PSEUDONYM = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _FOLLOWED = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
 _OWN = re.compile(
     r"/(?:[acdmpt]|open)/[\w.~%-]+(?:\?[\w.~%=&+-]*)?(?:#[\w.~%/-]*)?|#[^\s\\\x00-\x1f]*", re.ASCII
 )
 """As `page_of` writes addresses, and an anchor. Browsers take `/\\host` and `/<tab>/host` for `//host`, so what else begins
 with a slash is not known to stay on this server."""
-
-
-def short_names(html: Markup) -> Markup:
-    """HTML with the pseudonyms of people in chats cut to their first eight letters, as the pages of chats show them.
-
-    >>> short_names(Markup("4a230d6a-85bc-5254-acb3-4797a548f01b added you"))
-    Markup('4a230d6a added you')
-    """
-    return Markup(_PSEUDONYM.sub(r"\1", html))
 
 
 class Span(NamedTuple):

@@ -9,11 +9,12 @@ import polars as pl
 from markupsafe import Markup
 
 from dagster_project.extras.web.facets import COUNTED, Facets, facets
-from dagster_project.extras.web.marks import highlighted, short_names
+from dagster_project.extras.web.marks import highlighted
 from dagster_project.extras.web.question import Question, page_of, page_of_hit, with_parameters
 from dagster_project.index.search.explain import Explanation
 from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.search_index import SearchIndex
+from transforms.conversations.pseudonyms import short_pseudonyms
 
 RANKED = 100
 """Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
@@ -125,7 +126,7 @@ def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[st
         hit = Hit(
             row,
             page_of_hit(row),
-            short_names(highlighted(row["snippet"], row["highlights"])),
+            Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
             _badges(row, classes.get(row["chunk_no"])),
             _bars(row, most),
             question.address("/why", id=row["chunk_id"]),

@@ -21,6 +21,7 @@ from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
 from dagster_project.outgoing.screen import fault_text
 from dagster_project.system.locks import BUILD_LOCK, is_held
+from transforms.conversations.pseudonyms import short_pseudonyms
 from transforms.errors import (
     DisclosureLimitError,
     IndexUnavailableError,
@@ -147,6 +148,7 @@ class Site:
             "count": "{:,}".format,
             "bytes": _size,
             "sentence": _sentence,
+            "names": short_pseudonyms,
         }
 
     def endpoint(self, view: View) -> Callable[[Request], Awaitable[Response]]:

@@ -6,6 +6,7 @@ again by `make pictures`.
 
 import io
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -311,6 +312,8 @@ def test_versions_of_a_patch_are_compared(chromium: Any, base: str):
 def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
     with opened(chromium, base) as page:
         page.goto("/?q=kind:conversation rain gauge")
+        shown = page.locator(".results").inner_text()
+        assert re.search(r"\b[0-9a-f]{8}\b", shown) and not re.search(r"\b[0-9a-f]{8}-[0-9a-f]{4}-", shown)
         page.locator(".group h2 a").first.click()
         page.wait_for_url("**/c/**")
         assert page.locator("section.day").count() > 5
