@@ -10,7 +10,6 @@ import polars as pl
 
 from dagster_project.config.settings import Settings
 from dagster_project.context.conversation_context import (
-    ContextResult,
     ConversationText,
     context_of,
     read_conversation,
@@ -19,6 +18,7 @@ from dagster_project.context.conversation_context import (
 from dagster_project.evaluation.evaluate import make_evaluator, required_queries, with_tag
 from dagster_project.evaluation.evaluator import contents
 from dagster_project.models.static import PackagedTokenCounter
+from transforms.context.passages import Passage
 from transforms.errors import GroundTruthError
 from transforms.evaluation.judgements import judgements
 from transforms.evaluation.metrics import BlockMeasures, ShownPassage, block_measures, parts_of
@@ -47,7 +47,8 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
             if query["query_id"] not in parts:
                 continue
             result = context_of(settings, _conversation(settings, query["query"], windows), index)
-            shown = _shown(result, held.chunks, count([p.shown[0] for p in result.passages]))
+            tokens = count([p.shown[0] for p in result.passages])
+            shown = shown_passages(result.passages, held.chunks, tokens)
             measures = block_measures(
                 shown,
                 parts[query["query_id"]],
@@ -74,21 +75,22 @@ def _conversation(settings: Settings, asked: str, windows: set[str]) -> Conversa
     return read_conversation(settings, None, asked)
 
 
-def _shown(result: ContextResult, chunks: pl.DataFrame, tokens: Sequence[int]) -> list[ShownPassage]:
-    """The passages of a block with the chunks whose bytes they show as a whole, their own among them."""
-    by_document = chunks.filter(pl.col("doc_id").is_in([passage.doc_id for passage in result.passages]))
+def shown_passages(
+    passages: Sequence[Passage], chunks: pl.DataFrame, tokens: Sequence[int]
+) -> list[ShownPassage]:
+    """The passages of a block with the chunks whose bytes they show as a whole, their own among them.
+
+    `chunks` has the columns of `Contents.chunks`.
+    """
+    by_document = chunks.filter(pl.col("doc_id").is_in([passage.doc_id for passage in passages]))
     found = []
-    for passage, count in zip(result.passages, tokens, strict=True):
+    for passage, count in zip(passages, tokens, strict=True):
         _, start, end = passage.shown
         inside = by_document.filter(
             pl.col("doc_id") == passage.doc_id, pl.col("byte_start") >= start, pl.col("byte_end") <= end
         )
-        own = (
-            {passage.chunk_id}
-            if passage.source_kind == "attachment"
-            else {passage.chunk_id, *inside["chunk_id"]}
-        )
-        found.append(ShownPassage(frozenset(own), count))
+        others = [] if passage.source_kind == "attachment" else inside["chunk_id"]
+        found.append(ShownPassage(frozenset({passage.chunk_id, *others}), count))
     return found
 
 

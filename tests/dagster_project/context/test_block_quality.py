@@ -8,10 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
+from dagster_project.context.block_quality import shown_passages
 from dagster_project.context.conversation_context import ConversationText, context_of
 from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.index.search.opened_index import open_index
 from tests.archives import Workspace
+from transforms.context.passages import Passage
 from transforms.settings.conversations import ContextSettings
 
 QUERIES = """
@@ -50,6 +52,26 @@ def test_coverage_precision_and_budget_of_blocks(built: Workspace):
     mean = next(row for row in report["means"] if row["measure"] == "coverage")
     assert mean["low"] <= mean["mean"] <= mean["high"]
     assert "coverage" in CliRunner().invoke(main, arguments).stdout
+
+
+def test_a_passage_shows_the_chunks_that_it_holds_as_a_whole():
+    chunks = pl.DataFrame(
+        {
+            "chunk_id": ["a", "b", "c"],
+            "doc_id": ["d", "d", "e"],
+            "byte_start": [0, 10, 0],
+            "byte_end": [10, 20, 10],
+        }
+    )
+    passages = [
+        Passage("a", "d", "d", kind, "", None, (), "text", 0, end)
+        for kind, end in (("message", 20), ("message", 19), ("attachment", 20))
+    ]
+    assert [set(shown.chunks) for shown in shown_passages(passages, chunks, [5, 4, 3])] == [
+        {"a", "b"},
+        {"a"},
+        {"a"},
+    ]
 
 
 QUESTION = "How does the write-ahead log behave when the load doubles?"

@@ -474,6 +474,8 @@ def test_receipts_are_verified(office: Workspace, tmp_path: Path):
     count = len(whole.splitlines())
     listed = work.weft("mcp", "receipts")
     assert listed.exit_code == 0 and f"{count} receipts, unchanged" in listed.output
+    last = work.weft("mcp", "receipts", "--last", "1").output.splitlines()
+    assert last == listed.output.splitlines()[-2:]
     lines = whole.splitlines(keepends=True)
     for broken in (whole.replace('"tool":"get"', '"tool":"search"'), "".join(lines[:-2] + lines[-1:])):
         path.write_text(broken)

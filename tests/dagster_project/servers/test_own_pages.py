@@ -125,6 +125,12 @@ def test_assistants_over_http_need_the_token_that_is_set(
         assert client.post("/mcp", json=INITIALIZE).status_code == expected
 
 
+def test_pages_of_other_origins_need_a_token(workspace: Workspace):
+    workspace.configure(mcp={"origins": [FRIEND]})
+    refused = workspace.weft("mcp", "--http", "0")
+    assert refused.exit_code == 2 and "set a token in WEFT_SERVE_TOKEN" in refused.output
+
+
 def test_pages_of_the_settings_may_ask_assistants_and_no_others(built_once: Workspace):
     app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses", [FRIEND])
     headers = {
