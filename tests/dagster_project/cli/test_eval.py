@@ -109,6 +109,8 @@ def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
     order = "lexical vector fused gated threads documents pool latest reranked units final"
     assert " ".join(report["stages"]) == order
     assert "gated" not in report["stages_of"]["default"]
+    results = [result["hits"] for query in report["queries"] for result in query["results"].values()]
+    assert all(len({hit["chunk_id"] for hit in hits}) == len(hits) for hits in results)
 
 
 def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Workspace):
