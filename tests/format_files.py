@@ -264,13 +264,10 @@ def opendocument(body: str, title: str = "") -> bytes:
     spaces = " ".join(
         f'xmlns:{name}="{oasis}:{space}:1.0"'
         for name, space in (
-            ("office", "office"),
-            ("text", "text"),
-            ("table", "table"),
-            ("draw", "drawing"),
+            ("office", "office"), ("text", "text"), ("table", "table"), ("draw", "drawing"),
             ("presentation", "presentation"),
         )
-    )
+    )  # fmt: skip
     return zipped(
         {
             "content.xml": f"<office:document-content {spaces}><office:body>{body}</office:body></office:document-content>",

@@ -76,12 +76,8 @@ def test_pgsql_is_complete(pgsql):
 
 def test_pgsql_attachments(pgsql):
     assert counts(pgsql.attachments, "content_class") == {
-        "other": 20,
-        "code": 12,
-        "patch": 8,
-        "text": 2,
-        "archive": 1,
-    }
+        "other": 20, "code": 12, "patch": 8, "text": 2, "archive": 1,
+    }  # fmt: skip
     assert counts(pgsql.attachments, "reason") == {None: 22, "signature": 20, "archive: tar": 1}
 
 

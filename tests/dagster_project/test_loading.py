@@ -121,11 +121,8 @@ def test_pandas_is_loaded_by_code_that_imports_it_and_not_by_libraries_that_look
 ):
     begin = "from dagster_project.system import unasked_pandas; unasked_pandas.keep_out()"
     lines = [
-        "import sys, duckdb, pyarrow as pa",
-        begin,
-        code,
-        f"assert ('pandas' in sys.modules) is {is_there}",
-    ]
+        "import sys, duckdb, pyarrow as pa", begin, code, f"assert ('pandas' in sys.modules) is {is_there}",
+    ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
     )

@@ -48,11 +48,7 @@ def chat(home: Path) -> None:
 
 
 HOMES: dict[str, Callable[[Path], None]] = {
-    "start-mailing-list": mailing_list,
-    "start-maildir": maildir,
-    "start-vault": vault,
-    "start-documents": documents,
-    "start-chat": chat,
-    "start-assistant": vault,
-}
+    "start-mailing-list": mailing_list, "start-maildir": maildir, "start-vault": vault,
+    "start-documents": documents, "start-chat": chat, "start-assistant": vault,
+}  # fmt: skip
 """What makes the home folder of each page, by the name of the page."""

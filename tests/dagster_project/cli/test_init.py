@@ -26,13 +26,9 @@ PAGE = b"# A page\n\nIt links to [another](other.md).\n"
 WHATSAPP = b"27.03.25, 18:02 - Ada: hello\n27.03.25, 18:03 - Ben: hello too\n"
 DAY = json.dumps([{"type": "message", "user": "U1", "text": "hi", "ts": "1736931600.000100"}]).encode()
 AT = {
-    "id": 1,
-    "type": "message",
-    "date": "2025-01-15T10:00:00",
-    "date_unixtime": "1736935200",
-    "from": "Ada",
+    "id": 1, "type": "message", "date": "2025-01-15T10:00:00", "date_unixtime": "1736935200", "from": "Ada",
     "text": "hi",
-}
+}  # fmt: skip
 SAID = {
     "id": "1",
     "type": "Default",

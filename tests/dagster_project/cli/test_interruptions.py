@@ -107,13 +107,9 @@ def test_none_is_left_of_the_processes_that_threads_start_at_that_moment():
 
 
 COMMANDS: dict[str, Sequence[str]] = {
-    "search": ("search", "compactor"),
-    "context": ("context", "--stdin"),
-    "mcp": ("mcp",),
-    "mcp over HTTP": ("mcp", "--http", "0"),
-    "backfill": ("backfill",),
-    "plan": ("plan",),
-}
+    "search": ("search", "compactor"), "context": ("context", "--stdin"), "mcp": ("mcp",),
+    "mcp over HTTP": ("mcp", "--http", "0"), "backfill": ("backfill",), "plan": ("plan",),
+}  # fmt: skip
 
 
 def _has_loaded(process: int, name: str) -> Callable[[], bool]:

@@ -105,13 +105,9 @@ def _chats_without_a_key(work: Workspace) -> None:
 
 
 STATES: dict[str, tuple[Callable[[Workspace], None], int]] = {
-    "whole": (_whole, 0),
-    "never built": (_never_built, 0),
-    "without memories": (_without_memories, 0),
-    "damaged": (_damaged, 7),
-    "killed": (_killed, 0),
-    "chats without a key": (_chats_without_a_key, 0),
-}
+    "whole": (_whole, 0), "never built": (_never_built, 0), "without memories": (_without_memories, 0),
+    "damaged": (_damaged, 7), "killed": (_killed, 0), "chats without a key": (_chats_without_a_key, 0),
+}  # fmt: skip
 
 
 @pytest.mark.exhaustive

@@ -48,12 +48,9 @@ def test_the_ui_names_the_variables_of_secrets_and_never_their_values(
     for name in ("GOOGLE_API_KEY", "LISTS_USER", "LISTS_PASSWORD"):
         monkeypatch.setenv(name, SECRET)
     remote = {
-        "kind": "http",
-        "since": "2004-01",
-        "url": f"https://example.org/{{year}}{{month:02}}?token={SECRET}",
-        "user_variable": "LISTS_USER",
-        "password_variable": "LISTS_PASSWORD",
-    }
+        "kind": "http", "since": "2004-01", "url": f"https://example.org/{{year}}{{month:02}}?token={SECRET}",
+        "user_variable": "LISTS_USER", "password_variable": "LISTS_PASSWORD",
+    }  # fmt: skip
     work = Workspace(tmp_path / "work").configure(
         {"name": "far", "kind": "mbox", "fetch": remote},
         embedding={"model": "gemini"},

@@ -25,15 +25,11 @@ def loaded(folder: Path, kind: str, fetch: dict[str, Any], **more: Any) -> Works
 @pytest.mark.parametrize(
     ("kind", "fetch", "place"),
     [
-        ("mbox", HTTP, "dev/*"),
-        ("mbox", OBJECTS, "dev/*"),
-        ("maildir", IMAP, "dev"),
-        ("public_inbox", GIT, "dev"),
-        ("vault", OBJECTS, "dev"),
-        ("tree", OBJECTS, "dev"),
+        ("mbox", HTTP, "dev/*"), ("mbox", OBJECTS, "dev/*"), ("maildir", IMAP, "dev"),
+        ("public_inbox", GIT, "dev"), ("vault", OBJECTS, "dev"), ("tree", OBJECTS, "dev"),
         ("conversation", OBJECTS, "dev/*"),
     ],
-)
+)  # fmt: skip
 def test_what_is_fetched_lies_below_the_root(tmp_path: Path, kind: str, fetch: dict[str, Any], place: str):
     settings = loaded(tmp_path, kind, fetch).settings
     assert settings.place(settings.sources[0]) == settings.root / "sources" / place

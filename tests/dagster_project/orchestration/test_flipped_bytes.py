@@ -25,15 +25,11 @@ QUERIES = ["What does the compactor do?", "garbage collector load", "from:p1 she
 KINDS = {
     "facts of the arrays": "index/weft-*.arrays/facts.json",
     "rows of hits": "index/weft-*.arrays/hit_chunks*.arrow",
-    "texts of hits": "index/weft-*.arrays/hit_texts*.arrow",
-    "arrays of chunks": "index/weft-*.arrays/*.npy",
-    "arrays of segments": "index/weft-*.arrays/segment-*/*.npy",
-    "published file": "index/weft-*.duckdb",
-    "lake": "lake/**/*.parquet",
-    "cached vectors": "cache/**/*.parquet",
-    "kept footers": "cache/**/footers.sqlite",
-    "memories": "cache/*.json",
-}
+    "texts of hits": "index/weft-*.arrays/hit_texts*.arrow", "arrays of chunks": "index/weft-*.arrays/*.npy",
+    "arrays of segments": "index/weft-*.arrays/segment-*/*.npy", "published file": "index/weft-*.duckdb",
+    "lake": "lake/**/*.parquet", "cached vectors": "cache/**/*.parquet",
+    "kept footers": "cache/**/footers.sqlite", "memories": "cache/*.json",
+}  # fmt: skip
 """By kind, the pattern of its files below the storage root."""
 FLIPS = 6
 """Bytes of each kind, one at a time."""

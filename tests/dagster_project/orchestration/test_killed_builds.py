@@ -18,13 +18,10 @@ KEPT = (
 WAYS = {
     "run": ("*/lake/messages/*", "*/index/*.arrays", "*/index/CURRENT"),
     "backfill": (
-        "*/history/runs/*",
-        "*/lake/message_terms/*",
-        "*/lake/memberships.parquet",
-        "*/cache/embeddings/*",
+        "*/history/runs/*", "*/lake/message_terms/*", "*/lake/memberships.parquet", "*/cache/embeddings/*",
     ),
     "publish": ("*/index/weft-*.duckdb", "*/lake/corpus_measures.parquet", "*/cache/files.json"),
-}
+}  # fmt: skip
 """An incremental build, a first build of everything, and a build that has to publish alone; by each, the renames before
 which builds are killed, one after the other. The lists change before each."""
 

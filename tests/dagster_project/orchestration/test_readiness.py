@@ -72,12 +72,9 @@ def test_a_statement_names_what_is_unread_and_sources_that_are_not_seen(workspac
         **dict.fromkeys(("without_text", "waiting", "without_vector"), 0), **now)  # fmt: skip
     said = statement.lacking(["the second look"]).line()
     words = (
-        "1 of 2 mails, 1 documents",
-        "1 unread (dev)",
-        "users not seen since",
-        "without the second",
+        "1 of 2 mails, 1 documents", "1 unread (dev)", "users not seen since", "without the second",
         "new never seen",
-    )
+    )  # fmt: skip
     assert [name for name in words if name not in said] == []
 
 

@@ -154,13 +154,10 @@ def test_neither_hooks_nor_configuration_of_remote_or_user_are_run(
 @pytest.mark.parametrize(
     "url",
     [
-        "ext::sh -c 'touch /tmp/x'",
-        "ftp://example.org/x",
-        "/srv/inbox",
-        "https://ada:secret@example.org/x",
+        "ext::sh -c 'touch /tmp/x'", "ftp://example.org/x", "/srv/inbox", "https://ada:secret@example.org/x",
         "file://x/{y}",
     ],
-)
+)  # fmt: skip
 def test_other_protocols_and_credentials_in_addresses_are_refused(fetch: Fetch, url: str):
     with pytest.raises(Exception, match=r"sources\.0.*fetch") as fault:
         fetch(url=url)

@@ -65,16 +65,12 @@ def assistants(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize(
     ("host", "origin", "expected"),
     [
-        ("127.0.0.1:PORT", None, 200),
-        ("localhost:PORT", "http://localhost:PORT", 200),
-        ("rebound.example:PORT", None, 421),
-        ("rebound.example:PORT", "http://rebound.example:PORT", 421),
-        ("127.0.0.1:1", None, 421),
-        ("127.0.0.1:PORT", "https://elsewhere.example", 403),
-        ("127.0.0.1:PORT", "http://localhost:1", 403),
-        ("127.0.0.1:PORT", "null", 403),
+        ("127.0.0.1:PORT", None, 200), ("localhost:PORT", "http://localhost:PORT", 200),
+        ("rebound.example:PORT", None, 421), ("rebound.example:PORT", "http://rebound.example:PORT", 421),
+        ("127.0.0.1:1", None, 421), ("127.0.0.1:PORT", "https://elsewhere.example", 403),
+        ("127.0.0.1:PORT", "http://localhost:1", 403), ("127.0.0.1:PORT", "null", 403),
     ],
-)
+)  # fmt: skip
 def test_assistants_are_answered_and_pages_are_not(
     assistants: int, host: str, origin: str | None, expected: int
 ):

@@ -179,12 +179,8 @@ def test_times_are_in_the_zone_asked_for_else_in_that_of_the_source(
 ):
     written(tmp_path / "chats", {"x.txt": WHATSAPP})
     source = {
-        "name": "chat",
-        "kind": "conversation",
-        "path": "chats",
-        "timezone": configured,
-        "pseudonyms": False,
-    }
+        "name": "chat", "kind": "conversation", "path": "chats", "timezone": configured, "pseudonyms": False,
+    }  # fmt: skip
     settings = Settings.model_validate({"sources": [source] if configured else []}).model_copy(
         update={"base": tmp_path}
     )

@@ -327,13 +327,10 @@ def test_folders_of_a_maildir_are_lists_and_loose_mails_are_read(workspace: Work
     workspace.write("box/dovecot-uidlist", b"3 V1 N2\n")
     workspace.write("box/.Sent/tmp/7", Mail(7).text().encode())
     assert lists(workspace) == {
-        "dev/2004-01": "dev: 2",
-        "dev/Entw%c3%bcrfe.2004-01": "dev/Entwürfe: 1",
-        "dev/Nested%2fDeep.2004-01": "dev/Nested/Deep: 1",
-        "dev/Nested.2004-01": "dev/Nested: 1",
-        "dev/Sent.2004-01": "dev/Sent: 1",
-        "dev/Work%2fDoors.2004-01": "dev/Work/Doors: 1",
-    }
+        "dev/2004-01": "dev: 2", "dev/Entw%c3%bcrfe.2004-01": "dev/Entwürfe: 1",
+        "dev/Nested%2fDeep.2004-01": "dev/Nested/Deep: 1", "dev/Nested.2004-01": "dev/Nested: 1",
+        "dev/Sent.2004-01": "dev/Sent: 1", "dev/Work%2fDoors.2004-01": "dev/Work/Doors: 1",
+    }  # fmt: skip
 
 
 def test_a_folder_that_holds_only_folders_is_a_maildir(workspace: Workspace):

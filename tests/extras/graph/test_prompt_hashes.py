@@ -121,8 +121,5 @@ def test_the_chunk_with_the_answer_always_keeps_its_question():
 
 def test_all_chunks_above_a_threshold_keep_a_question():
     assert kept(prompts="threshold") == [
-        ("a0", "Why?", 1.0),
-        ("a1", "Why?", 0.87),
-        ("a1", "How?", 0.5),
-        ("a2", "How?", 0.98),
-    ]
+        ("a0", "Why?", 1.0), ("a1", "Why?", 0.87), ("a1", "How?", 0.5), ("a2", "How?", 0.98),
+    ]  # fmt: skip

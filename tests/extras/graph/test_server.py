@@ -134,14 +134,10 @@ def test_ranges(port: int, folder: Path, wanted: str, status: int, part: slice):
 @pytest.mark.parametrize(
     ("path", "method", "status"),
     [
-        ("/nothing.md", "GET", 404),
-        ("/s/nothing/", "GET", 404),
-        ("/..%2f.graph.lock", "GET", 404),
-        ("/../.graph.lock", "GET", 404),
-        ("/index.json", "HEAD", 200),
-        ("/index.json", "POST", 405),
+        ("/nothing.md", "GET", 404), ("/s/nothing/", "GET", 404), ("/..%2f.graph.lock", "GET", 404),
+        ("/../.graph.lock", "GET", 404), ("/index.json", "HEAD", 200), ("/index.json", "POST", 405),
     ],
-)
+)  # fmt: skip
 def test_nothing_but_files_of_the_graph_is_served(port: int, path: str, method: str, status: int):
     assert get(port, path, method)[0].status == status
 

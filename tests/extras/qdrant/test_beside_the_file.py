@@ -147,13 +147,10 @@ def change(work: Workspace) -> None:
 
 
 NEED_THEM = (
-    "SELECT * FROM search_text('compactor')",
-    "SELECT * FROM similar((SELECT min(chunk_id) FROM chunks))",
-    "SELECT * FROM search_semantic('compactor')",
-    "SELECT count(*) FROM postings",
-    "SELECT embedding FROM semantic_chunks",
-    "SELECT any_value(vector) FROM embeddings",
-)
+    "SELECT * FROM search_text('compactor')", "SELECT * FROM similar((SELECT min(chunk_id) FROM chunks))",
+    "SELECT * FROM search_semantic('compactor')", "SELECT count(*) FROM postings",
+    "SELECT embedding FROM semantic_chunks", "SELECT any_value(vector) FROM embeddings",
+)  # fmt: skip
 
 
 def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql_says_so(

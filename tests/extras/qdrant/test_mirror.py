@@ -128,15 +128,12 @@ TALK = "Ada: The load doubles when the compactor runs.\nBen: And what does the s
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["search", "compactor load", "write-ahead log"],
-        ["search", "l:users pace"],
-        ["search", "compactor load", "--stages"],
-        ["similar", "m3@example.org"],
-        ["context", "--stdin"],
+        ["search", "compactor load", "write-ahead log"], ["search", "l:users pace"],
+        ["search", "compactor load", "--stages"], ["similar", "m3@example.org"], ["context", "--stdin"],
         ["context", "--stdin", "--lens", "users"],
     ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_every_way_of_asking_answers_as_the_file_does(
     built_once: Workspace,
     client: EdgeClient,

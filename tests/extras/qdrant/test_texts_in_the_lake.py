@@ -31,14 +31,11 @@ QUESTIONS = (
     ["search", "compactor load", "write-ahead log", '"keeps its pace"', "l:users pace"],
     ["search", "m3@example.org"],
     ["search", "compactor", "--json", "--expand", "parent", "--expand", "neighbours"],
-    ["search", "compactor load", "--stages"],
-    ["similar", "m3@example.org"],
-    ["context", "--stdin"],
-    ["context", "--stdin", "--lens", "users"],
-    ["sql", MAILS],
+    ["search", "compactor load", "--stages"], ["similar", "m3@example.org"], ["context", "--stdin"],
+    ["context", "--stdin", "--lens", "users"], ["sql", MAILS],
     ["sql", "SELECT chunk_id, text_display FROM chunks ORDER BY ALL"],
     ["sql", "SELECT * FROM thread((SELECT min(thread_id) FROM threads)) ORDER BY ALL"],
-)
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -67,14 +67,10 @@ def test_the_order_does_not_depend_on_the_order_of_the_rows():
 @pytest.mark.parametrize(
     ("strategy", "small", "large"),
     [
-        ("window", [-1], [-1]),
-        ("chunks", [0, 1], [0, 1]),
-        ("hybrid", [-1, 0, 1], [-1, 0, 1]),
-        ("adaptive", [-1], [0, 1]),
-        ("adaptive_tokens", [-1], [0, 1]),
-        ("off", [], []),
+        ("window", [-1], [-1]), ("chunks", [0, 1], [0, 1]), ("hybrid", [-1, 0, 1], [-1, 0, 1]),
+        ("adaptive", [-1], [0, 1]), ("adaptive_tokens", [-1], [0, 1]), ("off", [], []),
     ],
-)
+)  # fmt: skip
 def test_which_queries_a_window_makes(strategy: str, small: list[int], large: list[int]):
     windows = pl.DataFrame({"doc_id": ["l", "s"], "message_count": [101, 100], "text": ["all", "all"]})
     chunks = pl.DataFrame(

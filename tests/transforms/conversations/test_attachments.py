@@ -66,13 +66,10 @@ def test_files_that_the_other_programs_name():
     rows = [
         {"id": 1, "type": "message", "date_unixtime": "1736937000", "file": "files/plan.pdf"},
         {
-            "id": 2,
-            "type": "message",
-            "date_unixtime": "1736937001",
-            "file": "(File not included.)",
+            "id": 2, "type": "message", "date_unixtime": "1736937001", "file": "(File not included.)",
             "file_name": "b.pdf",
         },
-    ]
+    ]  # fmt: skip
     (telegram,) = read_telegram(json.dumps({"messages": rows}).encode(), "chat", "UTC")
     assert [(f.name, f.places) for e in telegram.entries for f in e.files] == [
         ("plan.pdf", ("files/plan.pdf",)),

@@ -199,18 +199,14 @@ def test_the_bytes_of_all_tables_have_no_name_of_a_member():
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("<Medien ausgeschlossen>", "media"),
-        ("<Без медиафайлов>", "media"),
-        ("\u200eBild weggelassen", "media"),
-        ("\u200e<adjunto: 0001-PHOTO.jpg>", "media"),
-        ("plan.pdf (archivo adjunto)", "media"),
-        ("Du hast diese Nachricht gelöscht.", "deleted"),
+        ("<Medien ausgeschlossen>", "media"), ("<Без медиафайлов>", "media"),
+        ("\u200eBild weggelassen", "media"), ("\u200e<adjunto: 0001-PHOTO.jpg>", "media"),
+        ("plan.pdf (archivo adjunto)", "media"), ("Du hast diese Nachricht gelöscht.", "deleted"),
         ("\u200eCe message a été supprimé.", "deleted"),
         ("\u200ePOLL:\nOpen?\nOPTION: Yes (2 votes)", "message"),
-        ("\u200eStandort: https://maps.google.com/?q=1,2", "message"),
-        ("<b>", "message"),
+        ("\u200eStandort: https://maps.google.com/?q=1,2", "message"), ("<b>", "message"),
     ],
-)
+)  # fmt: skip
 def test_media_and_deletions_of_many_languages(text: str, kind: str):
     (entry,) = read_whatsapp(f"[27.03.25, 18:02:33] Maud: {text}\n", "chat", "UTC").entries
     assert (entry.kind, entry.author) == (kind, "Maud")

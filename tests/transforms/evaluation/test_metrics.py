@@ -24,13 +24,9 @@ from transforms.evaluation.metrics import (
 )
 
 TREC = {
-    "nDCG@10": "ndcg_cut_10",
-    "Recall@5": "recall_5",
-    "Recall@10": "recall_10",
-    "Recall@100": "recall_100",
-    "Precision@5": "P_5",
-    "Hit@10": "success_10",
-}
+    "nDCG@10": "ndcg_cut_10", "Recall@5": "recall_5", "Recall@10": "recall_10", "Recall@100": "recall_100",
+    "Precision@5": "P_5", "Hit@10": "success_10",
+}  # fmt: skip
 ITEMS = [f"d{i:02}" for i in range(40)]
 
 

@@ -32,12 +32,9 @@ MAILS = [
     ("m7", "T2", "m6", "Re: Release", "bob", "Thanks to me.", 7),
 ]  # fmt: skip
 NODES = [
-    ("d:a.md", "Guide to the whole thing", 0),
-    ("d:a.md#x", "Recover a torn log", 1),
-    ("d:a.md#y", "Short", 1),
-    ("d:a.md#z", "Said in two places", 1),
-    ("d:b.md#z", "said in two places", 2),
-]
+    ("d:a.md", "Guide to the whole thing", 0), ("d:a.md#x", "Recover a torn log", 1),
+    ("d:a.md#y", "Short", 1), ("d:a.md#z", "Said in two places", 1), ("d:b.md#z", "said in two places", 2),
+]  # fmt: skip
 LINKS = [
     ("m9", "m1", "fixes", "", "[PATCH] keep the limit in mind"),
     ("m9", "m2", "quoted", "", "[PATCH] keep the limit in mind"),

@@ -149,11 +149,8 @@ def test_pages_of_a_pdf_have_headings_of_the_outline_and_no_running_heads():
     book = [page_of(f"{n} Über", *words, number=n, head=f"A Book {n}") for n in range(1, 5)]
     text = "\n".join(words)
     assert pages(pdf(book, title="A Book", outline=[("Über", 0), ("3 Über", 2)])) == [
-        f"A Book 1\n\n## 1 Über\n\n{text}",
-        f"2 Über\n{text}",
-        f"## 3 Über\n\n{text}",
-        f"4 Über\n{text}",
-    ]
+        f"A Book 1\n\n## 1 Über\n\n{text}", f"2 Über\n{text}", f"## 3 Über\n\n{text}", f"4 Über\n{text}",
+    ]  # fmt: skip
 
 
 def test_without_an_outline_large_lines_are_headings():

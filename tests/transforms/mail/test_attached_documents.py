@@ -46,16 +46,13 @@ WORD = made.docx(paragraph("the plan"))
         (pdf([[Text("one")], [Text("two")]]), "x", "application/octet-stream", "one\n\ntwo\n\n", [0, 5]),
         (WORD, "plan.docx", "application/octet-stream", "the plan\n", None),
         (
-            WORD,
-            "plan",
-            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-            "the plan\n",
-            None,
+            WORD, "plan", "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            "the plan\n", None,
         ),
         (made.xlsx({"S": [["a"]]}), "s.XLSX", "application/zip", "## S\n\n| a |\n| --- |\n", None),
     ],
     ids=["pdf", "by name", "by type", "sheet"],
-)
+)  # fmt: skip
 def test_an_attached_document_has_its_text(
     data: bytes, name: str, declared: str, text: str, pages: list[int] | None
 ):

@@ -49,16 +49,12 @@ def test_several_headers_are_one_list():
 @pytest.mark.parametrize(
     ("date", "minutes"),
     [
-        ("Tue, 2 Mar 2004 10:00:00 +0530", 330),
-        ("Tue, 2 Mar 2004 10:00:00 -0800 (PST)", -480),
-        ("Tue, 2 Mar 2004 10:00:00 CEST", 120),
-        ("Tue, 2 Mar 2004 10:00:00 GMT", 0),
-        ("Tue, 2 Mar 2004 10:00:00 -0000", None),
-        ("Tue, 2 Mar 2004 10:00:00 +9900", None),
-        ("Tue, 2 Mar 2004 10:00:00", None),
-        ("tomorrow +0100", None),
+        ("Tue, 2 Mar 2004 10:00:00 +0530", 330), ("Tue, 2 Mar 2004 10:00:00 -0800 (PST)", -480),
+        ("Tue, 2 Mar 2004 10:00:00 CEST", 120), ("Tue, 2 Mar 2004 10:00:00 GMT", 0),
+        ("Tue, 2 Mar 2004 10:00:00 -0000", None), ("Tue, 2 Mar 2004 10:00:00 +9900", None),
+        ("Tue, 2 Mar 2004 10:00:00", None), ("tomorrow +0100", None),
     ],
-)
+)  # fmt: skip
 def test_the_senders_zone(date: str, minutes: int | None):
     assert row(f"Date: {date}")["zone_minutes"] == minutes
 

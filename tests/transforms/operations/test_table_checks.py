@@ -22,12 +22,8 @@ def excluded(start: int, end: int) -> dict[str, object]:
 
 def block(index: int, kind: str, start: int, end: int, message_id: str = BODY) -> dict[str, object]:
     return {
-        "message_id": message_id,
-        "block_index": index,
-        "kind": kind,
-        "byte_start": start,
-        "byte_end": end,
-    }
+        "message_id": message_id, "block_index": index, "kind": kind, "byte_start": start, "byte_end": end,
+    }  # fmt: skip
 
 
 def tables(**rows: list[dict[str, object]]) -> dict[str, ibis.Table]:

@@ -14,15 +14,11 @@ SETTINGS = SearchSettings(label_pass=0.7, label_weak=0.5)
 @pytest.mark.parametrize(
     ("values", "reranks", "label"),
     [
-        ([], None, "NO_RESULTS"),
-        ([0.49, 0.3], None, "NO_RESULTS"),
-        ([0.3, 0.5], None, "WEAK"),
-        ([0.3, 0.7], None, "PASS"),
-        ([0.3], [5.0], "PASS"),
-        ([0.9, 0.9], [4.9, 1.0], "WEAK"),
+        ([], None, "NO_RESULTS"), ([0.49, 0.3], None, "NO_RESULTS"), ([0.3, 0.5], None, "WEAK"),
+        ([0.3, 0.7], None, "PASS"), ([0.3], [5.0], "PASS"), ([0.9, 0.9], [4.9, 1.0], "WEAK"),
         ([0.3], [4.9], "NO_RESULTS"),
     ],
-)
+)  # fmt: skip
 def test_the_label_of_a_result(values: list[float], reranks: list[float] | None, label: str):
     assert runtime_label(values, reranks, SETTINGS) == label
 

@@ -49,14 +49,11 @@ def test_what_came_since_is_seen_and_very_long_texts_are_among_the_chunks(worksp
     ("statement", "words"),
     [
         ("FROM read_text('/etc/hostname')", "disabled by configuration"),
-        ("COPY (SELECT 1) TO '{lake}/x.csv'", "only SELECT"),
-        ("CREATE TABLE t AS SELECT 1", "only SELECT"),
-        ("SELECT 1; SELECT 2", "2 SQL statements"),
-        ("FROM nowhere", "does not exist"),
-        ("SELEKT", "syntax error"),
-        (" ;", "is empty"),
+        ("COPY (SELECT 1) TO '{lake}/x.csv'", "only SELECT"), ("CREATE TABLE t AS SELECT 1", "only SELECT"),
+        ("SELECT 1; SELECT 2", "2 SQL statements"), ("FROM nowhere", "does not exist"),
+        ("SELEKT", "syntax error"), (" ;", "is empty"),
     ],
-)
+)  # fmt: skip
 def test_it_reads_the_lake_alone(built_once: Workspace, tmp_path: Path, statement: str, words: str):
     lake = built_once.lake
     with pytest.raises(QueryError, match=words):

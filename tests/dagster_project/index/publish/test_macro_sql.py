@@ -146,14 +146,10 @@ def test_similar_is_the_order_of_all_cosines(published: duckdb.DuckDBPyConnectio
 @pytest.mark.parametrize(
     ("query", "is_found"),
     [
-        ('"nothing of my own"', True),
-        ("q:nothing", True),
-        ("b:nothing index", True),
-        (f"m:{ident(7)}", True),
-        ("nothing of my own", False),
-        ("s:Other vacuuming", False),
+        ('"nothing of my own"', True), ("q:nothing", True), ("b:nothing index", True),
+        (f"m:{ident(7)}", True), ("nothing of my own", False), ("s:Other vacuuming", False),
     ],
-)
+)  # fmt: skip
 def test_a_mail_of_quotes_alone_is_found_by_conditions_alone(index: SearchIndex, query: str, is_found: bool):
     settings = index.settings.model_copy(update={"weak": True})
     hits = index.search([query], settings=settings).hits.to_pylist()

@@ -126,15 +126,11 @@ def asked_by_sql(work: Workspace) -> None:
 @pytest.mark.parametrize(
     ("ask", "harm", "is_damage"),
     [
-        (searched, flipped, True),
-        (searched, cut, True),
-        (searched, emptied, True),
-        (searched, replaced, False),
-        (asked_by_sql, flipped, True),
-        (asked_by_sql, cut, True),
+        (searched, flipped, True), (searched, cut, True), (searched, emptied, True),
+        (searched, replaced, False), (asked_by_sql, flipped, True), (asked_by_sql, cut, True),
         (asked_by_sql, replaced, False),
     ],
-)
+)  # fmt: skip
 def test_only_a_file_whose_damage_has_been_seen_is_to_be_deleted(
     built: Workspace, ask: Callable[[Workspace], None], harm: Callable[[Path], None], is_damage: bool
 ):

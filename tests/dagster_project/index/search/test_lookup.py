@@ -85,18 +85,14 @@ def test_the_citation_of_every_hit_leads_to_its_bytes(library: Workspace):
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
-        ("m0@example.com", 3, "m0@example.org"),
-        ("manul.md", 3, "docs:manual.md"),
-        ("'; DROP TABLE chunks; --", 3, "holds nothing"),
-        ("nul\0byte", 3, "holds nothing"),
-        ("", 3, "holds nothing"),
-        ("docs:manual.md#repairs", 3, "docs:manual.md#repair"),
+        ("m0@example.com", 3, "m0@example.org"), ("manul.md", 3, "docs:manual.md"),
+        ("'; DROP TABLE chunks; --", 3, "holds nothing"), ("nul\0byte", 3, "holds nothing"),
+        ("", 3, "holds nothing"), ("docs:manual.md#repairs", 3, "docs:manual.md#repair"),
         ("m0@example.com block 0 bytes 0-4", 3, "m0@example.org"),
         ("m0@example.org attachment abcdef bytes 0-4", 3, "no attachments"),
-        ("m0@example.org bytes 0-99999", 2, "which has"),
-        ("m0@example.org bytes 9-3", 2, "which has"),
+        ("m0@example.org bytes 0-99999", 2, "which has"), ("m0@example.org bytes 9-3", 2, "which has"),
     ],
-)
+)  # fmt: skip
 def test_what_is_unknown_is_an_error_with_the_nearest(library: Workspace, name: str, code: int, says: str):
     result = library.weft("get", "--", name) if name.startswith("-") else library.weft("get", name)
     assert (result.exit_code, says in result.stderr) == (code, True), result.stderr

@@ -122,12 +122,9 @@ def test_the_graph_shows_the_sources_at_the_left(browser: Any, server: Server):
 RUNS = f"/graphql?query={quote('mutation{reloadWorkspace{__typename}}')}"
 READS = f"/graphql?query={quote('{version}')}"
 SOCKET = (
-    ("Connection", "Upgrade"),
-    ("Upgrade", "websocket"),
-    ("Sec-WebSocket-Version", "13"),
-    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-    ("Sec-WebSocket-Protocol", "graphql-ws"),
-)
+    ("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Protocol", "graphql-ws"),
+)  # fmt: skip
 EMBEDDED = (("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"))
 
 

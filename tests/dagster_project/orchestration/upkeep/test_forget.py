@@ -168,12 +168,8 @@ def test_fetched_archives_are_written_without_what_is_forgotten(tmp_path: Path, 
 @pytest.mark.exhaustive
 def test_no_piece_is_left_and_nothing_comes_back(made: Workspace):
     assert {file.partition("/")[0] for file in holding(made, SECRET)} == {
-        "dagster",
-        "eval",
-        "index",
-        "lake",
-        "lenses",
-    }
+        "dagster", "eval", "index", "lake", "lenses",
+    }  # fmt: skip
     assert len(holding(made, NOTE)) > 5
     (made.folder / "notes" / "place.md").unlink()
     made.build()

@@ -250,13 +250,10 @@ def test_rule_5_a_short_reply_without_anchor_needs_its_parent(
     ("subject", "title"),
     [
         ("Re: [HACKERS] Savepoints", "Savepoints"),
-        ("[PATCH v2 1/3] erofs: fix", "[PATCH v2 1/3] erofs: fix"),
-        ("Re: AW: Fwd: x", "x"),
-        ("", ""),
-        ("Re:", ""),
-        ("[list]", "[list]"),
+        ("[PATCH v2 1/3] erofs: fix", "[PATCH v2 1/3] erofs: fix"), ("Re: AW: Fwd: x", "x"), ("", ""),
+        ("Re:", ""), ("[list]", "[list]"),
     ],
-)
+)  # fmt: skip
 def test_title(subject: str, title: str) -> None:
     assert title_of(subject) == title
 

@@ -153,11 +153,8 @@ def test_the_rows_say_what_a_revision_replaces_and_which_is_latest():
     assert {i for i, r in rows.items() if r["is_latest"]} == set("3456")
     assert {i for i, r in rows.items() if r["is_cover"]} == set("03")
     assert (rows["6"]["is_reply"], rows["6"]["patch_id"], rows["6"]["part"], rows["6"]["version"]) == (
-        True,
-        "5",
-        3,
-        2,
-    )
+        True, "5", 3, 2,
+    )  # fmt: skip
 
 
 def test_a_series_keeps_its_id_while_revisions_come():

@@ -78,13 +78,10 @@ def test_a_commit_is_found_with_its_title(text: str, kind: str, title: str):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "mail me at <ada@example.org> or https://example.org/@ada",
-        "https://lore.kernel.org/linux-erofs/",
-        'printf("%d", 0)',
-        'word ("quoted")',
+        "", "mail me at <ada@example.org> or https://example.org/@ada",
+        "https://lore.kernel.org/linux-erofs/", 'printf("%d", 0)', 'word ("quoted")',
     ],
-)
+)  # fmt: skip
 def test_what_names_no_mail_is_left_alone(text: str):
     assert references(text) == []
 
