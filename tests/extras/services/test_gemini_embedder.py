@@ -269,6 +269,22 @@ def test_the_quota_is_kept_in_every_window_and_used():
     assert used >= 0.95
 
 
+def test_the_longest_pause_and_the_least_quota_that_were_named_are_kept():
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    quota = Quota(10, 10, clock=lambda: now, sleep=sleep)
+    for seconds in (5, 1):
+        quota.hold(seconds)
+    asyncio.run(quota.take(1, 1))
+    for most in (4, 9):
+        quota.learn(most, most)
+    assert (now, quota.requests, quota.tokens) == (5, 4, 4)
+
+
 @pytest.mark.exhaustive
 def test_no_more_requests_than_allowed_are_under_way_at_once(gemini: Loopback, tmp_path: Path):
     three = threading.Barrier(3)
