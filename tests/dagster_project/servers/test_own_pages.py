@@ -123,7 +123,8 @@ def test_assistants_over_http_need_the_token_that_is_set(
 
 def test_pages_of_other_origins_need_a_token(workspace: Workspace):
     workspace.configure(mcp={"origins": [FRIEND]})
-    refused = workspace.weft("mcp", "--http", "0")
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # which ends the command, should it go on
+        refused = workspace.weft("mcp", "--http", str(taken.getsockname()[1]))
     assert refused.exit_code == 2 and "set a token in WEFT_SERVE_TOKEN" in refused.output
 
 
