@@ -376,12 +376,14 @@ def test_no_cell_is_read_before_it_is_measured(office: Workspace):
     assert [len(str(column.to_pylist()[0])) for column in rows.columns] == [1, 100, 100]
     rows = bounded_rows(file, "SELECT i FROM range(9_000) t(i) ORDER BY i DESC;", 3, 99)
     assert rows.column("i").to_pylist() == [8_999, 8_998, 8_997]
-    long, described = called(
+    long, several, described = called(
         office,
         ("sql", {"statement": "SELECT 1 AS n, repeat('x', 200_000) AS t"}),
+        ("sql", {"statement": "SELECT repeat('x', 60_000) AS t FROM range(3)"}),
         ("sql", {"statement": "DESCRIBE messages"}),
     )
     assert long.structured_content == {"columns": ["n", "t"], "rows": [], "is_cut": True}
+    assert several.structured_content == {"columns": ["t"], "rows": [["x" * 60_000]], "is_cut": True}
     assert ["message_id", "VARCHAR"] in [row[:2] for row in described.structured_content["rows"]]
 
 
