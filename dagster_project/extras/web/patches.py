@@ -103,7 +103,7 @@ def series_page(ask: Ask, id_: str) -> Series:
     postings: dict[str, Posting] = {}
     for row in patches:
         replies = [r for r in rows if r["is_reply"] and r["patch_id"] == row["message_id"]]
-        given = {found for r in replies for found in _GIVEN.findall(_unquoted(r["body"]))}
+        given = {found for r in replies for found in _GIVEN.findall(r["body"])}
         trailers = sorted((kind, who.strip()) for kind, who in given)
         posting = postings.setdefault(row["posting_id"], Posting(row["version"], []))
         posting.patches.append(Patch(row, trailers, len(replies)))
@@ -146,7 +146,3 @@ def _classed(line: str) -> tuple[str, str]:
     if line.startswith("@@"):
         return "h", "⋯"
     return {"+": "a", "-": "r"}.get(line[:1], ""), line
-
-
-def _unquoted(body: str) -> str:
-    return "\n".join(line for line in body.splitlines() if not line.startswith(">"))

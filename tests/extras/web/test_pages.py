@@ -3,6 +3,7 @@
 import base64
 import importlib
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -500,7 +501,9 @@ def test_a_token_opens_the_pages(built_once: Workspace):
 def test_beyond_this_machine_a_token_is_needed(
     built_once: Workspace, arguments: list[str], token: str | None, message: str
 ):
-    said = built_once.weft("serve", *arguments, env={"WEFT_SERVE_TOKEN": token})
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # which ends the command, should it go on
+        port = str(taken.getsockname()[1])
+        said = built_once.weft("serve", "--port", port, *arguments, env={"WEFT_SERVE_TOKEN": token})
     assert said.exit_code == 2
     assert message in said.output
 
