@@ -24,10 +24,10 @@ characters.
 
 {tables}
 
-In small budgets Weft holds most of chats and meetings. In large ones the peers hold as much or more, and more of mail: they
-fill the budget always, where Weft leaves a part of it empty if nothing more bears out the question, and answers NO_HITS to
-some questions that have an answer, so that questions about other matters get none ([search](../search.md)). Milliseconds
-are those of a busy machine of two cores.
+"Right" is the evidence's share of the blocks that show something: of the characters of their turns, of their mails. With
+room Weft fills a block with what bears out the question less, behind what does. Where nothing does it answers NO_HITS, also
+to some questions that have an answer, so that nine in ten about other matters get none ([quality](quality.md#context)).
+Milliseconds are those of a busy machine of two cores.
 
 ## Measure again
 
@@ -46,20 +46,19 @@ def memory_page() -> str:
 
 
 def _table(name: str, report: dict) -> str:
-    head = [
-        "system",
-        *(f"{int(budget):,} tokens" for budget in report["budgets"]),
-        "used of the most",
-        "ms",
-        "no hits",
-    ]
+    by_budget = [name for budget in report["budgets"] for name in (f"{int(budget):,} tokens", "right")]
+    head = ["system", *by_budget, "used of the most", "ms", "no hits"]
     systems: dict[str, list[dict]] = {}
     for of_budget in report["budgets"].values():
         for system, figures in of_budget.items():
             systems.setdefault(system, []).append(figures)
     rows = [head, ["---", *(["---:"] * (len(head) - 1))]]
     for system, figures in systems.items():
-        held = [f"{f['held']:.3f} ({f['low']:.3f}–{f['high']:.3f})" for f in figures]
+        held = [
+            cell
+            for f in figures
+            for cell in (f"{f['held']:.3f} ({f['low']:.3f}–{f['high']:.3f})", f"{f['of_block']:.3f}")
+        ]
         last = figures[-1]
         rows.append([system, *held, f"{last['tokens']:,.0f}", f"{last['ms']:,.0f}", f"{last['no_hits']:.2f}"])
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -19,7 +19,7 @@ from dagster_project.index.search.opened_version import HnswScores
 from dagster_project.index.search.ranking import Near, batches
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.static import PackagedTokenCounter
-from transforms.context.candidates import in_stretches, parts, telling_terms
+from transforms.context.candidates import borne_out, in_stretches, parts, telling_terms
 from transforms.context.passages import Passage
 from transforms.context.selection import most_passages
 from transforms.errors import QueryError
@@ -43,9 +43,6 @@ _SEARCHED: dict[str, Any] = {
     "aggregation": "off", "elbow": False, "diversity": 0.0,
 }  # fmt: skip
 """What the block decides in place of the search: of which documents how much is shown, and where the list ends."""
-_WAY_TO_PASS = 0.4
-"""How far from WEAK to PASS of the model the evidence lies below which nothing is shown: there no topic of a conversation
-was lost, and nine off-topic texts in ten find nothing."""
 
 
 class IndexForContext:
@@ -131,18 +128,16 @@ class IndexForContext:
         best = self._described(best.filter(~is_far))
         far = best.clear()
         if settings.by_parts:
-            weak, passing = self.index.settings.label_weak, self.index.settings.label_pass
             best = best.with_columns(evidence=self._evidence(best, texts))
-            best = best.with_columns(is_near=pl.col("evidence") >= weak + _WAY_TO_PASS * (passing - weak))
-            far = best.group_by("row", maintain_order=True).first().filter(~pl.col("is_near"))
-            best = self._in_stretches(best, allowed) if settings.fills_budget else best.filter("is_near")
+            best, is_near = borne_out(best, self.index.settings), pl.col("near") > 0
+            far = best.group_by("row", maintain_order=True).first().filter(~is_near)
+            best = self._in_stretches(best, allowed) if settings.fills_budget else best.filter(is_near)
             far = far.join(best, on=["row", "chunk_no"], how="anti")
         best = best.sort("row", "score", "chunk_no", descending=[False, True, False])
-        best = best.with_columns(rank=1 + pl.int_range(pl.len()).over("row")).filter(
-            pl.col("rank") <= settings.candidates
-        )
+        best = best.with_columns(rank=1 + pl.int_range(pl.len()).over("row"))
         far = far.with_columns(rank=pl.lit(0, pl.Int64))
         best = pl.concat([best, far], how="diagonal_relaxed").sort("row", "rank")
+        best = best.filter(pl.col("rank") <= settings.candidates)
         numbered = queries.select("window_id", "query", row=pl.int_range(pl.len()))
         named = best.join(numbered, on="row", how="left", maintain_order="left")
         return named.select(CONVERSATION_CANDIDATES.names)
@@ -219,9 +214,8 @@ class IndexForContext:
             {"ids": sorted(set(chunk_ids))},
         ).fetchall()
         stored = self.index.vectors.of(np.array([number for _, number in rows], dtype=np.int64))
-        vectors = {chunk: vector for (chunk, _), vector in zip(rows, stored, strict=True)}
         none = np.zeros(int(self.index.manifest["dimensions"]), dtype=np.float32)
-        return {chunk: vectors.get(chunk, none) for chunk in chunk_ids}
+        return dict.fromkeys(chunk_ids, none) | dict(zip((chunk for chunk, _ in rows), stored, strict=True))
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them, with the section or mail around each."""
@@ -268,11 +262,11 @@ class IndexForContext:
                     "until": asker.until,
                 },
             ).fetchnumpy()["chunk_no"]
-            masks[window] = fitting
+            mask = fitting
             if len(hidden):
                 mask = np.ones(self.index.chunk_count, dtype=bool) if fitting is None else fitting.copy()
                 mask[np.asarray(hidden, dtype=np.int64)] = False
-                masks[window] = mask
+            masks[window] = mask
         return masks
 
     def _described(self, candidates: pl.DataFrame) -> pl.DataFrame:

@@ -331,17 +331,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def difference_lines(changes: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """A difference of two manifests as people read it."""
     marks = {"added": "+", "removed": "-", "moved": "~", "resized": "="}
+    details = {"moved": "{from} to {to}", True: "with what is around it", False: "alone"}
     lines = [
-        f"{marks[what]} {what:<8} {entry['place']} ({_detail(what, entry)})"
+        f"{marks[what]} {what:<8} {{place}} ({details.get(e.get('expanded', what), 'place {rank}')})".format(
+            **e
+        )
         for what, entries in changes.items()
-        for entry in entries
+        for e in entries
     ]
     return lines or ["no difference"]
-
-
-def _detail(what: str, entry: Mapping[str, Any]) -> str:
-    if what == "moved":
-        return f"{entry['from']} to {entry['to']}"
-    if what == "resized":
-        return "with what is around it" if entry["expanded"] else "alone"
-    return f"place {entry['rank']}"

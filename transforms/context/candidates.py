@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from transforms.settings.conversations import ContextSettings
-from transforms.settings.search import TermSettings
+from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, stems
 
-VERSION = "4"
+VERSION = "5"
 _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
 _ADAPTIVE_TOKENS = 1_800
@@ -22,6 +22,12 @@ _ADAPTIVE_TOKENS = 1_800
 _SHARPNESS = 4
 _NEAR_TURNS = 6
 """Turns before and behind one of a chat to which its score gives a share, the nearer the more."""
+_WAY_TO_PASS, _MANY = 0.5, 10
+"""How far from WEAK to PASS of the labels the evidence of a candidate bears out its query; WEAK is enough for the mean of so
+many. By less, nine off-topic texts in ten do not find nothing (`benchmarks/off_topic.py`)."""
+_FILLS, _BEHIND = 0.5, 0.5
+"""Share of WEAK from which a candidate fills what those leave of a budget, and the share of its score that counts then:
+any two collections of `benchmarks/memory.py` choose the first."""
 _SHORT = 2_000
 """Characters of a window up to which parts are asked by themselves, too: in longer ones they add chance finds."""
 
@@ -123,46 +129,59 @@ def telling_terms(
     )
 
 
+def borne_out(found: pl.DataFrame, settings: SearchSettings) -> pl.DataFrame:
+    """`found` (row, evidence) with `near`, the share of its score that counts: 1 for a chunk that bears out its query, less
+    for one that may fill the budget, 0 for the others and for all of a query that nothing bears out.
+    """
+    evidence, weak = pl.col("evidence"), settings.label_weak
+    least = weak + _WAY_TO_PASS * (settings.label_pass - weak)
+    of_many = evidence.top_k(_MANY).sum().over("row") / _MANY
+    is_open = (evidence.max().over("row") >= least) | (of_many >= weak)
+    near = pl.when(evidence >= least).then(1.0).when(evidence >= _FILLS * weak).then(_BEHIND).otherwise(0.0)
+    return found.with_columns(near=near * is_open)
+
+
 def in_stretches(found: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     """The candidates `found` with, in place of single turns of chats, the stretches around them: turns by what is near.
 
-    `found` has row, chunk_no, document_id, score, byte_start, byte_end, `is_near` (the chunk bears out its query),
-    `is_segment` (of a chat) and `turn` (its number in the document, else null). A turn's score is its own or a power mean of
-    those of the found turns around it, scaled to the best: turns that answer together stand as high as the best one.
-    `turns` (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those near one that bears out
-    its query stay; a segment that does so speaks for the turns that it holds, and is not shown beside them.
+    `found` has row, chunk_no, document_id, score, byte_start, byte_end, `near` (`borne_out`), `is_segment` (of a chat) and
+    `turn` (its number in the document, else null). A turn's score is its own or a power mean of those of the found turns
+    around it, scaled to the best: turns that answer together stand as high as the best one; so much of it counts as `near`.
+    `turns` (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those around one that is near
+    stay, as near as that; a segment that is near speaks for the turns that it holds, and is not shown beside them.
     """
     steps = pl.DataFrame({"step": range(-_NEAR_TURNS, _NEAR_TURNS + 1)}, schema={"step": pl.Int64})
     share = (1 - pl.col("step").abs() / (_NEAR_TURNS + 1)) * pl.col("score").clip(0.0) ** _SHARPNESS
     segments = found.filter("is_segment").join(turns, on="document_id", how="semi")
-    holding = segments.filter("is_near").select("row", "document_id", first="byte_start", last="byte_end")
+    holding = segments.select("row", "document_id", first="byte_start", last="byte_end", held="near")
     in_segment = pl.col("byte_start").is_between("first", "last").fill_null(False)
     chats = (
         found.drop_nulls("turn")
         .join(holding, on=("row", "document_id"), how="left")
-        .with_columns(is_near=pl.col("is_near") | in_segment)
+        .with_columns(near=pl.max_horizontal("near", pl.when(in_segment).then("held")))
         .group_by("row", "chunk_no", maintain_order=True)
-        .agg(pl.exclude("is_near").first(), pl.col("is_near").any())
+        .agg(pl.exclude("near", "first", "last", "held").first(), pl.col("near").max())
     )
     near = (
         chats.join(steps, how="cross")
         .with_columns(turn=pl.col("turn") + pl.col("step"), share=share)
         .group_by("row", "document_id", "turn")
-        .agg(pl.col("share").sum(), pl.col("is_near").any())
-        .filter("is_near")
+        .agg(pl.col("share").sum(), pl.col("near").max())
+        .filter(pl.col("near") > 0)
         .join(turns, on=("document_id", "turn"))
         .join(chats.group_by("row").agg(best=pl.col("score").max()), on="row")
     )
     part = (pl.col("share") / pl.col("share").max().over("row")).fill_nan(0.0)
     own = chats.rename({"score": "alone"}).drop(
-        "is_near", *set(turns.columns) - {"document_id", "turn"}, strict=False
+        "near", *set(turns.columns) - {"document_id", "turn"}, strict=False
     )
     spread = near.join(own, on=("row", "document_id", "turn"), how="left").with_columns(
         score=pl.max_horizontal(pl.col("best") * part ** (1 / _SHARPNESS), pl.col("alone"))
     )
-    others = found.filter(pl.col("turn").is_null() & pl.col("is_near"))
+    others = found.filter(pl.col("turn").is_null() & (pl.col("near") > 0))
     others = others.join(segments, on=("row", "chunk_no"), how="anti")
-    return pl.concat([others, spread.drop("share", "best", "alone")], how="diagonal")
+    every = pl.concat([others, spread.drop("share", "best", "alone")], how="diagonal")
+    return every.with_columns(score=pl.col("score") * pl.col("near"))
 
 
 def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
@@ -191,9 +210,8 @@ def drop_similar(
     for _, rows in order_documents.group_by("window_id", maintain_order=True):
         chosen_vectors: list[np.ndarray] = []
         for row, chunk in rows.select("_row", "chunk_id").iter_rows():
-            vector = vectors[chunk]
-            if not chosen_vectors or float(np.max(np.stack(chosen_vectors) @ vector)) < similarity:
-                chosen_vectors.append(vector)
+            if all(float(other @ vectors[chunk]) < similarity for other in chosen_vectors):
+                chosen_vectors.append(vectors[chunk])
                 selected.append(row)
     return documents[sorted(selected)]
 
@@ -207,12 +225,8 @@ def order_documents(
         "window_id", "score", "chunk_id", descending=[False, True, False]
     ).group_by("window_id", maintain_order=True):
         if settings.pick == "coverage":
-            order = _coverage(rows, candidates.filter(pl.col("window_id") == window))
-        else:
-            order = list(range(len(rows)))
-        positions = np.empty(len(rows), dtype=np.int64)
-        positions[order] = np.arange(1, len(rows) + 1)
-        frames.append(rows.with_columns(place=pl.Series(positions)).sort("place"))
+            rows = rows[_coverage(rows, candidates.filter(pl.col("window_id") == window))]
+        frames.append(rows.with_columns(place=pl.int_range(1, pl.len() + 1)))
     return pl.concat(frames) if frames else documents.with_columns(place=pl.lit(None, pl.Int64))
 
 
@@ -265,10 +279,7 @@ def parts(text: str) -> list[str]:
     found: list[str] = []
     is_open = False
     for piece in pieces:
-        if is_open:
-            found[-1] = f"{found[-1]}\n{piece}"
-        else:
-            found.append(piece)
+        found.append(f"{found.pop()}\n{piece}" if is_open else piece)
         words = len(found[-1].split())
         is_question = least == _LEAST_WORDS and _QUESTION.match(piece)
         is_open = words < (_LEAST_OF_QUESTION if is_question else least)

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from transforms.context.candidates import (
+    borne_out,
     deduplicate,
     in_stretches,
     order_documents,
@@ -11,7 +12,7 @@ from transforms.context.candidates import (
     telling_terms,
 )
 from transforms.settings.conversations import ContextSettings
-from transforms.settings.search import TermSettings
+from transforms.settings.search import SearchSettings, TermSettings
 
 
 def found(rows: list[tuple[int, str, float]]) -> pl.DataFrame:
@@ -52,16 +53,11 @@ THREE_TOPICS = found(
 )
 def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
     settings = ContextSettings(pick=pick)  # type: ignore[arg-type]
-    made = order_documents(THREE_TOPICS, deduplicate(THREE_TOPICS), settings)
+    shuffled = THREE_TOPICS.sample(fraction=1.0, shuffle=True, seed=3)
+    made, other = (order_documents(rows, deduplicate(rows), settings) for rows in (THREE_TOPICS, shuffled))
     assert made["chunk_id"].to_list()[:3] == first
     assert made["place"].to_list() == list(range(1, 8))
-
-
-def test_the_order_does_not_depend_on_the_order_of_the_rows():
-    settings = ContextSettings(pick="coverage")
-    shuffled = THREE_TOPICS.sample(fraction=1.0, shuffle=True, seed=3)
-    one, other = (order_documents(rows, deduplicate(rows), settings) for rows in (THREE_TOPICS, shuffled))
-    assert one["chunk_id"].to_list() == other["chunk_id"].to_list()
+    assert made["chunk_id"].to_list() == other["chunk_id"].to_list()
 
 
 @pytest.mark.parametrize(
@@ -73,14 +69,8 @@ def test_the_order_does_not_depend_on_the_order_of_the_rows():
 )  # fmt: skip
 def test_which_queries_a_window_makes(strategy: str, small: list[int], large: list[int]):
     windows = pl.DataFrame({"doc_id": ["l", "s"], "message_count": [101, 100], "text": ["all", "all"]})
-    chunks = pl.DataFrame(
-        {
-            "doc_id": ["l", "l", "s", "s"],
-            "chunk_index": [0, 1, 0, 1],
-            "token_count": [1800, 1, 1700, 100],
-            "text": ["a", "b", "c", "d"],
-        }
-    )
+    counts = {"chunk_index": [0, 1, 0, 1], "token_count": [1800, 1, 1700, 100]}
+    chunks = pl.DataFrame({"doc_id": list("llss"), "text": list("abcd"), **counts})
     made = strategy_queries(windows, chunks, ContextSettings(strategy=strategy))  # type: ignore[arg-type]
     assert made.filter(pl.col("window_id") == "s")["query"].to_list() == small
     assert made.filter(pl.col("window_id") == "l")["query"].to_list() == large
@@ -100,11 +90,10 @@ def test_telling_terms_are_frequent_here_and_rare_elsewhere():
 
 def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_between():
     rows = [
-        ("chat", n, n, score, False, False, 10 * n)
-        for n, score in ((1, 0.8), (20, 0.7), (22, 0.7), (24, 0.7))
+        ("chat", n, n, score, False, 0.0, 10 * n) for n, score in ((1, 0.8), (20, 0.7), (22, 0.7), (24, 0.7))
     ]
-    rows += [("chat", 50, None, 0.9, True, True, 150), ("page", 51, None, 0.6, False, True, 0)]
-    names = ["document_id", "chunk_no", "turn", "score", "is_segment", "is_near", "byte_start"]
+    rows += [("chat", 50, None, 0.9, True, 1.0, 150), ("page", 51, None, 0.6, False, 0.5, 0)]
+    names = ["document_id", "chunk_no", "turn", "score", "is_segment", "near", "byte_start"]
     found = pl.DataFrame(rows, schema=names, orient="row")
     found = found.with_columns(row=pl.lit(0), byte_end=pl.col("byte_start") + 150)
     numbers = list(range(30))
@@ -112,4 +101,11 @@ def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_bet
     best = in_stretches(found, turns).sort("score", "chunk_no", descending=[True, False])
     assert best["chunk_no"].to_list()[:4] == [22, 21, 23, 20] and best["score"].max() == 0.8
     assert {1, 50} & {*best["chunk_no"]} == set()
-    assert best.filter(document_id="page")["score"].to_list() == [0.6]
+    assert best.filter(document_id="page")["score"].to_list() == [0.3]
+
+
+def test_one_candidate_or_many_together_bear_out_a_query():
+    rows = [0.55, 0.5, 0.22, 0.2], [0.53, 0.5, 0.22, 0.2], [0.5] * 9 + [0.2], [0.5] * 8 + [0.1] * 9
+    found = pl.DataFrame({"row": range(4), "evidence": rows}).explode("evidence")
+    near = borne_out(found, SearchSettings()).group_by("row", maintain_order=True).agg("near")["near"]
+    assert near.to_list() == [[1, 0.5, 0.5, 0], [0] * 4, [0.5] * 9 + [0], [0] * 17]
