@@ -1,6 +1,7 @@
 """`weft context`: what the index knows about a conversation, as a block of cited passages."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -20,6 +21,7 @@ from dagster_project.context.sessions import Session, opened_session
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.outgoing.screen import Entry
 from transforms.context.block import ENDED, FULL, difference
+from transforms.errors import shortened
 
 _STOPPED = {FULL: "fits", ENDED: "bears it out"}
 
@@ -32,12 +34,13 @@ def _known_zone(_context: click.Context, _option: click.Parameter, name: str | N
 
 
 class _TextFile(click.Path):
-    """The path of a file or folder; a text that is empty is not one."""
+    """The path of a file or folder; a question in its place is refused with the way to ask it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path."""
-        if value == "":
-            self.fail("the text is empty: name a file, or give the text with --stdin", param, ctx)
+        if not os.path.exists(value):  # noqa: PTH110  # Path raises for a long text
+            what = f"there is no file {shortened(value)!r}" if value else "the text is empty"
+            self.fail(f"{what}: name a file, or give a question or a text with --stdin", param, ctx)
         return super().convert(value, param, ctx)
 
 
