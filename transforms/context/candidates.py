@@ -24,7 +24,7 @@ _NEAR_TURNS = 6
 """Turns before and behind one of a chat to which its score gives a share, the nearer the more."""
 _WAY_TO_PASS, _MANY = 0.5, 10
 """How far from WEAK to PASS of the labels the evidence of a candidate bears out its query; WEAK is enough for the mean of so
-many. By less, nine off-topic texts in ten do not find nothing (`benchmarks/off_topic.py`)."""
+many. With less, more than one off-topic text in ten finds something (`benchmarks/off_topic.py`)."""
 _FILLS, _BEHIND = 0.5, 0.5
 """Share of WEAK from which a candidate fills what those leave of a budget, and the share of its score that counts then:
 any two collections of `benchmarks/memory.py` choose the first."""
