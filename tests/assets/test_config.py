@@ -1,9 +1,10 @@
-"""The settings of a stage as a run's configuration."""
+"""The settings of a stage as a run's configuration, and the columns that Dagster shows of it."""
 
 import pytest
 from pydantic import ValidationError
 
-from assets.stages.shown import chosen_settings, config_of
+from assets.stages.shown import chosen_settings, column_lineage, config_of
+from transforms.schemas.registry import REGISTRY
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.settings.mail import ChunkSettings, ThreadSettings
 from transforms.settings.search import TermSettings
@@ -55,3 +56,10 @@ def test_a_choice_says_what_there_is_to_choose_from():
 
 def test_without_a_source_there_is_nothing_to_configure():
     assert config_of("stage", {"": DocumentChunkSettings()}) is None
+
+
+def test_a_column_comes_from_what_its_stage_names_or_from_an_input_with_the_same():
+    table = REGISTRY["message_chunks"].schema
+    for named, expected in (({}, "messages"), ({"source": ["attachments.source"]}, "attachments")):
+        (dep,) = column_lineage(table, ["messages", "attachments"], named).deps_by_column["source"]
+        assert (dep.asset_key.to_user_string(), dep.column_name) == (expected, "source")
