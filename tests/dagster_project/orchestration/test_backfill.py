@@ -50,7 +50,7 @@ def test_what_is_stale_is_asked_for_and_its_runs_come_to_what_a_build_does(
     full.build()
     assert differences(archives.index, full.index) == {}
     with archives.instance() as instance:
-        assert backfill(archives.settings, instance).as_json() == {
+        assert backfill(archives.settings, with_daemon(instance)).as_json() == {
             "outcome": "UNCHANGED",
             "backfill": None,
             "partitions": (),
