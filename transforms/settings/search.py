@@ -115,23 +115,17 @@ class SearchSettings(StageSettings):
         return "exact" if self.vector_search == "exact" or chunk_count <= self.exact_max_chunks else "codes"
 
 
+_ALONE = {"fusion": "blend", "thread_weight": 0.0, "mail_weight": 0.0, "rerank": "off"}
 _NODES: dict[str, Any] = {
-    "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "mail_weight": 0.0,
-    "candidates_lexical": 100, "candidates_vector": 1, "latest_first": False, "rerank": "off",
+    **_ALONE, "lexical_weight": 1.0, "candidates_lexical": 100, "candidates_vector": 1, "latest_first": False,
     "collapse_duplicates": False, "diversity": 0.0, "collapse_threads": False, "similarity_threshold": None,
     "limit": 20, "elbow": True,
 }  # fmt: skip
 """What ra ranks by: the BM25 score of a node and nothing else, a hundred candidates, twenty results."""
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
-    "lexical": {
-        "fusion": "blend", "lexical_weight": 1.0, "thread_weight": 0.0, "mail_weight": 0.0,
-        "candidates_lexical": 300, "candidates_vector": 1, "rerank": "off",
-    },
-    "vector": {
-        "fusion": "blend", "lexical_weight": 0.0, "thread_weight": 0.0, "mail_weight": 0.0,
-        "candidates_lexical": 1, "candidates_vector": 300, "rerank": "off",
-    },
+    "lexical": {**_ALONE, "lexical_weight": 1.0, "candidates_lexical": 300, "candidates_vector": 1},
+    "vector": {**_ALONE, "lexical_weight": 0.0, "candidates_lexical": 1, "candidates_vector": 300},
     "rrf": {
         "fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100, "rerank": "off",
     },

@@ -237,6 +237,7 @@ def print_explanation(result: Explanation, rows: int) -> None:
     """One line per stage, a table of the hits with their place in each, the first drops of each, the fate of an id."""
     console = terminal()
     console.print(Text(result.query, style="bold") + Text(f"  {result.label}"))
+    _print_understood(console, result.understood)
     console.print(_stages(result))
     if result.stages:
         console.print(_ways(result, rows))
@@ -302,11 +303,8 @@ def _ways(result: Explanation, rows: int) -> Table:
         table.add_column(stage.stage, justify="right")
     table.add_column("id", overflow="fold")
     table.add_column("title", no_wrap=True)
-    ranks = [dict(stage.steps.select("chunk_no", "rank").iter_rows()) for stage in result.stages]
-    for chunk in result.stages[-1].steps.drop_nulls("rank").head(rows)["chunk_no"]:
-        _, place, title = result.name(chunk)
-        places = [f"#{places_of[chunk]}" if places_of.get(chunk) else "–" for places_of in ranks]
-        table.add_row(*places, Text(place), Text(title))
+    for (_, place, title), places in result.ways(rows):
+        table.add_row(*(f"#{n}" if n else "–" for n in places), Text(place), Text(title))
     return table
 
 

@@ -206,10 +206,11 @@ class Why:
 
     query: str
     label: str
+    understood: Understood
     milliseconds: float
     answer: str | None
     stages: list[StageView]
-    ways: list[dict[str, Any]]
+    ways: list[tuple[tuple[str, str, str], list[int | None]]]
 
 
 def why_page(result: Explanation, ident: str | None) -> Why:
@@ -237,8 +238,8 @@ def why_page(result: Explanation, ident: str | None) -> Why:
                 strength=min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
             )
         )
-    answer = result.fate.answer if result.fate else None
-    return Why(result.query, result.label, result.seconds * 1000, answer, shown, _ways(result))
+    answer, milliseconds = result.fate.answer if result.fate else None, result.seconds * 1000
+    return Why(result.query, result.label, result.understood, milliseconds, answer, shown, result.ways(_ROWS))
 
 
 def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
@@ -246,16 +247,3 @@ def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
         steps.drop_nulls("reason").group_by("reason").len().sort("len", "reason", descending=[True, False])
     )
     return [(str(reason), int(count)) for reason, count in counts.head(_REASONS).iter_rows()]
-
-
-def _ways(result: Explanation) -> list[dict[str, Any]]:
-    """The first hits with their places in the list of every stage."""
-    if not result.stages:
-        return []
-    ranks = [dict(table.steps.select("chunk_no", "rank").iter_rows()) for table in result.stages]
-    ways = []
-    for chunk in result.stages[-1].steps.drop_nulls("rank").head(_ROWS)["chunk_no"]:
-        chunk_id, place, title = result.name(chunk)
-        places = [of_stage.get(chunk) for of_stage in ranks]
-        ways.append({"chunk_id": chunk_id, "id": place, "title": title, "places": places})
-    return ways

@@ -55,7 +55,7 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
         raise QueryError("there is no query to explain: add ?q= to the address")
     result = explanation(index, question.query, ident, question.filters, results.RANKED, question.plain)
     shown = results.why_page(result, ident)
-    _note(request, ((way["id"], way["title"]) for way in shown.ways))
+    _note(request, ((place, title) for (_, place, title), _ in shown.ways))
     return site.page("why.html", request, index, why=shown, ident=ident)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.filters import Filters, Understood
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.errors import QueryError, UnknownIdError, shortened
@@ -30,6 +30,7 @@ class Explanation:
 
     query: str
     label: str
+    understood: Understood
     version: str
     vector_path: str
     seconds: float
@@ -42,6 +43,7 @@ class Explanation:
         return {
             "query": self.query,
             "label": self.label,
+            "lifts": list(self.understood.lifts),
             "version": self.version,
             "vector_path": self.vector_path,
             "seconds": round(self.seconds, 6),
@@ -61,6 +63,12 @@ class Explanation:
     def name(self, chunk: int | None) -> tuple[str, str, str]:
         """chunk_id, mail or node, and title of a chunk; empty for none."""
         return self.names.get(chunk, ("", "", "")) if chunk is not None else ("", "", "")
+
+    def ways(self, rows: int) -> list[tuple[tuple[str, str, str], list[int | None]]]:
+        """The names of the first hits, and the place of each in the list of every stage."""
+        ranks = [dict(table.steps.select("chunk_no", "rank").iter_rows()) for table in self.stages]
+        hits = self.stages[-1].steps.drop_nulls("rank").head(rows)["chunk_no"] if self.stages else []
+        return [(self.name(chunk), [of_stage.get(chunk) for of_stage in ranks]) for chunk in hits]
 
     def _named(self, row: dict[str, Any]) -> dict[str, Any]:
         chunk_id, place, title = self.name(row.pop("chunk_no"))
@@ -131,9 +139,8 @@ def _explanation(
         fate_of_id = Fate(ident, answer, moments)
     numbers = {n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())}
     tables, names, version = tuple(watch.tables), _names(index, numbers), index.manifest["version"]
-    return Explanation(
-        query, ranked.labels[0], version, ranked.vector_path, seconds, tables, names, fate_of_id
-    )
+    label, understood, path = ranked.labels[0], resolved[0].understood, ranked.vector_path
+    return Explanation(query, label, understood, version, path, seconds, tables, names, fate_of_id)
 
 
 def shown(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
