@@ -7,14 +7,18 @@ with the descriptions of Debian's packages, and folders `python*` with sources. 
 (headings, one behind the other), `text` and, where a text is a translation, `english`.
 """
 
+import gettext
 import gzip
 import hashlib
+import io
 import json
 import re
 import sys
 import textwrap
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import TextIO
@@ -35,7 +39,24 @@ _OTHER_BYTES = {
 }
 """Packages from which the corpus takes more or less than from others, since they repeat themselves."""
 _PAGES, _MEANINGS = {"html", "htm", "xhtml", "page"}, {"noun", "verb", "adj", "adv"}
-_KINDS = {*_PAGES, *_MEANINGS, "py", "txt", "md", "rst", "NEWS", "changelog", "pod", "dz", "ruleset"}
+_SCRIPTS = {"cfg", "lua", "c"}
+_KINDS = {
+    *_PAGES,
+    *_MEANINGS,
+    *_SCRIPTS,
+    "py",
+    "txt",
+    "md",
+    "rst",
+    "NEWS",
+    "changelog",
+    "pod",
+    "dz",
+    "ruleset",
+}
+_KINDS |= {"mo", "rdb", "yml"}
+_TALKS = {"fortunes", "state", "english", "german"}
+"""Folders whose files all are text: sayings, constitutions, questions with their answers."""
 _BLOCKS = {"p", "li", "dd", "dt", "pre", "td", "th", "blockquote", "figcaption", "title", "item", "paragraph"}
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
 _LEFT_OUT = {"script", "style", "nav", "header", "footer", "svg", "math", "noscript", "button", "form"}
@@ -47,6 +68,15 @@ _DOCSTRING = re.compile(
     re.M | re.S,
 )
 _PARAGRAPH = re.compile(r"\n\s*\n")
+_SCRIPT = re.compile(
+    r'speaker\s*=\s*"?(?P<who>[^\n"]+)|^mission "(?P<mission>[^"]+)|\bname\s*=\s*_\s*"(?P<name>[^"]+)"'
+    r'|(?:message|story|description)\s*=\s*_\s*"(?P<line>[^"]{8,})"|\bsay\w*\(\s*"(?P<said>[^"]{8,})'
+    r'|`\s*(?P<talk>[^`\n]{8,})`|\b_\(?\s*\[\[(?P<long>.+?)\]\]|\b_\(?\s*"(?P<short>(?:\\.|[^"\\\n]){8,})"',
+    re.M | re.S,
+)
+"""Names and lines of dialogue in scripts of games: Wesnoth, Endless Sky, Naev, Widelands, Dink Smallwood."""
+Passage = tuple[str, ...]
+"""Title and text; of a translation also the English title and the English text."""
 
 
 def main() -> None:
@@ -58,12 +88,13 @@ def main() -> None:
         for package in packages:
             count = 0
             for found in workers.map(passages, chosen(package), chunksize=8):
-                for title, text in found:
-                    digest = hashlib.sha1(text[:300].encode()).digest()
+                for passage in found:
+                    digest = hashlib.sha1(passage[1][:300].encode()).digest()
                     if digest not in seen and count < MOST_PASSAGES:
                         seen.add(digest)
                         count += 1
-                        _write(written, {"group": package.name, "title": title, "text": text})
+                        fields = zip(("title", "text", "english_title", "english"), passage, strict=False)
+                        _write(written, {"group": package.name, **dict(fields)})
             print(package.name, count, flush=True)
         for row in _descriptions(folder):
             _write(written, row)
@@ -74,20 +105,28 @@ def chosen(package: Path) -> list[Path]:
     most = _OTHER_BYTES.get(package.name, MOST_BYTES)
     files = [path for path in package.rglob("*") if path.is_file() and not path.is_symlink()]
     files = [
-        path for path in files if _kind(path) in _KINDS or _is_manual(path) or path.parent.name == "fortunes"
+        path for path in files if _kind(path) in _KINDS or _is_manual(path) or path.parent.name in _TALKS
     ]
+    files = [path for path in files if _kind(path) != "mo" or "de" in path.parts]
     files.sort(key=lambda path: hashlib.sha1(str(path.relative_to(package)).encode()).digest())
     ends = accumulate(path.stat().st_size for path in files)
     return [path for path, end in zip(files, ends, strict=True) if end <= most]
 
 
-def passages(path: Path) -> list[tuple[str, str]]:
-    """(title, text) of the passages of a file."""
+def passages(path: Path) -> list[Passage]:
+    """The passages of a file."""
     data = path.read_bytes()
     data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     kind, text = _kind(path), data.decode("utf-8", "replace")
     if kind in _PAGES:
         return list(cut(_of_page(data)))
+    if kind in ("mo", "rdb"):
+        return list(_of_translations(data) if kind == "mo" else cut(_of_books(data)))
+    if kind == "yml":
+        pairs = re.findall(r"^- - (.+)\n  - (.+(?:\n    .+)*)", text, re.M)
+        return [(question, _line(answer)) for question, answer in pairs if len(answer) >= 20]
+    if kind in _SCRIPTS or "\t`" in text:
+        return list(cut(_of_script(text)))
     if kind == "py":
         return list(_of_source(text))
     if kind in _MEANINGS:
@@ -200,6 +239,49 @@ def _of_text(source: str) -> Iterator[tuple[str, str]]:
             title = lines[0].strip("# ")
         elif block:
             yield title, textwrap.dedent(block)
+
+
+def _of_script(source: str) -> Iterator[tuple[str, str]]:
+    """What is spoken in a game, behind the name of the speaker where it is one."""
+    title, who = "", ""
+    for found in _SCRIPT.finditer(source):
+        kind, text = found.lastgroup, found[found.lastgroup or 0].strip()
+        if kind == "who":
+            who = text if text[:1].isupper() else ""
+        elif kind == "mission" or (kind == "name" and not title):
+            title = text
+        elif kind != "name":
+            said = _line(re.sub(r"\\[nt]|<[^>]*>|\{[^}]*\}|\\", " ", text))
+            yield title, f"{who}: {said}" if who else said
+            who = ""
+
+
+def _of_translations(data: bytes) -> Iterator[Passage]:
+    """English messages of a catalogue of gettext, and the German ones beside the English."""
+    for english, other in gettext.GNUTranslations(io.BytesIO(data))._catalog.items():
+        if isinstance(english, str) and isinstance(other, str) and len(english) >= 40:
+            pair = [
+                _line(re.sub(r"<[^>]*>", " ", text.rpartition("\x04")[2]))[:MOST_CHARS]
+                for text in (english, other)
+            ]
+            if len(pair[0]) >= FEWEST_CHARS:
+                yield "", pair[0]
+            if pair[0] != pair[1]:
+                yield "", pair[1], "", pair[0]
+
+
+def _of_books(data: bytes) -> Iterator[tuple[str, str]]:
+    """Paragraphs of the novels in a database of R, whose lines are strings behind their length."""
+    for found in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
+        with suppress(zlib.error):
+            held = zlib.decompressobj().decompress(data[found.start() :])
+            lines, place = [], 0
+            while 0 <= (place := held.find(b"\x00\x09\x00\x00", place)) < len(held) - 6:
+                count = int.from_bytes(held[place + 2 : place + 6])
+                lines.append(held[place + 6 : place + 6 + count].decode("latin-1"))
+                place += 6 + count
+            for paragraph in _PARAGRAPH.split("\n".join(lines)):
+                yield "", _line(paragraph)
 
 
 def _of_wordnet(source: str) -> Iterator[tuple[str, str]]:

@@ -21,14 +21,14 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-VOCABULARY, DIMENSIONS = 32_000, 256
+VOCABULARY, DIMENSIONS, QUERIES = 32_000, 256, 4
 TEACHER_TOKENS, STUDENT_TOKENS = 256, 400
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n+")
@@ -52,6 +52,7 @@ class Plan:
     keep: float = 0.1
     words: int = 200_000
     weight: float = 0.6
+    clusters: int = 0
 
 
 class Ids(NamedTuple):
@@ -63,7 +64,7 @@ class Ids(NamedTuple):
 
 @dataclass
 class Views:
-    """Texts of passages and of two queries of each, and for each of them the text that the teacher reads."""
+    """Texts of passages and of QUERIES queries of each, and for each of them the text that the teacher reads."""
 
     passages: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
@@ -71,7 +72,58 @@ class Views:
     read_queries: list[str] = field(default_factory=list)
 
 
-_QUESTIONS = ("how do i {}", "how to {}", "what is {}", "why {}", "where is {}", "{}?", "can i {}")
+_QUESTIONS = (
+    *(
+        "how do i {}",
+        "how to {}",
+        "what is {}",
+        "why {}",
+        "where is {}",
+        "{}?",
+        "can i {}",
+        "tell me about {}",
+    ),
+    *(
+        "explain {}",
+        "what does {} mean",
+        "when do i need {}",
+        "help with {}",
+        "how does {} work",
+        "{} in short",
+    ),
+)
+"""Questions made of a title."""
+_ABOUT = (
+    *("summarize what was said about {0}", "summarize the discussion of {0}", "what was decided about {0}"),
+    *("what did {1} say about {0}", "what did {1} think about {0}", "what was the opinion of {1} on {0}"),
+    *("why did {1} mention {0}", "why does {1} want {0}", "how did {1} react to {0}", "who spoke about {0}"),
+    *(
+        "what happened to {0}",
+        "what is the reason for {0}",
+        "why is {0} important",
+        "who is {1}",
+        "where is {0}",
+    ),
+    *("what did {1} do about {0}", "when did {1} talk of {0}", "does {1} agree with {0}", "who has {0}"),
+    *("tell me about {0}", "describe {0}", "give details of {0}", "what are the problems with {0}"),
+    *(
+        "how many {0}",
+        "which {0}",
+        "what kind of {0}",
+        "what should i do about {0}",
+        "is there anything on {0}",
+    ),
+    *(
+        "i want to know about {0}",
+        "does anyone know how {0} works",
+        "what does it say about {0}",
+        "how does {0} {2}",
+    ),
+    *("why does {0} {2}", "how can i get {0} to {2}", "what is the connection between {0} and {2}"),
+    *("{0} and {2}", "my {0} has a problem with {2}", "i would like {0} with {2}", "what made {0} {2}"),
+)
+"""Questions and requests about {0}, by somebody {1}, in connection with {2}."""
+_SOMEBODY = ("they", "we", "the speaker", "people", "the author", "he", "she", "the group", "the team", "you")
 
 
 def lone_words(tokens: Sequence[str], count: int, seed: int) -> list[dict[str, str]]:
@@ -85,27 +137,84 @@ def lone_words(tokens: Sequence[str], count: int, seed: int) -> list[dict[str, s
     return [{"group": "words", "title": "", "text": " ".join(words[n] for n in part)} for part in parts]
 
 
-def views(rows: Sequence[dict[str, str]], seed: int) -> Views:
+def views(rows: Sequence[dict[str, str]], tokens: Sequence[str], seed: int) -> Views:
     """The parameters of each row of the table."""
-    rng, made = random.Random(seed), Views()
-    for row in rows:
+    _shared.update(
+        rows=rows, size=4000, seed=seed, frequent=_frequent(rows), synonyms=_synonyms(rows, tokens)
+    )
+    with get_context("fork").Pool(os.cpu_count()) as workers:
+        parts = workers.map(_views, range(0, len(rows), 4000), chunksize=1)
+    return Views(*([text for part in parts for text in getattr(part, f.name)] for f in fields(Views)))
+
+
+def _views(start: int) -> Views:
+    rng, made = random.Random(_shared["seed"] * 1_000_003 + start), Views()
+    for row in _shared["rows"][start : start + _shared["size"]]:
         text, title = row["text"], row["title"].rsplit(" › ", 1)[-1].strip()
         whole = f"{row['title']}\n{text}" if rng.random() < 0.5 else text
         made.passages.append(whole)
         made.read_passages.append(row.get("english", whole))
-        for number in range(2):
-            query = _query(rng, text, title if number == 0 else "")
-            read = query
-            if "english" in row:
-                query, read = (title, row["english_title"]) if number == 0 else (text, row["english"])
-            made.queries.append(query)
-            made.read_queries.append(read)
+        if "english" in row:
+            own, english = row["english_title"], row["english"]
+            pairs = [(title or text, own or english), (text, english)]
+            pairs += [(query, query) for query in (_query(rng, english, own), _question(rng, english, own))]
+        else:
+            queries = [_query(rng, text, title), _query(rng, text, ""), _question(rng, text, title)]
+            pairs = [(query, query) for query in (*queries, _reworded(rng, rng.choice(queries)))]
+        made.queries += [query for query, _ in pairs]
+        made.read_queries += [read for _, read in pairs]
     return made
+
+
+def _frequent(rows: Sequence[dict[str, str]]) -> set[str]:
+    """Words that say little, the 400 most frequent."""
+    counts = Counter(word for row in rows[::50] for word in _WORD.findall(row["text"].lower()))
+    return {word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:400]}
+
+
+def _synonyms(rows: Sequence[dict[str, str]], tokens: Sequence[str]) -> dict[str, list[str]]:
+    """WordNet's synonyms in the vocabulary of words that have at most three meanings."""
+    known, meanings = set(tokens), {}
+    for row in rows:
+        if row["group"] == "wordnet-base":
+            words = [word for word in row["title"].lower().split(", ") if word in known]
+            for word in words:
+                meanings.setdefault(word, []).append([other for other in words if other != word])
+    found = {word: sorted({w for some in of for w in some}) for word, of in meanings.items() if len(of) <= 3}
+    return {word: others for word, others in found.items() if others and len(word) > 3}
+
+
+def _reworded(rng: random.Random, query: str) -> str:
+    """The query with words replaced by synonyms."""
+    synonyms, found = _shared["synonyms"], []
+    for word in query.split():
+        small = word.lower().strip(".,;:?!\"'()")
+        plural = small not in synonyms and small.endswith("s")
+        others = synonyms.get(small[:-1] if plural else small)
+        other = rng.choice(others) + "s" * plural if others and rng.random() < 0.7 else None
+        found.append(other or word)
+    return " ".join(found)
+
+
+def _question(rng: random.Random, text: str, title: str) -> str:
+    """A question about some words of a text that stand together."""
+    frequent, runs, run = _shared["frequent"], [], []
+    for word in [*re.findall(r"[^\W_]+(?:[-'’][^\W_]+)*|[.,;:!?]", text), "."]:
+        if word[0].isalpha() and word.lower() not in frequent and len(run) < 4:
+            run.append(word)
+        elif run:
+            runs.append(" ".join(run))
+            run = []
+    names = [run for run in runs if run.istitle() and len(run) > 3]
+    runs = [run for run in dict.fromkeys(runs) if len(run) > 3] or [text[:60]]
+    about = title if len(title) > 3 and rng.random() < 0.25 else max(rng.choices(runs, k=2), key=len)
+    somebody = rng.choice(names) if names and rng.random() < 0.5 else rng.choice(_SOMEBODY)
+    return rng.choice(_ABOUT).format(about.lower(), somebody.lower(), rng.choice(runs).lower())
 
 
 def _query(rng: random.Random, text: str, title: str) -> str:
     if len(title) > 8 and " " in title and rng.random() < 0.7:
-        return rng.choice(_QUESTIONS).format(title.lower()) if rng.random() < 0.2 else title
+        return rng.choice(_QUESTIONS).format(title.lower()) if rng.random() < 0.3 else title
     kind = rng.random()
     if kind < 0.5:
         sentences = [s for s in _SENTENCE.split(text) if 20 < len(s) < 250]
@@ -113,7 +222,7 @@ def _query(rng: random.Random, text: str, title: str) -> str:
             return rng.choice(sentences)
     words = text.split()
     if kind < 0.8:
-        count = rng.randint(3, 16)
+        count = rng.randint(3, 16) if kind < 0.7 else rng.randint(17, 60)
         start = rng.randint(0, max(0, len(words) - count))
         return " ".join(words[start : start + count])
     telling = [w for w in dict.fromkeys(_WORD.findall(text)) if len(w) > 3] or words
@@ -127,10 +236,12 @@ def vocabulary(teacher: Path, rows: Sequence[dict[str, str]]) -> list[str]:
     tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
     known = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
     kept = [token for token, _ in known if not token.startswith("[unused")]
+    _shared.update(normalizer=tokenizer.normalizer, rows=rows, size=4000)
     counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        words = re.findall(r"[a-zäöüß]{3,20}", tokenizer.normalizer.normalize_str(row["text"]))
-        counts.setdefault(row["group"], Counter()).update(set(words))
+    with get_context("fork").Pool(os.cpu_count()) as workers:
+        for part in workers.imap(_words, range(0, len(rows), 4000)):
+            for group, found in part.items():
+                counts.setdefault(group, Counter()).update(found)
     total: Counter[str] = Counter()
     groups: Counter[str] = Counter()
     for found in counts.values():
@@ -141,6 +252,15 @@ def vocabulary(teacher: Path, rows: Sequence[dict[str, str]]) -> list[str]:
     has = set(kept)
     new = [w for w in sorted(total, key=lambda w: (-total[w], w)) if w not in has and groups[w] >= 2]
     return kept + new[: VOCABULARY - len(kept)]
+
+
+def _words(start: int) -> dict[str, Counter[str]]:
+    """By package in how many passages a word is."""
+    counts: dict[str, Counter[str]] = {}
+    for row in _shared["rows"][start : start + _shared["size"]]:
+        words = re.findall(r"[a-zäöüß]{3,20}", _shared["normalizer"].normalize_str(row["text"]))
+        counts.setdefault(row["group"], Counter()).update(set(words))
+    return counts
 
 
 def tokenizer_of(tokens: Sequence[str]) -> Any:
@@ -277,6 +397,22 @@ def batches(groups: np.ndarray, plan: Plan) -> Iterator[np.ndarray]:
             yield whole[start : start + plan.batch]
 
 
+def clusters(vectors: Any, count: int, seed: int) -> np.ndarray:
+    """Of each vector the number of the nearest of `count` centres, after four rounds of k-means."""
+    import torch
+
+    drawn = torch.from_numpy(np.random.default_rng(seed).choice(len(vectors), count, replace=False))
+    centres = vectors[drawn.to(vectors.device)].float()
+    for _ in range(5):
+        nearest = torch.cat([(part.float() @ centres.T).argmax(1) for part in vectors.split(16_384)])
+        order = nearest.argsort(stable=True)
+        counts = nearest.bincount(minlength=count)
+        edges = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        sums = torch.segment_reduce(vectors[order].float(), "sum", offsets=edges, axis=0)
+        centres = torch.where(counts[:, None] > 0, torch.nn.functional.normalize(sums, dim=1), centres)
+    return nearest.cpu().numpy()
+
+
 def trained(lesson: Lesson, plan: Plan, device: str, told: Callable[[int, Any], None] | None = None) -> Any:
     """The table after `plan.steps` steps of Adam, float32 of shape (tokens, dimensions)."""
     import torch
@@ -291,10 +427,11 @@ def trained(lesson: Lesson, plan: Plan, device: str, told: Callable[[int, Any], 
     line = torch.optim.lr_scheduler.LambdaLR(
         adam, lambda n: min(1.0, (n + 1) / warm) * max(0.02, 0.5 * (1 + np.cos(np.pi * n / plan.steps)))
     )
-    every = batches(lesson.groups, plan)
+    groups = clusters(lesson.passage_vectors, plan.clusters, plan.seed) if plan.clusters else lesson.groups
+    every = batches(groups, plan)
     for step in range(plan.steps):
         rows = torch.from_numpy(next(every)).to(device)
-        asked = rows * 2 + torch.randint(0, 2, (len(rows),), device=device)
+        asked = rows * QUERIES + torch.randint(0, QUERIES, (len(rows),), device=device)
         passages, queries = lesson.passages.sums(table, rows), lesson.queries.sums(table, asked)
         of_passages, of_queries = lesson.passage_vectors[rows], lesson.query_vectors[asked]
         loss = plan.regression * (
@@ -349,7 +486,7 @@ def prepared(corpus: Path, teacher: Path, seed: int, device: str, plan: Plan) ->
     rows = [json.loads(line) for line in corpus.open()]
     tokens = vocabulary(teacher, rows)
     rows += lone_words(tokens, plan.words, seed)
-    made = views(rows, seed)
+    made = views(rows, tokens, seed)
     own, of_teacher = tokenizer_of(tokens), Tokenizer.from_file(str(teacher / "tokenizer.json"))
     of_teacher.no_padding()
     of_teacher.no_truncation()
