@@ -50,7 +50,7 @@ LLAMA = Cuts(_LLAMA_KINDS, _SIGN, _llama_ends, "\u2581", "<s>", "</s>", "<unk>")
 BERT = Cuts(
     (" \t\r\n", string.ascii_letters + string.digits, "", string.punctuation),
     _OTHER,  # control characters, which the tokenizer leaves out
-    lambda before, after: _ALONE in (before, after) or after == _BLANK != before,
+    lambda before, after: _ALONE in (before, after) or (before == _BLANK) != (after == _BLANK),
 )
 _MOST_KNOWN = 1 << 19
 """Pieces whose ids are remembered: some 80 MB."""
@@ -82,11 +82,7 @@ class PieceTokenizer:
         self._load, self._cuts, self._pieces = load, cuts, load()
         if cuts is LLAMA:
             self._pieces.normalizer = normalizers.Replace(" ", "\u2581")
-        # BERT's tokenizer takes longer for a word than Llama's; a word that is a token of its own needs none.
-        vocabulary = self._pieces.get_vocab().items() if cuts is BERT else ()
-        words = {w: _STORED.type(n).tobytes() for w, n in vocabulary if w.isascii() and w.isalnum()}
-        self._words = words | {f" {word}": stored for word, stored in words.items()}
-        self.forget()
+        self._known: dict[str, bytes] = {}
 
     @cached_property
     def _whole(self) -> Any:
@@ -109,8 +105,8 @@ class PieceTokenizer:
         return TokenIds(distinct[place], until[edges_of_texts])
 
     def forget(self) -> None:
-        """Let go of the ids of pieces but for whole words of the vocabulary; the next texts have them encoded anew."""
-        self._known = dict(self._words)
+        """Let go of the ids of pieces, which are found anew when they are asked for."""
+        self._known = {}
 
     def _with_special(self, texts: Sequence[str], special: Sequence[int]) -> TokenIds:
         """The ids of texts some of which, at the places `special`, spell special tokens."""
@@ -125,11 +121,13 @@ class PieceTokenizer:
     def _ids(self, distinct: Sequence[str]) -> TokenIds:
         """The ids of each piece."""
         if len(self._known) > _MOST_KNOWN:
-            self.forget()
+            self._known = {}
         known = self._known
         if new := [piece for piece in distinct if piece not in known]:
-            groups = [[piece] for piece in new] if len(new) < _FEW else [new]
-            encoded = [e for g in groups for e in self._pieces.encode_batch_fast(g, add_special_tokens=False)]
+            if len(new) < _FEW:
+                encoded = [self._pieces.encode(piece, add_special_tokens=False) for piece in new]
+            else:
+                encoded = self._pieces.encode_batch_fast(new, add_special_tokens=False)
             known |= {p: np.array(e.ids, dtype=_STORED).tobytes() for p, e in zip(new, encoded, strict=True)}
         stored = [known[piece] for piece in distinct]
         ids = np.frombuffer(b"".join(stored), dtype=_STORED).astype(np.int64)
@@ -142,7 +140,7 @@ def pieces(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarr
 
     The numbers, int64, have the number of all pieces at their end.
     """
-    data = [text.encode().lower() if cuts is BERT else text.encode() for text in texts]  # ASCII alone
+    data = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, data)])
     joined = b"".join(data)
     kinds = np.frombuffer(joined.translate(cuts.kinds), dtype=np.uint8)
@@ -216,9 +214,11 @@ class StaticEmbedder:
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         tokens = truncated = 0
         for row in range(len(texts)):
-            ids = encoded[edges[row] : edges[row + 1]] if edges[row] < edges[row + 1] else _NO_TOKEN
+            ids = encoded[edges[row] : edges[row + 1]]
             if not texts[row]:
                 raise EmbeddingError(f"an empty text cannot be embedded: text {row} of {len(texts)}")
+            if not len(ids):
+                ids = _NO_TOKEN
             if self.max_tokens is not None and len(ids) > self.max_tokens:
                 ids, truncated = ids[: self.max_tokens], truncated + 1
             np.add.reduce(table.take(ids, axis=0), axis=0, out=vectors[row])
