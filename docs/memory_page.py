@@ -27,7 +27,7 @@ characters.
 "Right" is the evidence's share of the blocks that show something: of the characters of their turns, of their mails. With
 room Weft fills a block with what bears out the question less, behind what does. Where nothing does it answers NO_HITS, also
 to some questions that have an answer, so that nine in ten about other matters get none ([quality](quality.md#context)).
-Milliseconds are those of a busy machine of two cores.
+Milliseconds are those of a quiet machine of two cores.
 
 ## Measure again
 
