@@ -129,7 +129,8 @@ class IndexForContext:
         far = best.clear()
         if settings.by_parts:
             best = best.with_columns(evidence=self._evidence(best, texts))
-            best, is_near = borne_out(best, self.index.settings), pl.col("near") > 0
+            best = borne_out(best, self.index.settings)
+            is_near = pl.col("near") > 0 if settings.fills_budget else pl.col("near") == 1
             far = best.group_by("row", maintain_order=True).first().filter(~is_near)
             best = self._in_stretches(best, allowed) if settings.fills_budget else best.filter(is_near)
             far = far.join(best, on=["row", "chunk_no"], how="anti")

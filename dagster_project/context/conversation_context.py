@@ -330,13 +330,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def difference_lines(changes: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     """A difference of two manifests as people read it."""
-    marks = {"added": "+", "removed": "-", "moved": "~", "resized": "="}
-    details = {"moved": "{from} to {to}", True: "with what is around it", False: "alone"}
-    lines = [
-        f"{marks[what]} {what:<8} {{place}} ({details.get(e.get('expanded', what), 'place {rank}')})".format(
-            **e
-        )
-        for what, entries in changes.items()
-        for e in entries
-    ]
+    marks, lines = {"added": "+", "removed": "-", "moved": "~", "resized": "="}, []
+    for what, entries in changes.items():
+        for e in entries:
+            resized = "with what is around it" if e.get("expanded") else "alone"
+            details = {"moved": f"{e.get('from')} to {e.get('to')}", "resized": resized}
+            place = f"place {e.get('rank')}"
+            lines.append(f"{marks[what]} {what:<8} {e['place']} ({details.get(what, place)})")
     return lines or ["no difference"]
