@@ -28,7 +28,7 @@ those of notmuch say how fast the machine is. Memory is of all processes togethe
 |---:|---:|---:|---:|---:|---:|
 {hour}
 
-Three such hours follow each other; the table has the third. Written is all that the build's processes wrote.
+Two such hours follow each other; the table has the second. Written is all that the build's processes wrote.
 
 | mails | ranked, p50 | p95 | with what describes ten hits, p50 | p95 |
 |---:|---:|---:|---:|---:|

@@ -124,7 +124,7 @@ class Workspace:
             name: s for name, s in sections.items() if name != "graph" or name in Settings.model_fields
         }
         named = sources or ({"name": "dev", "kind": "mbox", "path": "mail/*"},)
-        sections = {"storage": {"root": "state"}, "index": {"spare_min_bytes": 0}, **sections}
+        sections = {"storage": {"root": "state"}, **sections}
         lines = []
         for section, values in sections.items():
             lines += [f"[{section}]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()), ""]

@@ -15,7 +15,7 @@ JOURNAL = {"name": "journal", "kind": "vault", "path": "journal"}
 CHAT = {"name": "chat", "kind": "conversation", "path": "chat/*"}
 SOURCES = (MAIL, ODD, NOTES, DOCS, JOURNAL, CHAT)
 SECTIONS = {
-    "index": {"spare_min_bytes": 0, "ann_max_vectors": 9999},
+    "index": {"ann_max_vectors": 9999},
     "mail": {"max_archive_bytes": 4 << 20, "max_message_bytes": 1 << 20},
     "mcp": {"max_results": 2, "max_characters": 60, "max_seconds": HUNG},
 }

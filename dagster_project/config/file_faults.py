@@ -18,6 +18,7 @@ REPLACED = {
     "chunks.embed_subject": "is always on now",
     "document_chunks.embed_headings": "is always on now",
     "sources.exclude_defaults": 'is gone: a pattern of `exclude` takes back what is usual, as exclude = ["!All Tasks.md"]',
+    "index.spare_min_bytes": "is gone: each publish changes a copy of the current version",
     "embedding.offline": "is gone: set HF_HUB_OFFLINE=1 in the environment",
     "gemini.price_per_million_tokens": "is gone: `weft plan --cost` knows the list prices of Google's models",
     "gemini.timeout_seconds": "`gemini.time_limit_seconds` bounds a run",

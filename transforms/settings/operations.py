@@ -103,11 +103,6 @@ class IndexSettings(StageSettings):
         description="vectors up to which the file has an HNSW index for SQL, made with each version; 0: none",
     )
     keep_versions: int = Field(2, gt=0, description="published versions on disk")
-    spare_min_bytes: int = Field(
-        1 << 30,
-        ge=0,
-        description="size from which one more version stays, hidden, for the next publish to change",
-    )
 
     _checked_url = field_validator("url")(without_credentials)
 

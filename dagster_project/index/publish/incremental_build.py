@@ -30,7 +30,7 @@ DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
 
 
 class IndexUpdate(IndexBuild):
-    """Updates `file`, which is a copy of `previous` or of an older version that nobody needs.
+    """Updates `file`, which is a copy of `previous`, the current version.
 
     The cost depends on what changed: of unchanged rows, only the narrow columns of numbers and statistics are updated.
     """
@@ -47,10 +47,9 @@ class IndexUpdate(IndexBuild):
         "numbers", "recounted", "came_to_terms", "gone_from_terms", "added", "changed_facts", "changed_texts",
     )  # fmt: skip
 
-    def __init__(self, inputs: VersionInputs, file: Path, previous: Path, arrays: Path):
-        """`previous` is the current version, `arrays` the folder with the arrays of the version that `file` holds now."""
+    def __init__(self, inputs: VersionInputs, file: Path, previous: Path):
         super().__init__(inputs, file, previous)
-        self.arrays = arrays
+        self.arrays = folder_of(previous)
 
     def _fill(self) -> list[str]:
         run = self.connection.execute

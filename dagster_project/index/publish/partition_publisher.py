@@ -73,7 +73,6 @@ class PartitionPublisher:
             "new_version": done.is_new,
             "partitions": done.partitions,
             "built_on_previous": done.reused,
-            "changed_in_place": done.in_place,
             **({"previous_version_unusable": done.unusable} if done.unusable else {}),
             "vector_search": search.vector_path(rows["chunks"], has_index=has_index),
             **done.mirrored,

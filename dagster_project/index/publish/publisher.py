@@ -22,7 +22,6 @@ from dagster_project.index.files.arrays import damage_of_arrays, folder_of, writ
 from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import IndexUpdate
-from dagster_project.index.publish.spare_version import drop_spare, keep_as_spare, spare_of, start_from
 from dagster_project.index.publish.version_inputs import (
     TABLES,
     WHOLE,
@@ -53,8 +52,7 @@ _REBUILD_SHARE = 0.25
 restores the order of the inverted index and frees unused space."""
 _LEAST_REBUILT = 600_000
 """Postings, a few row groups: as long as no more changed since the last full rebuild, queries are no slower."""
-
-
+_COPIED_AT_ONCE = 1 << 24
 _MUCH_KILOBYTES = 1 << 20
 """Memory of a process that is worth a look for cycles, which takes a third of a second."""
 
@@ -140,7 +138,7 @@ class DuckDBPublisher:
             phases = Phases(progress or LoggedProgress())
             phases.begin("publish_relations")
             inputs = self._inputs(partitions, hashes, version, phases)
-            result = self._build_on_best_base(inputs, previous, place)
+            result = self._build_on_previous(inputs, previous, place)
             self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
             return result
 
@@ -159,29 +157,19 @@ class DuckDBPublisher:
         """True if earlier versions may hold what is to be forgotten: nothing is built on them, and none is kept."""
         return Forgotten(self.lake.base).unfinished
 
-    def _build_on_best_base(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
-        """Build the version on an earlier one if possible; the result says which earlier one proved corrupt, if any."""
+    def _build_on_previous(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
+        """Build the version on the current one if possible; the result says why it proved unusable, if it did."""
         unusable, known = None, None
-        for base in self._bases(previous):
+        if previous and not self._rewrites() and self._can_be_updated(previous):
             try:
-                result = self._build(inputs, base, previous, place)
-                return replace(result, unusable=unusable or result.unusable)
+                return self._build(inputs, previous, place, on_previous=True)
             except LostTextError:
                 known = previous
             except (duckdb.Error, UnfitBaseError) as error:
                 if is_of_full_disk(error):
                     raise
                 unusable = str(error).splitlines()[0]
-        return replace(self._build(inputs, None, None if unusable else known, place), unusable=unusable)
-
-    def _bases(self, previous: Path | None) -> Iterator[Path]:
-        """The earlier versions that an incremental build can start from; first the spare one, which need not be copied."""
-        if previous and not self._rewrites() and self._can_be_updated(previous):
-            # The service has what the current version has.
-            spare = None if self.mirror else spare_of(self.folder)
-            if spare and self._is_usable(spare) and self._can_be_updated(spare):
-                yield spare
-            yield previous
+        return replace(self._build(inputs, None if unusable else known, place), unusable=unusable)
 
     def _inputs(
         self,
@@ -202,17 +190,15 @@ class DuckDBPublisher:
         return since <= limit
 
     def _build(
-        self, inputs: VersionInputs, base: Path | None, previous: Path | None, place: Path
+        self, inputs: VersionInputs, previous: Path | None, place: Path, *, on_previous: bool = False
     ) -> Published:
-        """Build a version aside, on `base` if there is one, and switch to it; `previous` knows times."""
+        """Build a version aside, of the lake or on `previous`, which knows times, and switch to it."""
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
         try:
-            if base and previous:
-                is_spare = base != previous
-                arrays = start_from(base, building, in_place=is_spare)
-                kind = self.mirror.update if self.mirror else IndexUpdate
-                update = kind(inputs, building, previous, arrays).run()
-                result = replace(update, path=place, in_place=is_spare)
+            if previous and on_previous:
+                _copy(previous, building)
+                update = self.mirror.update if self.mirror else IndexUpdate
+                result = replace(update(inputs, building, previous).run(), path=place)
             else:
                 full = self.mirror.full_build if self.mirror else IndexBuild
                 result = replace(full(inputs, building, previous).run(), path=place)
@@ -323,16 +309,9 @@ class DuckDBPublisher:
         put(link, self.folder / CURRENT)
 
     def _prune(self, keep: Path, count: int) -> None:
-        """Delete all versions but `keep` and the newest, so that `count` are left, and make one of them the spare one."""
+        """Delete all versions but `keep` and the newest, so that `count` are left."""
         versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
-        old = versions[:-count]
-        is_large = keep.stat().st_size >= self.settings.index.spare_min_bytes
-        if is_large and not self._rewrites() and not self.mirror:
-            if old:
-                keep_as_spare(old.pop())
-        else:
-            drop_spare(self.folder)
-        for version in old:
+        for version in versions[:-count]:
             version.unlink()
         arrays = self.folder.glob("weft-*.arrays")
         _remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
@@ -383,6 +362,19 @@ def _read_once(file: Path, table: str, *state: int) -> tuple[Any, ...]:
     """The rows of a small table of a published file in this state: a build asks for them ten times."""
     with _opened(file) as connection:
         return tuple(connection.execute(f"FROM {table}").fetchall())
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file; where the file system can, the copy shares its blocks until they are written to."""
+    with source.open("rb") as read, target.open("xb") as write:
+        remaining = source.stat().st_size
+        try:
+            while remaining and (copied := os.copy_file_range(read.fileno(), write.fileno(), remaining)):
+                remaining -= copied
+        except OSError:
+            if remaining != source.stat().st_size:
+                raise
+            shutil.copyfileobj(read, write, _COPIED_AT_ONCE)
 
 
 def _remove(paths: Iterable[Path]) -> None:

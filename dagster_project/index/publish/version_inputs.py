@@ -54,8 +54,6 @@ class Published:
     """What of the previous version could not be reused, and why."""
     mirrored: Mapping[str, Any] = field(default_factory=dict)
     """What was sent to the service that ranks, and how far its mean length is from that of the version."""
-    in_place: bool = False
-    """True if the build changed the spare version in place, which spares copying the previous version."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tests.archives import Mail, Once, Workspace, differences, discussion, lake_
 from tests.processes import Command
 
 KEPT = (
-    ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims", ".spare.duckdb", ".spare.arrays",
+    ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims",
     *(".db", ".db-shm", ".db-wal"),  # Dagster's own, of what no run reports
 )  # fmt: skip
 WAYS = {
@@ -73,20 +73,12 @@ class Undisturbed:
 def undisturbed(built_once: Workspace, once: Once, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     folder = tmp_path_factory.mktemp("undisturbed")
     before = {"run": built_once.copied(folder / "run"), "backfill": two_lists(folder / "backfill")}
-    with_spare_version(before["run"])
     for work in before.values():
         change(work)
     before["publish"] = before["run"].copied(folder / "publish")
     before["publish"].build()
     _unpublish(before["publish"])
     return Undisturbed(before, (changed(once, folder / "changed"), built_once))
-
-
-def with_spare_version(work: Workspace) -> None:
-    """Publish what is there again, after two versions with less, so that the next is made of one that nobody needs."""
-    for without in ("dev/dev.2004-01", "dev/dev.2004-02", ""):
-        work.publish(without)
-    assert (work.index / ".spare.duckdb").exists()
 
 
 def _unpublish(work: Workspace) -> None:

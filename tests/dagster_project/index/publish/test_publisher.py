@@ -2,15 +2,12 @@
 
 import os
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from dagster_project.composition.objects import make_publisher
-from dagster_project.index.files.arrays import folder_of
-from dagster_project.index.publish.spare_version import keep_as_spare, spare_of, start_from
 from dagster_project.lake.forgotten import Forgotten
 from tests.archives import Workspace
 from transforms.errors import CheckFailedError
@@ -63,21 +60,3 @@ def test_the_last_version_is_current_and_stays_until_what_is_to_be_forgotten_end
     done = publisher.publish(part)
     assert done.is_new and not done.reused
     assert [*publisher.folder.glob("weft-*.duckdb")] == [publisher.current()] == made[2:]
-
-
-def test_a_spare_version_is_used_with_its_arrays_unless_somebody_may_see_it(tmp_path: Path):
-    version, backup = tmp_path / "weft-a.duckdb", tmp_path / "backup"
-    version.write_text("a")
-    folder_of(version).mkdir()
-    (folder_of(version) / "codes").touch()
-    keep_as_spare(version)
-    spare = spare_of(tmp_path)
-    assert spare and not version.exists()
-    with spare.open():
-        assert spare_of(tmp_path) is None
-    backup.hardlink_to(spare)
-    assert spare_of(tmp_path) is None
-    backup.unlink()
-    building = tmp_path / "building.duckdb"
-    assert [*start_from(spare, building, in_place=True).iterdir()] and building.read_text() == "a"
-    assert spare_of(tmp_path) is None

@@ -13,7 +13,7 @@ from tests.archives import Mail, Workspace, differences, discussion
 
 pytestmark = pytest.mark.exhaustive
 
-LIMIT, SEARCH = {"spare_min_bytes": 0}, {"vector_search": "ann"}
+SEARCH = {"vector_search": "ann"}
 
 
 def shown(work: Workspace, asset: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def nearest_of(work: Workspace, message_id: str) -> list[str]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace whose second version updates the first; for reading only."""
-    work = Workspace(tmp_path_factory.mktemp("vectors") / "work").configure(index=LIMIT)
+    work = Workspace(tmp_path_factory.mktemp("vectors") / "work").configure()
     work.write(
         "a.mbox", [m for n, topic in enumerate("abcde") for m in discussion(10 * n, 6, f"{topic} pump")]
     )
@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def test_the_index_of_an_update_is_of_the_vectors_of_its_version(made: Workspace, tmp_path: Path):
     assert shown(made, "search_index")["built_on_previous"]
     assert nearest_of(made, "m90@example.org")[0] == "m90@example.org"
-    anew = Workspace(tmp_path / "anew").configure(index=LIMIT)
+    anew = Workspace(tmp_path / "anew").configure()
     for file in (made.folder / "mail").iterdir():
         anew.write(file.name, file.read_bytes())
     anew.build()
@@ -79,7 +79,7 @@ def test_statements_that_ask_for_it_use_it_without_the_network(made: Workspace):
 def test_above_the_limit_there_is_none_and_the_setting_brings_it_back(made: Workspace, tmp_path: Path):
     work = made.copied(tmp_path / "work")
     for most, kind, way in ((3, "none", "exact"), (9999, "hnsw", "hnsw")):
-        work.configure(index=LIMIT | {"ann_max_vectors": most}, search=SEARCH)
+        work.configure(index={"ann_max_vectors": most}, search=SEARCH)
         work.build()
         facts = shown(work, "vector_index")
         assert (facts["kind"], facts["at_most_vectors"]) == (kind, most)
