@@ -100,7 +100,7 @@ class ChunkIndex:
         ]
         vectors = self.embedder.embed_queries(questions) @ self.vectors.T
         own = np.arange(len(self.ids), dtype=np.int32)
-        places = fusion.Places(own, own, np.zeros(len(own), dtype=bool))
+        places = fusion.Places(own, own, own < 0, own < 0)
         return [
             fusion.fused_candidates(
                 n, fusion.Fusion(scores[n], fusion.ExactScores(vectors[n], None), self.settings), None, places

@@ -101,16 +101,17 @@ def _lengths(postings: Postings, weights: Sequence[float] | np.ndarray) -> np.nd
     return lengths
 
 
-_IN_MAILS = {"quote": 0.5, "context": 0.0, "rest": 1.0}
-"""Weights of fields in a whole mail that differ from those in a chunk."""
+_IN_WHOLES = {"quote": 0.5, "context": 0.0, "rest": 1.0}
+"""Weights of fields in a whole mail or page that differ from those in a chunk."""
 
 
 @dataclass(frozen=True)
-class WeighedMails:
-    """The same of whole mails: frequencies by code, those of titles apart, as each chunk of a mail has its title.
+class WeighedWholes:
+    """The same of mails, or of pages, as a whole: frequencies by code, those of titles apart, as each chunk has one.
 
-    `document` is the number of the mail of the chunk in each slot, -1 for what is of none; norms are by that number, and
-    `count` is the number of mails, `mean` their mean length. How many mails hold a common term is remembered in `counts`.
+    `document` is the number of the mail (page) of the chunk in each slot, -1 for what is of none; norms are by that number,
+    and `count` is how many there are, `mean` their mean length. How many hold a common term is remembered in `counts`. With
+    `by_chunk` a term weighs what it weighs in chunks: nearly every long page has the words that tell chunks apart.
     """
 
     body: np.ndarray
@@ -119,27 +120,35 @@ class WeighedMails:
     norm: np.ndarray
     count: int
     mean: float
+    by_chunk: bool
     counts: dict[str, int] = field(default_factory=dict)
 
 
-def weighed_mails(
-    postings: Postings, settings: SearchSettings, document: np.ndarray, is_mail: np.ndarray
-) -> WeighedMails:
-    """Frequencies and lengths of whole mails as sums over their chunks; `document` and `is_mail` are by chunk."""
-    weights = field_weights(settings) | _IN_MAILS
+def weighed_wholes(
+    postings: Postings,
+    settings: SearchSettings,
+    document: np.ndarray,
+    is_whole: np.ndarray,
+    *,
+    by_chunk: bool,
+) -> WeighedWholes:
+    """Frequencies and lengths of mails, or of pages, as sums over their chunks; `document` and `is_whole` are by chunk."""
+    weights = field_weights(settings) | _IN_WHOLES
     of_body = np.array([weights[field] * (field != "title") for field in FIELDS], dtype=np.float32)
     of_title = np.array([weights[field] * (field == "title") for field in FIELDS], dtype=np.float32)
     length, title = np.zeros((2, int(document.max(initial=-1)) + 1))
     slots = postings.slots.of(np.arange(postings.chunk_count))
-    np.add.at(length, document[is_mail], _lengths(postings, of_body)[slots[is_mail]])
-    np.maximum.at(title, document[is_mail], _lengths(postings, of_title)[slots[is_mail]])
+    np.add.at(length, document[is_whole], _lengths(postings, of_body)[slots[is_whole]])
+    np.maximum.at(title, document[is_whole], _lengths(postings, of_title)[slots[is_whole]])
     length += title
     count = int(np.count_nonzero(length))
     mean = length.sum() / (count or 1)
     norm = K1 * (1 - B + B * length * count / (length.sum() or 1.0))
     numbers = np.full(postings.slots.count, -1, dtype=np.int32)
-    numbers[slots] = np.where(is_mail, document, -1)
-    return WeighedMails(postings.counts @ of_body, postings.counts @ of_title, numbers, norm, count, mean)
+    numbers[slots] = np.where(is_whole, document, -1)
+    return WeighedWholes(
+        postings.counts @ of_body, postings.counts @ of_title, numbers, norm, count, mean, by_chunk
+    )
 
 
 class _TermList(NamedTuple):
@@ -159,17 +168,19 @@ class _TermList(NamedTuple):
         # What a code stands for is weighed once, and not for each posting.
         return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
 
-    def mails(self, mails: WeighedMails) -> int:
-        """How many mails hold the term."""
-        known = mails.counts.get(self.term)
+    def weight_in(self, wholes: WeighedWholes) -> float:
+        """What the term weighs in a whole mail or page."""
+        if wholes.by_chunk:
+            return self.idf
+        known = wholes.counts.get(self.term)
         if known is None:
-            with_term = np.zeros(len(mails.norm) + 1, dtype=bool)
+            with_term = np.zeros(len(wholes.norm) + 1, dtype=bool)
             for part in self.parts:
-                with_term[mails.document.take(part.slots)] = True
+                with_term[wholes.document.take(part.slots)] = True
             known = int(np.count_nonzero(with_term[:-1]))
             if self.df > _REMEMBERED:
-                mails.counts[self.term] = known
-        return known
+                wholes.counts[self.term] = known
+        return self.factor * idf(known, wholes.count)
 
 
 _Occurrences = tuple[_TermList, Part, np.ndarray, np.ndarray]
@@ -245,30 +256,29 @@ class TermScores:
             weight[present] += term_list.idf * (self.weights.frequency.take(part.codes[places]) > 0)
         return np.minimum(weight / (self.most or 1.0), 1.0)
 
-    def of_mails(self, chunks: np.ndarray, mails: WeighedMails) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the mails of some chunks, ascending, and the BM25 score of each as a whole.
+    def of_wholes(self, chunks: np.ndarray, wholes: WeighedWholes) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the mails (pages) of some chunks, ascending, and the BM25 score of each as a whole.
 
-        `chunks` are all chunks of these mails.
+        `chunks` are all chunks of these.
         """
         slots = self.slots.of(chunks)
-        document = mails.document.take(slots)
-        is_there = np.zeros(len(mails.norm), dtype=bool)
+        document = wholes.document.take(slots)
+        is_there = np.zeros(len(wholes.norm), dtype=bool)
         is_there[document] = True
         numbers = np.flatnonzero(is_there)
         place = np.zeros(len(is_there), dtype=np.int32)
         place[numbers] = np.arange(len(numbers), dtype=np.int32)
         of_chunk = place.take(document)
-        norm, scores = mails.norm[numbers], np.zeros(len(numbers))
-        # A mail may have chunks in several parts.
+        norm, scores = wholes.norm[numbers], np.zeros(len(numbers))
+        # A mail or page may have chunks in several parts.
         for term_list, of_term in groupby(self._occurrences(slots), key=itemgetter(0)):
             body, title = np.zeros((2, len(numbers)))
             for _, part, present, places in of_term:
-                codes, mail = part.codes[places], of_chunk[present]
-                body += np.bincount(mail, mails.body.take(codes), len(numbers))
-                np.maximum.at(title, mail, mails.title.take(codes))
+                codes, whole = part.codes[places], of_chunk[present]
+                body += np.bincount(whole, wholes.body.take(codes), len(numbers))
+                np.maximum.at(title, whole, wholes.title.take(codes))
             frequency = body + title
-            weight = term_list.factor * idf(term_list.mails(mails), mails.count)
-            scores += weight * frequency / (frequency + norm)
+            scores += term_list.weight_in(wholes) * frequency / (frequency + norm)
         return numbers, scores
 
     @property
@@ -297,7 +307,7 @@ class TermScores:
     def _occurrences(self, slots: np.ndarray) -> Iterator[_Occurrences]:
         """Each part of each term's list, which of the slots are in it, and their places there.
 
-        Those of the last slots are kept, as whole mails and their chunks are scored one after the other.
+        Those of the last slots are kept, as mails, pages and their chunks are scored one after the other.
         """
         if self._last is None or not np.array_equal(self._last[0], slots):
             pairs = [(t, part) for t in self.lists for part in t.parts]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from transforms.retrieval import bm25
+from transforms.retrieval.postings import Postings
 from transforms.retrieval.small_tables import top_k
 from transforms.settings.search import SearchSettings
 
@@ -52,19 +53,35 @@ _LOOKED_AT = 4
 class Places:
     """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
 
-    What is not of a mail (`is_mail`) is a thread of its own. `given_members` are the `members`, where they are known
-    already.
+    What is not of a mail (`is_mail`) is a thread of its own; `is_page` masks documents that are not chats. `given_members`
+    are the `members`, where they are known already.
     """
 
     document: np.ndarray
     thread: np.ndarray
     is_mail: np.ndarray
+    is_page: np.ndarray
     given_members: tuple[np.ndarray, np.ndarray] | None = None
 
     @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
         """Chunk numbers by thread, and where each thread begins among them, with the end of the last."""
         return self.given_members or members(self.thread)
+
+    def weighed(
+        self, postings: Postings, settings: SearchSettings
+    ) -> tuple[bm25.WeighedWholes, bm25.WeighedWholes]:
+        """The frequencies and lengths of mails, and of pages, as a whole."""
+        of = partial(bm25.weighed_wholes, postings, settings, self.document)
+        return of(self.is_mail, by_chunk=False), of(self.is_page, by_chunk=True)
+
+    def mails_around(self, found: np.ndarray) -> np.ndarray:
+        """All chunks of the mails in the threads of the `found` ones."""
+        return with_threads(found[self.is_mail[found]], None, self)[0]
+
+    def pages_of(self, found: np.ndarray) -> np.ndarray:
+        """All chunks of the pages of the `found` ones."""
+        return self.of_documents(self.document[found[self.is_page[found]]])
 
     def of_documents(self, documents: np.ndarray) -> np.ndarray:
         """The numbers of all chunks of these documents, which ascend."""
@@ -137,33 +154,38 @@ class ExactScores:
         return np.maximum(self.scores[chunks], self.low).astype(np.float64)
 
 
-class WholeMails:
-    """BM25 scores of mails as a whole, quotes included, for a query whose words no chunk holds together.
+class WholeScores:
+    """BM25 scores of mails, quotes included, or of pages as a whole, for a query whose words no chunk holds together.
 
-    A mail of few words that answers a long quote, or says one half of a matter in each of two paragraphs, is found by what
-    all of it says. Mails are those of the threads of the `found` chunks; the highest score is that of their best chunk.
+    A mail of few words that answers a long quote, or a page that says half of a matter in each of two sections, is found by
+    all it says. `chunks` are all of these mails (pages), of those that `is_of` masks; the highest score is that of the best
+    of them.
     """
 
     def __init__(
-        self, lexical: bm25.TermScores, mails: bm25.WeighedMails, places: Places, found: np.ndarray
+        self,
+        lexical: bm25.TermScores,
+        wholes: bm25.WeighedWholes,
+        document: np.ndarray,
+        is_of: np.ndarray,
+        chunks: np.ndarray,
     ) -> None:
-        self.places = places
-        chunks, _ = with_threads(found[places.is_mail[found]], None, places)
-        self.mails, scores = lexical.of_mails(chunks, mails)
+        self.document, self.is_of = document, is_of
+        self.numbers, scores = lexical.of_wholes(chunks, wholes)
         self.scores = scores * lexical.of(chunks).max(initial=0.0) / (scores.max(initial=0.0) or 1.0)
 
-    def of(self, chunks: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-        """The score of the mail of each chunk, what stands in `otherwise` for chunks of no mail, float64."""
-        scores, is_mail = otherwise.copy(), self.places.is_mail[chunks]
-        scores[is_mail] = self.scores[np.searchsorted(self.mails, self.places.document[chunks[is_mail]])]
-        return scores
+    def blended(self, chunks: np.ndarray, own: np.ndarray, share: float) -> np.ndarray:
+        """The lexical scores of these chunks, which are `own`, with that share of their mail (page), float64."""
+        whole, is_of = own.copy(), self.is_of[chunks]
+        whole[is_of] = self.scores[np.searchsorted(self.numbers, self.document[chunks[is_of]])]
+        return (1 - share) * own + share * whole
 
 
 class Fusion:
     """One score for each candidate of a query, of the scores of its words and those of its vector.
 
     `lexical` and `vector` are scores of all chunks that a filter keeps; candidates of their own are the best
-    `candidates_lexical` and the best `candidates_vector`. `whole` makes the scores of whole mails, None if they do not
+    `candidates_lexical` and the best `candidates_vector`. `whole` scores mails and pages as a whole, None if that does not
     count. `logs` masks chunks whose score is weighed by `log_weight`.
     """
 
@@ -173,19 +195,19 @@ class Fusion:
         vector: Scores,
         settings: SearchSettings,
         logs: np.ndarray | None = None,
-        whole: Callable[[np.ndarray], WholeMails] | None = None,
+        whole: Callable[[np.ndarray], tuple[WholeScores, WholeScores]] | None = None,
     ):
         self.lexical, self.vector, self.settings, self.logs = lexical, vector, settings, logs
         self.by_lexical = lexical.best(settings.candidates_lexical)
         self.by_vector = vector.best(settings.candidates_vector)
         self.chunks = np.unique(np.concatenate((self.by_lexical, self.by_vector)))
-        self.mails = None if whole is None else whole(self.chunks)
+        self.wholes = None if whole is None else whole(self.chunks)
 
     def of(self, chunks: np.ndarray, words: np.ndarray, similar: np.ndarray) -> np.ndarray:
         """The fused scores of these chunks, of which `words` says what their words add, `similar` the cosine; float64.
 
         `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
-        of the lexical score of a mail is that of the whole of it. `rrf` adds 1 / (rrf_k + rank) for each list of
+        (`page_weight`) of the lexical score is that of the whole mail (page). `rrf` adds 1 / (rrf_k + rank) for each list of
         candidates that holds the chunk (Cormack, Clarke and Buettcher 2009).
         """
         if self.settings.fusion == "rrf":
@@ -202,9 +224,10 @@ class Fusion:
         logs."""
         if self.settings.fusion == "rrf":
             return np.zeros(len(chunks))
-        if self.mails is not None:
-            share = self.settings.mail_weight
-            lexical = (1 - share) * lexical + share * self.mails.of(chunks, lexical)
+        if self.wholes is not None:
+            mails, pages = self.wholes
+            lexical = mails.blended(chunks, lexical, self.settings.mail_weight)
+            lexical = pages.blended(chunks, lexical, self.settings.page_weight)
         return self.settings.lexical_weight * scaled(lexical, self.lexical.low, self.lexical.high)
 
     def at_most(self, chunks: np.ndarray, words: np.ndarray) -> np.ndarray:

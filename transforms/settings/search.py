@@ -48,15 +48,9 @@ class SearchSettings(StageSettings):
     )
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
     lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
-    mail_weight: float = Field(
-        0.7,
-        ge=0,
-        le=1,
-        description="share of the whole mail in the lexical score of its chunks, for words that stand in no chunk together",
-    )
-    thread_weight: float = Field(
-        1.0, ge=0, description="share of its thread's best score that a mail receives"
-    )
+    mail_weight: float = Field(0.7, ge=0, le=1, description="share of the whole mail where no chunk says it")
+    page_weight: float = Field(0.5, ge=0, le=1, description="the same of the whole page, for its sections")
+    thread_weight: float = Field(1.0, ge=0, description="share of its thread's best score that a mail gets")
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others"
     )
@@ -115,7 +109,7 @@ class SearchSettings(StageSettings):
         return "exact" if self.vector_search == "exact" or chunk_count <= self.exact_max_chunks else "codes"
 
 
-_ALONE = {"fusion": "blend", "thread_weight": 0.0, "mail_weight": 0.0, "rerank": "off"}
+_ALONE = {"fusion": "blend", "thread_weight": 0.0, "mail_weight": 0.0, "page_weight": 0.0, "rerank": "off"}
 _NODES: dict[str, Any] = {
     **_ALONE, "lexical_weight": 1.0, "candidates_lexical": 100, "candidates_vector": 1, "latest_first": False,
     "collapse_duplicates": False, "diversity": 0.0, "collapse_threads": False, "similarity_threshold": None,

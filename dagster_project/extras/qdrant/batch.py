@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.extras.qdrant.points import NOTHING, Known, Listed, Points
-from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Search
+from dagster_project.extras.qdrant.searches import DENSE, WHOLES, WORDS, Search
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import Mask, QueryBatch
@@ -22,8 +22,8 @@ class PointTermScores(bm25.TermScores):
 
     nearest, top = np.zeros(0, dtype=np.int64), 0.0
     """The best allowed chunks, best first, and the score of the first."""
-    known, known_mails = NOTHING, NOTHING
-    """The scores of the candidates and their threads, and of their whole mails by the number of the document."""
+    known, known_wholes = NOTHING, NOTHING
+    """The scores of the candidates and their threads, and of their mails and pages by the number of the document."""
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
@@ -38,14 +38,14 @@ class PointTermScores(bm25.TermScores):
         """The highest score of an allowed chunk, 0 if there is none."""
         return self.top
 
-    def of_mails(self, chunks: np.ndarray, mails: bm25.WeighedMails) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the mails of some chunks, ascending, and the BM25 score of each as a whole."""
-        numbers = np.unique(mails.document[self.slots.of(chunks)])
-        return numbers, self.known_mails.of(numbers, 0.0)
+    def of_wholes(self, chunks: np.ndarray, wholes: bm25.WeighedWholes) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the mails and pages of some chunks, ascending, and the BM25 score of each as a whole."""
+        numbers = np.unique(wholes.document[self.slots.of(chunks)])
+        return numbers, self.known_wholes.of(numbers, 0.0)
 
-    def weights_in_mails(self, mails: bm25.WeighedMails) -> dict[str, float]:
-        """What each term weighs in a whole mail."""
-        return {t.term: t.factor * bm25.idf(t.mails(mails), mails.count) for t in self.lists}
+    def weights_in(self, wholes: bm25.WeighedWholes) -> dict[str, float]:
+        """What each term weighs in a whole mail or page."""
+        return {t.term: t.weight_in(wholes) for t in self.lists}
 
 
 class PointScores:
@@ -183,23 +183,32 @@ class PointsBatch(QueryBatch):
         return near
 
     def _learn(self, settings: SearchSettings, words: Sequence[PointTermScores]) -> None:
-        """Ask for the scores of what was found and of the threads around it, and of whole mails where they count."""
+        """Ask for the scores of what was found and of the threads around it, and of mails and pages where they count."""
         points, places = self.points, self.version.arrays.places
-        mails = self.version.weighed_mails(settings)
+        wholes = self.version.weighed_wholes(settings)
         searches = []
         for score, near, vector, mask in zip(words, self._near, self.vectors, self.masks, strict=True):
             found = np.union1d(score.best(settings.candidates_lexical), near.best(settings.candidates_vector))
             around = np.sort(fusion.with_threads(found, None, places)[0])
             compared = around if mask is None else around[mask[around]]
-            of_mails = around[places.is_mail[around]]
-            firsts = of_mails[np.unique(places.document[of_mails], return_index=True)[1]]
-            whole = self._whole_mails(score, settings) is not None
+            whole = self._wholes(score, settings) is not None
+            members = (
+                [np.sort(places.mails_around(found)), places.pages_of(found)] if whole else [found[:0]] * 2
+            )
             searches += [
-                points.each(WORDS, points.vector({t.term: t.idf for t in score.lists}), around),
+                points.each(
+                    WORDS, points.vector({t.term: t.idf for t in score.lists}), np.union1d(around, members[1])
+                ),
                 points.each(DENSE, vector, compared),
-                points.each(MAILS, points.vector(score.weights_in_mails(mails) if whole else {}), firsts),
             ]
+            for of_kind, chunks in zip(wholes, members, strict=True):
+                firsts = chunks[np.unique(places.document[chunks], return_index=True)[1]]
+                weights = score.weights_in(of_kind) if len(firsts) else {}
+                searches.append(points.each(WHOLES, points.vector(weights), firsts))
         known = points.known(searches)
-        for score, near, *parts in zip(words, self._near, known[::3], known[1::3], known[2::3], strict=True):
-            score.known, near.known, by_first = parts
-            score.known_mails = Known(places.document[by_first.chunks], by_first.scores)
+        for score, near, *parts in zip(words, self._near, *(known[n::4] for n in range(4)), strict=True):
+            score.known, near.known, *by_first = parts
+            chunks = np.concatenate([of_kind.chunks for of_kind in by_first])
+            score.known_wholes = Known(
+                places.document[chunks], np.concatenate([of_kind.scores for of_kind in by_first])
+            )

@@ -21,7 +21,7 @@ from qdrant_client.http.exceptions import ApiException
 
 from dagster_project.extras.qdrant.searches import (
     DENSE,
-    MAILS,
+    WHOLES,
     WORDS,
     Allowed,
     Point,
@@ -129,7 +129,7 @@ class Collection:
             self.client.create_collection(
                 self.name,
                 vectors_config={DENSE: models.VectorParams(size=dimensions, distance=models.Distance.DOT)},
-                sparse_vectors_config={WORDS: sparse, MAILS: sparse},
+                sparse_vectors_config={WORDS: sparse, WHOLES: sparse},
             )
             for field, kind in _INDEXED.items():
                 self.client.create_payload_index(self.name, field, models.PayloadSchemaType(kind), wait=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from qdrant_client import QdrantClient
 from dagster_project.extras.qdrant.builds import LAYOUT, PointBuild, PointUpdate, unsent_of
 from dagster_project.extras.qdrant.collection import Collection, faults_of
 from dagster_project.extras.qdrant.points import Mirrored, PointIds, Points, mirrored, write_mirrored
-from dagster_project.extras.qdrant.searches import DENSE, MAILS, WORDS, Point
+from dagster_project.extras.qdrant.searches import DENSE, WHOLES, WORDS, Point
 from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.index.files.segments import read_terms, segments_of
@@ -27,9 +27,9 @@ from transforms.hashing import parts_hash
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings
 
-FORMAT = "1"
+FORMAT = "2"
 MEAN_DRIFT = 0.01
-"""Share by which the mean length of chunks or mails may have moved since a collection was filled; beyond it, it is filled
+"""Share by which the mean length of chunks or wholes may have moved since a collection was filled; beyond it, it is filled
 anew. No score of a term changes by a larger share than the mean length does."""
 _CHUNKS_AT_ONCE = 20_000
 
@@ -149,9 +149,8 @@ class _Version:
         self.layout = parts_hash(
             [FORMAT, bm25.lexical_key(search), *(self.manifest[k] for k in ("layout", "model", "dimensions"))]
         )
-        places = self.arrays.places
         self.weights = bm25.weighed(self.arrays.postings, search)
-        self.mails = bm25.weighed_mails(self.arrays.postings, search, places.document, places.is_mail)
+        self.wholes = self.arrays.places.weighed(self.arrays.postings, search)
         unsent = unsent_of(file)
         self.unsent = [
             np.load(unsent / f"{n}.npy", mmap_mode="r") for n in ("chunks", "vectors") if unsent.exists()
@@ -160,10 +159,15 @@ class _Version:
         """The vectors of chunks that are where they were sent to before."""
         self.terms = [read_terms(segment) for segment in segments_of(folder_of(file))]
 
+    @property
+    def _means(self) -> tuple[float, ...]:
+        """The mean length of chunks, of mails and of pages."""
+        return self.weights.mean, *(of_kind.mean for of_kind in self.wholes)
+
     def drift(self, facts: Mirrored) -> float:
-        """The share by which the mean length of chunks or mails is another than the collection's, the larger one."""
-        pairs = ((self.weights.mean, facts.chunks), (self.mails.mean, facts.mails))
-        return float(max(abs(now / then - 1) if then else now > 0 for now, then in pairs))
+        """The share by which the mean length of chunks, mails or pages is another than the collection's, the largest."""
+        now_and_then = zip(self._means, (facts.chunks, *facts.wholes), strict=True)
+        return float(max(abs(now / then - 1) if then else now > 0 for now, then in now_and_then))
 
     @property
     def is_lacking(self) -> bool:
@@ -187,7 +191,7 @@ class _Version:
     def first(self, collection: str) -> Mirrored:
         """Where the version is in a collection of its own."""
         moved = sparse_vectors.moved_terms(self._every_term(), {})
-        return Mirrored(collection, 1, self.layout, self.weights.mean, self.mails.mean, moved)
+        return Mirrored(collection, 1, self.layout, self._means[0], self._means[1:], moved)
 
     def next_of(self, facts: Mirrored, before: Path) -> Mirrored:
         """Where the version is in the collection of the version before."""
@@ -210,35 +214,43 @@ class _Version:
             for terms in self.terms
         ]
         weights = sparse_vectors.with_mean(self.weights, facts.chunks)
-        mails = sparse_vectors.mails_with_mean(self.mails, facts.mails)
+        pairs = zip(self.wholes, facts.wholes, strict=True)
+        wholes = [sparse_vectors.wholes_with_mean(of_kind, mean) for of_kind, mean in pairs]
         document = self.arrays.places.document[chunks]
         chunks = chunks[np.argsort(document, kind="stable")]
         document = np.sort(document)
         start = 0
         while start < len(chunks):
-            # A mail is sent as a whole, as the vector of all of it is.
+            # A mail or page is sent as a whole, as the vector of all of it is.
             last = document[min(start + _CHUNKS_AT_ONCE, len(chunks)) - 1]
             end = int(np.searchsorted(document, last, side="right"))
-            collection.upsert(self._points(np.sort(chunks[start:end]), numbers, weights, mails), facts.number)
+            points = self._points(np.sort(chunks[start:end]), numbers, weights, wholes)
+            collection.upsert(points, facts.number)
             start = end
         return len(chunks)
 
     def _points(
-        self, chunks: np.ndarray, numbers: list[np.ndarray], weights: bm25.Weighed, mails: bm25.WeighedMails
+        self,
+        chunks: np.ndarray,
+        numbers: list[np.ndarray],
+        weights: bm25.Weighed,
+        wholes: Sequence[bm25.WeighedWholes],
     ) -> list[Point]:
         postings, places = self.arrays.postings, self.arrays.places
         words = sparse_vectors.chunk_vectors(postings, weights, numbers, chunks)
-        of_mails = chunks[places.is_mail[chunks]]
-        documents, whole = sparse_vectors.mail_vectors(postings, mails, numbers, of_mails)
-        _, firsts = np.unique(places.document[of_mails], return_index=True)
-        mail_of = dict(zip(of_mails[firsts].tolist(), range(len(documents)), strict=True))
+        whole_of: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        for of_kind, mask in zip(wholes, (places.is_mail, places.is_page), strict=True):
+            own = chunks[mask[chunks]]
+            documents, whole = sparse_vectors.whole_vectors(postings, of_kind, numbers, own)
+            _, firsts = np.unique(places.document[own], return_index=True)
+            whole_of |= {chunk: whole.of(n) for n, chunk in enumerate(own[firsts].tolist())}
         dense = self.dense(chunks)
         absent = set(np.intersect1d(chunks, self.arrays.vectors.absent).tolist())
         points = []
         for row, (chunk, payload) in enumerate(zip(chunks.tolist(), self._payloads(chunks), strict=True)):
             vectors: dict[str, Any] = {WORDS: words.of(row)}
-            if chunk in mail_of:
-                vectors[MAILS] = whole.of(mail_of[chunk])
+            if chunk in whole_of:
+                vectors[WHOLES] = whole_of[chunk]
             if chunk not in absent:
                 vectors[DENSE] = dense[row].tolist()
             points.append(Point(int(self.keys[chunk]), vectors, payload))

@@ -22,16 +22,16 @@ _FACTS, _SINCE, _KEYS = "collection.json", "point_since.npy", "point_keys.npy"
 class Mirrored:
     """The collection of a version, and the number of the publish that it is there.
 
-    `layout` is equal for versions that one collection can hold. `chunks` and `mails` are the mean lengths that its
-    vectors were made with, `drift` the share by which those of this version are others, `moved` the terms with numbers of
-    their own (`sparse_vectors.moved_terms`).
+    `layout` is equal for versions that one collection can hold. `chunks` and `wholes` (of mails, of pages) are the
+    mean lengths that its vectors were made with, `drift` the share by which those of this version are others, `moved` the
+    terms with numbers of their own (`sparse_vectors.moved_terms`).
     """
 
     collection: str
     number: int
     layout: str
     chunks: float
-    mails: float
+    wholes: Sequence[float]
     moved: Mapping[str, int]
     drift: float = 0.0
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dagster_project.index.search.conditions.field_values import FieldConditions
 
-WORDS, MAILS, DENSE = "words", "mails", "dense"
-"""The vectors of a point: the terms of its chunk, those of its whole mail (on the first chunk of a mail), the embedding."""
+WORDS, WHOLES, DENSE = "words", "wholes", "dense"
+"""The vectors of a point: the terms of its chunk, those of its whole mail or page (on the first chunk), the embedding."""
 
 
 class Point(NamedTuple):

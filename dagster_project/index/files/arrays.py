@@ -46,7 +46,7 @@ from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
-FORMAT = "9"
+FORMAT = "10"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
 FIRST = segment_name(1)
@@ -245,7 +245,7 @@ def _mapped(folder: Path) -> SearchArrays:
     members = arrays["members"], arrays["member_starts"]
     return SearchArrays(
         Postings([_segment(arrays, name) for name in names], slots, gone),
-        fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], members),
+        fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], arrays["pages"], members),
         arrays["logs"],
         Patches(arrays["patch"], arrays["version"], arrays["latest"]),
         CodedVectors(vectors, slots, arrays["absent"]),
@@ -364,9 +364,9 @@ SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key) SEMI JOI
 # its own. A patch in one posting is known by its series and part.
 _CHUNKS = f"""
 WITH documents_ AS (
-  SELECT doc_id, (row_number() OVER (ORDER BY doc_id) - 1)::INTEGER AS document FROM (
-    SELECT message_id AS doc_id FROM messages UNION ALL SELECT doc_id FROM documents
-    UNION ALL SELECT doc_id FROM conversation_windows
+  SELECT doc_id, is_page, (row_number() OVER (ORDER BY doc_id) - 1)::INTEGER AS document FROM (
+    SELECT message_id AS doc_id, false AS is_page FROM messages UNION ALL SELECT doc_id, true FROM documents
+    UNION ALL SELECT doc_id, false FROM conversation_windows
   )
 ), trees AS (
   SELECT message_id AS doc_id, (dense_rank() OVER (ORDER BY thread_id) - 1)::INTEGER AS thread FROM thread_tree
@@ -375,8 +375,8 @@ WITH documents_ AS (
     (dense_rank() OVER (ORDER BY series_id, coalesce(part::VARCHAR, '')) - 1)::INTEGER AS patch
   FROM patch_series WHERE NOT is_reply
 ), facts AS (FROM documents_ LEFT JOIN trees USING (doc_id) LEFT JOIN patches USING (doc_id))
-SELECT chunk_no, chunk_key AS chunk_keys, document, chunk_kind <> '{UNAUTHORED}' AND thread IS NOT NULL AS mails,
-  CASE WHEN chunk_kind <> '{UNAUTHORED}' THEN coalesce(thread, -1) ELSE -1 END AS thread,
+SELECT chunk_no, chunk_key AS chunk_keys, document, thread IS NOT NULL AND chunk_kind <> '{UNAUTHORED}' AS mails,
+  is_page AS pages, CASE WHEN mails THEN thread ELSE -1 END AS thread,
   coalesce(content_class = 'log', false) AS logs, coalesce(patch, -1) AS patch, coalesce(version, 0) AS version,
   coalesce(is_latest, false) AS latest
 FROM chunks JOIN facts USING (doc_id)

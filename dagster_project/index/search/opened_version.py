@@ -87,7 +87,7 @@ class OpenedVersion:
         self.threads = ThreadPoolExecutor(os.cpu_count())
         self._in_view = 0
         self._weights: tuple[str, bm25.Weighed] | None = None
-        self._mail_weights: tuple[str, bm25.WeighedMails] | None = None
+        self._whole_weights: tuple[str, tuple[bm25.WeighedWholes, bm25.WeighedWholes]] | None = None
         self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
 
     def close(self) -> None:
@@ -216,14 +216,12 @@ class OpenedVersion:
             self._weights = key, bm25.weighed(self.postings, settings)
         return self._weights[1]
 
-    def weighed_mails(self, settings: SearchSettings) -> bm25.WeighedMails:
-        """The same of whole mails; the last result is kept."""
+    def weighed_wholes(self, settings: SearchSettings) -> tuple[bm25.WeighedWholes, bm25.WeighedWholes]:
+        """The same of mails and of pages as a whole; the last result is kept."""
         key = bm25.lexical_key(settings)
-        if self._mail_weights is None or self._mail_weights[0] != key:
-            places = self.arrays.places
-            weights = bm25.weighed_mails(self.postings, settings, places.document, places.is_mail)
-            self._mail_weights = key, weights
-        return self._mail_weights[1]
+        if self._whole_weights is None or self._whole_weights[0] != key:
+            self._whole_weights = key, self.arrays.places.weighed(self.postings, settings)
+        return self._whole_weights[1]
 
     @cached_property
     def body_weights(self) -> bm25.Weighed:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import polars as pl
@@ -130,7 +130,7 @@ class QueryBatch:
                 continue  # the query is nothing but signs and blanks
             places, mask = self.version.arrays.places, self.masks[position]
             logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.arrays.logs
-            whole = self._whole_mails(scores[position], settings)
+            whole = self._wholes(scores[position], settings)
             weights = settings if scores[position].is_scattered else sure
             fused = fusion.Fusion(scores[position], vector, weights, logs, whole)
             parts.append(fusion.fused_candidates(self.first + position, fused, mask, places))
@@ -174,14 +174,19 @@ class QueryBatch:
             unknown * bm25.idf(0, postings.ranked_count) if unknown and self.version.has_pseudonyms else 0.0
         )
 
-    def _whole_mails(
+    def _wholes(
         self, lexical: bm25.TermScores, settings: SearchSettings
-    ) -> Callable[[np.ndarray], fusion.WholeMails] | None:
-        """What scores the mails of some chunks as a whole; None where that does not count."""
-        if settings.fusion != "blend" or not settings.mail_weight or not lexical.is_scattered:
+    ) -> Callable[[np.ndarray], tuple[fusion.WholeScores, fusion.WholeScores]] | None:
+        """What scores the mails and the pages around some chunks as a whole; None where that does not count."""
+        counts = settings.mail_weight or settings.page_weight
+        if settings.fusion != "blend" or not counts or not lexical.is_scattered:
             return None
-        places, mails = self.version.arrays.places, self.version.weighed_mails(settings)
-        return lambda found: fusion.WholeMails(lexical, mails, places, found)
+        places, (mails, pages) = self.version.arrays.places, self.version.weighed_wholes(settings)
+        of = partial(fusion.WholeScores, lexical)
+        return lambda found: (
+            of(mails, places.document, places.is_mail, places.mails_around(found)),
+            of(pages, places.document, places.is_page, places.pages_of(found)),
+        )
 
     def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Scores]:
         """Scores of each query, on the path that `vector_search` names.

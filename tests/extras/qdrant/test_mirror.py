@@ -104,7 +104,7 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
         },
         {"filters": Filters(author="p1@example.org")},
         {"settings": SearchSettings(fusion="rrf", thread_weight=0)},
-        {"settings": SearchSettings(lexical_weight=0, thread_weight=0, mail_weight=0)},
+        {"settings": SearchSettings(lexical_weight=0, thread_weight=0, mail_weight=0, page_weight=0)},
         {"settings": SearchSettings(vector_search="ann")},
     ],
     ids=["default", "source", "list", "times", "ids", "ranks", "vectors", "graph"],

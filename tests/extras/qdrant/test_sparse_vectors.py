@@ -44,11 +44,13 @@ def test_the_product_with_a_query_is_its_bm25_score(texts: list[list[str]], data
     found = [product(vectors.of(row), query) for row in range(len(texts))]
     assert found == pytest.approx(scores.of(np.arange(len(texts))).tolist(), rel=1e-5)
     document = np.arange(len(texts)) // 2
-    mails = bm25.weighed_mails(index, settings, document, np.ones(len(texts), dtype=bool))
-    names, whole = sparse_vectors.mail_vectors(index, mails, numbers, np.arange(len(texts)))
-    query = {ord(t.term): t.factor * bm25.idf(t.mails(mails), mails.count) for t in scores.lists}
-    found = [product(whole.of(row), query) for row in range(len(names))]
-    assert found == pytest.approx(scores.of_mails(np.arange(len(texts)), mails)[1].tolist(), rel=1e-5)
+    for by_chunk in (False, True):
+        of_all = np.ones(len(texts), dtype=bool)
+        wholes = bm25.weighed_wholes(index, settings, document, of_all, by_chunk=by_chunk)
+        names, whole = sparse_vectors.whole_vectors(index, wholes, numbers, np.arange(len(texts)))
+        query = {ord(t.term): t.weight_in(wholes) for t in scores.lists}
+        found = [product(whole.of(row), query) for row in range(len(names))]
+        assert found == pytest.approx(scores.of_wholes(np.arange(len(texts)), wholes)[1].tolist(), rel=1e-5)
 
 
 def test_norms_of_another_mean_length_are_those_of_a_corpus_that_has_it():

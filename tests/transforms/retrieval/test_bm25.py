@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from transforms.retrieval import bm25
-from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed, weighed_mails
+from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed, weighed_wholes
 from transforms.retrieval.fusion import ExactScores
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.settings.search import SearchSettings, TermSettings
@@ -96,9 +96,9 @@ def test_a_mail_as_a_whole_scores_as_one_text_of_its_chunks():
     asked = chance.sample(WORDS, 4)
     expected = bm25_scores(queries(asked), 1, postings(joined), ONE_FIELD)[0]
     index = postings(texts)
-    mails = weighed_mails(index, ONE_FIELD, document, np.ones(60, dtype=bool))
+    wholes = weighed_wholes(index, ONE_FIELD, document, np.ones(60, dtype=bool), by_chunk=False)
     words = TermScores(asked, index, weighed(index, ONE_FIELD), None)
-    numbers, scores = words.of_mails(np.arange(30, 60, dtype=np.int32), mails)
+    numbers, scores = words.of_wholes(np.arange(30, 60, dtype=np.int32), wholes)
     assert numbers.tolist() == list(range(10, 20))
     np.testing.assert_allclose(scores, expected[10:], atol=1e-4)
 
@@ -121,8 +121,10 @@ def test_what_is_in_no_chunk_is_found_in_whole_mails_alone(field: str, is_found:
     words = TermScores(["fox"], index, weighed(index, SearchSettings()), None)
     assert words.best(3).tolist() == [0] * is_found
     assert words.support(np.array([0])).tolist() == [float(is_found)]
-    mails = weighed_mails(index, SearchSettings(), np.arange(3, dtype=np.int32), np.ones(3, dtype=bool))
-    assert words.of_mails(np.arange(3, dtype=np.int32), mails)[1].argmax() == 0
+    wholes = weighed_wholes(
+        index, SearchSettings(), np.arange(3, dtype=np.int32), np.ones(3, dtype=bool), by_chunk=False
+    )
+    assert words.of_wholes(np.arange(3, dtype=np.int32), wholes)[1].argmax() == 0
 
 
 def test_chunks_without_a_term_of_the_query_score_zero():

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.transforms.retrieval.test_bm25 import postings
-from transforms.retrieval.bm25 import TermScores, weighed, weighed_mails
+from transforms.retrieval.bm25 import TermScores, weighed
 from transforms.retrieval.fusion import (
     FUSED,
     ExactScores,
     Fusion,
     Places,
-    WholeMails,
+    WholeScores,
     fused_candidates,
     is_diagnostic,
 )
@@ -48,6 +48,7 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
         np.array(messages if messages is not None else range(count), dtype=np.int32),
         np.array(threads if threads is not None else range(count), dtype=np.int32),
         np.ones(count, dtype=bool),
+        np.zeros(count, dtype=bool),
     )
     mask = None if allowed is None else np.array(allowed)
     fusion = Fusion(
@@ -147,9 +148,7 @@ def test_long_threads_are_compared_in_full_only_where_they_could_be_among_the_be
         ExactScores(lexical, None), ExactScores(chance.random(10_060), None), SearchSettings(pool=10, limit=5)
     )
     own = np.arange(10_060, dtype=np.int32)
-    made = fused_candidates(
-        0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32), np.ones(10_060, dtype=bool))
-    )
+    made = fused_candidates(0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32), own >= 0, own < 0))
     assert len(made) < 200
     assert set(fusion.chunks.tolist()) <= set(made["chunk_no"].to_list())
 
@@ -189,21 +188,24 @@ def test_the_one_hit_that_a_filter_leaves_is_worth_what_it_has(lexical, vector, 
     assert found["score"].to_list() == pytest.approx([score])
 
 
-def test_a_mail_that_says_it_in_two_places_is_found_by_the_whole_of_it():
+@pytest.mark.parametrize("is_mail", [True, False], ids=["mail", "page"])
+def test_a_mail_or_page_that_says_it_in_two_places_is_found_by_the_whole_of_it(is_mail: bool):
     index = postings([["plan", "hash"], ["join", "cost"], ["hash"], ["cost"], ["dog"]])
-    places = Places(
-        np.array([0, 0, 1, 2, 3], dtype=np.int32), np.arange(5, dtype=np.int32), np.ones(5, dtype=bool)
-    )
+    alone, mails = np.arange(5, dtype=np.int32), np.full(5, is_mail)
+    places = Places(np.array([0, 0, 1, 2, 3], dtype=np.int32), alone, mails, ~mails)
     words = TermScores(["hash", "cost", "bird"], index, weighed(index, ALONE), None)
-    mails = WholeMails(
-        words, weighed_mails(index, ALONE, places.document, places.is_mail), places, np.array([0, 1, 2, 3])
+    chunks, alike = alone[:4], ExactScores(np.zeros(5), None)
+    of_mails, of_pages = places.weighed(index, ALONE)
+    around = places.mails_around(chunks), places.pages_of(chunks[[0, 2, 3]])
+    assert [len(of_kind) for of_kind in around] == ([4, 0] if is_mail else [0, 4])
+    wholes = (
+        WholeScores(words, of_mails, places.document, places.is_mail, around[0]),
+        WholeScores(words, of_pages, places.document, places.is_page, around[1]),
     )
-    chunks = np.array([0, 1, 2, 3])
-    whole = mails.of(chunks, words.of(chunks))
-    assert whole[0] == whole[1] == words.of(chunks).max() > whole[2]
-    alike = ExactScores(np.zeros(5), None)
-    for share, best in ((0.0, 2), (1.0, 0)):
-        settings = ALONE.model_copy(update={"mail_weight": share})
-        fusion = Fusion(words, alike, settings, None, lambda found: mails)
+    for share, first in ((0.0, 2), (1.0, 0)):
+        settings = ALONE.model_copy(update={"mail_weight": share, "page_weight": share})
+        fusion = Fusion(words, alike, settings, None, lambda found: wholes)
         added = fusion.words(chunks, words.of(chunks))
-        assert fusion.of(chunks, added, alike.of(chunks)).argmax() == best
+        assert fusion.of(chunks, added, alike.of(chunks)).argmax() == first
+    whole = wholes[not is_mail].blended(chunks, words.of(chunks), 1.0)
+    assert whole[0] == whole[1] == words.of(chunks).max() > whole[2]

@@ -1,6 +1,6 @@
 """The inverted index as sparse vectors, whose products with those of queries are the BM25F scores of `bm25`.
 
-A vector has for each term of a chunk, or of a whole mail, f / (f + norm), what BM25 gives the term without its idf; the
+A vector has for each term of a chunk, or of a whole mail or page, f / (f + norm), what BM25 gives it without its idf; the
 vector of a query has the idf of its terms. Both are sums over the same terms, so that a vector is as good as its corpus
 is old in one way only: `norm` knows the mean length that it was made with.
 """
@@ -72,9 +72,9 @@ def with_mean(weights: bm25.Weighed, mean: float) -> bm25.Weighed:
     return replace(weights, norm=_norm(weights.norm, weights.mean, mean).astype(np.float32), mean=mean)
 
 
-def mails_with_mean(mails: bm25.WeighedMails, mean: float) -> bm25.WeighedMails:
-    """The weights of whole mails with the norms that another mean length makes."""
-    return replace(mails, norm=_norm(mails.norm, mails.mean, mean), mean=mean)
+def wholes_with_mean(wholes: bm25.WeighedWholes, mean: float) -> bm25.WeighedWholes:
+    """The weights of mails and pages as a whole with the norms that another mean length makes."""
+    return replace(wholes, norm=_norm(wholes.norm, wholes.mean, mean), mean=mean)
 
 
 def _norm(norm: np.ndarray, mean: float, other: float) -> np.ndarray:
@@ -96,21 +96,21 @@ def chunk_vectors(
     return _vectors(rows[counts], terms[counts], values[counts], len(chunks))
 
 
-def mail_vectors(
-    postings: Postings, mails: bm25.WeighedMails, numbers: Sequence[np.ndarray], chunks: np.ndarray
+def whole_vectors(
+    postings: Postings, wholes: bm25.WeighedWholes, numbers: Sequence[np.ndarray], chunks: np.ndarray
 ) -> tuple[np.ndarray, SparseVectors]:
-    """The numbers of the mails of some chunks, ascending, and the vector of each; `chunks` are all chunks of these."""
+    """The numbers of the mails and pages of some chunks, ascending, and their vectors; `chunks` are all chunks of these."""
     slots = postings.slots.of(chunks)
-    document, of_chunk = np.unique(mails.document[slots], return_inverse=True)
+    document, of_chunk = np.unique(wholes.document[slots], return_inverse=True)
     rows, terms, codes = _occurrences(postings, numbers, slots)
     keys = (of_chunk[rows].astype(np.uint64) << np.uint64(32)) | terms
     distinct, places = np.unique(keys, return_inverse=True)
     body, title = np.zeros((2, len(distinct)))
-    np.add.at(body, places, mails.body[codes])
-    np.maximum.at(title, places, mails.title[codes])
+    np.add.at(body, places, wholes.body[codes])
+    np.maximum.at(title, places, wholes.title[codes])
     frequency = body + title
     rows = (distinct >> np.uint64(32)).astype(np.int64)
-    values = frequency / (frequency + mails.norm[document][rows])
+    values = frequency / (frequency + wholes.norm[document][rows])
     counts = frequency > 0
     terms = distinct.astype(np.uint32)
     return document, _vectors(rows[counts], terms[counts], values[counts], len(document))
