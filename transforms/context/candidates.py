@@ -25,9 +25,8 @@ _NEAR_TURNS = 6
 _WAY_TO_PASS, _MANY = 0.5, 10
 """How far from WEAK to PASS of the labels the evidence of a candidate bears out its query; WEAK is enough for the mean of so
 many. With less, more than one off-topic text in ten finds something (`benchmarks/off_topic.py`)."""
-_FILLS, _BEHIND = 0.5, 0.5
-"""Share of WEAK from which a candidate fills what those leave of a budget, and the share of its score that counts then:
-any two collections of `benchmarks/memory.py` choose the first."""
+_BEHIND = 0.5
+"""The share of the score of a candidate that counts if it fills what others leave of a budget."""
 _SHORT = 2_000
 """Characters of a window up to which parts are asked by themselves, too: in longer ones they add chance finds."""
 
@@ -133,11 +132,11 @@ def borne_out(found: pl.DataFrame, settings: SearchSettings) -> pl.DataFrame:
     """`found` (row, evidence) with `near`, the share of its score that counts: 1 for a chunk that bears out its query, less
     for one that may fill the budget, 0 for the others and for all of a query that nothing bears out.
     """
-    evidence, weak = pl.col("evidence"), settings.label_weak
+    evidence, weak, some = pl.col("evidence"), settings.label_weak, settings.least_evidence
     least = weak + _WAY_TO_PASS * (settings.label_pass - weak)
     of_many = evidence.top_k(_MANY).sum().over("row") / _MANY
     is_open = (evidence.max().over("row") >= least) | (of_many >= weak)
-    near = pl.when(evidence >= least).then(1.0).when(evidence >= _FILLS * weak).then(_BEHIND).otherwise(0.0)
+    near = pl.when(evidence >= least).then(1.0).when(evidence >= some).then(_BEHIND).otherwise(0.0)
     return found.with_columns(near=near * is_open)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from transforms.retrieval.hits import Step, parted, places
@@ -15,40 +16,26 @@ def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
     exactly that share stays. It ends before the first score that is not above 0, too. A list of one is
     never cut.
     """
-    if len(scores) < 2:
-        return min(len(scores), maximum)
-    if scores[0] <= 0:
-        return 0
-    for place_, (score, following) in enumerate(zip(scores, scores[1:], strict=False), 1):
-        if following <= 0 or following < cutoff * score:
-            return min(place_, maximum)
-    return min(len(scores), maximum)
+    falls = (n for n, score in enumerate(scores) if score <= 0 or (n and score < cutoff * scores[n - 1]))
+    return min(next(falls, len(scores)) if len(scores) > 1 else len(scores), maximum)
 
 
 def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The hits of each query before the elbow of their scores."""
-    counts = pl.DataFrame(
-        [
-            (query, elbow(group["score"].to_list(), settings.cutoff_ratio, settings.max_results))
-            for (query,), group in hits.group_by("query", maintain_order=True)
-        ],
-        schema={"query": pl.Int32, "_count": pl.Int32},
-        orient="row",
-    )
-    joined = hits.join(counts, on="query", how="left", maintain_order="left")
-    reason = joined.select(pl.format("behind the elbow after {}", "_count")).to_series()
-    step = parted(joined, places(joined) <= joined.get_column("_count").to_numpy(), reason)
-    return Step(step.hits.drop("_count"), step.dropped)
+    count = np.zeros(len(hits), np.int32)
+    for _, rows in hits.with_row_index("row").group_by("query", maintain_order=True):
+        kept = elbow(rows["score"].to_list(), settings.cutoff_ratio, settings.max_results)
+        count[rows["row"].to_numpy()] = kept
+    reason = pl.Series([f"behind the elbow after {kept}" for kept in count], dtype=pl.String)
+    return parted(hits, places(hits) <= count, reason)
 
 
-def similar_enough(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits whose cosine reaches `similarity_threshold` (the SecondBrain design §5).
+def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
+    """Hits that reach `least` in a column, such as the cosine (the SecondBrain design §5) or what bears them out.
 
     What the lexical search found passes: its words stand in the text, whatever the model makes of them.
     """
-    threshold = settings.similarity_threshold
-    assert threshold is not None
-    similar = pl.col("vector_score") >= threshold
-    reason = pl.format("cosine {} is below {}", pl.col("vector_score").round(3), pl.lit(threshold))
-    found = hits.select(keeps=similar | pl.col("lexical_rank").is_not_null(), reason=reason)
+    name = "cosine" if column == "vector_score" else column
+    reason = pl.format("{} {} is below {}", pl.lit(name), pl.col(column).round(3), pl.lit(round(least, 3)))
+    found = hits.select(keeps=(pl.col(column) >= least) | pl.col("lexical_rank").is_not_null(), reason=reason)
     return parted(hits, found.get_column("keeps").to_numpy(), found.get_column("reason"))

@@ -261,7 +261,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     words = fusion.words(chosen, lexical)
     if settings.thread_weight:
         kept = np.arange(len(chosen))
-        if settings.similarity_threshold is None:
+        if settings.similarity_threshold is None and not settings.is_strict:
             kept = _within_reach(chosen, threads, words, places, fusion)
         kept = kept[np.argsort(chosen[kept])]
         chosen, lexical, words = chosen[kept], lexical[kept], words[kept]

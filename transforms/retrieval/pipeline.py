@@ -88,8 +88,12 @@ def pooling(settings: SearchSettings) -> list[Stage]:
     Of each document the best hits are taken before anything that looks at a bounded number of hits;
     behind it if parts are gathered to sections, which needs them all.
     """
+    least = settings.similarity_threshold
     return _switched_on(
-        (settings.similarity_threshold is not None, Stage("gated", cutoffs.similar_enough)),
+        (
+            least is not None,
+            Stage("gated", lambda hits, _: cutoffs.near_enough(hits, "vector_score", least or 0)),
+        ),
         (settings.thread_weight > 0, Stage("threads", with_thread_share)),
         (settings.aggregation == "off", _DOCUMENTS),
         (True, Stage("pool", pooled)),

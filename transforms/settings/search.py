@@ -33,8 +33,6 @@ _STOPWORDS = (
 # fmt: on
 
 
-_STRICT_COSINE = 0.25
-"""Cosine below which a strict search returns nothing that vectors found (static model)."""
 Expansion = Literal["parent", "neighbours", "section", "links"]
 
 
@@ -97,10 +95,17 @@ class SearchSettings(StageSettings):
     """What the file `synonyms.txt` beside the settings file holds (`transforms.text.phrases`)."""
     expand_chars: Internal[int] = Field(1000, gt=0)
     """Characters of each text shown with a hit."""
+    is_strict: Internal[bool] = False
+    """Return of what no word found only what `least_evidence` bears out."""
     pool: Internal[int] = Field(100, gt=0)
     """Hits of a query that the steps behind fusion look at, or `limit` if that is more (ra)."""
     exact_max_chunks: Internal[int] = Field(20_000, ge=0)
     """Chunks up to which `vector_search = "auto"` compares every vector in full, where that is as fast as by signs."""
+
+    @property
+    def least_evidence(self) -> float:
+        """What bears out less is in no context (any two tasks of `benchmarks/memory.py` choose it) and no strict search."""
+        return self.label_weak / 2
 
     def vector_path(self, chunk_count: int, *, has_index: bool) -> Literal["hnsw", "exact", "codes"]:
         """How vectors of so many chunks are searched: by an HNSW index if there is one, all of them, or by signs first."""
@@ -153,7 +158,7 @@ class RankingOptions(StageSettings):
         if self.weak:
             changes["weak"] = True
         if self.strict:
-            changes |= {"elbow": True, "similarity_threshold": _STRICT_COSINE}
+            changes |= {"elbow": True, "similarity_threshold": None, "is_strict": True}
         return changes
 
 

@@ -26,7 +26,7 @@ from dagster_project.index.search.repeats import said_once
 from dagster_project.index.search.second_look import SecondLook
 from dagster_project.models.rerankers import Reranker
 from transforms.errors import QueryError
-from transforms.retrieval import bm25, labels, pipeline
+from transforms.retrieval import bm25, cutoffs, labels, pipeline
 from transforms.retrieval.hits import Report, nothing_dropped, places
 from transforms.retrieval.query_language import Query, parsed_query, plain_query
 from transforms.retrieval.small_tables import taken, with_values
@@ -240,7 +240,12 @@ class SearchIndex(OpenedVersion):
         settings = settings.model_copy(update={"limit": limit * spare, **_depths(settings)})
         look = SecondLook(self.reranker, batch, settings)
         progress = pipeline.started(batch.candidates(settings), report)
-        progress = pipeline.through(progress, pipeline.pooling(settings), settings, report)
+        pooling = pipeline.pooling(settings)
+        if settings.is_strict:
+            bearing = lambda hits: with_values(hits, **batch.evidence(hits, settings))  # noqa: E731
+            gate = partial(cutoffs.near_enough, column="evidence", least=settings.least_evidence)
+            pooling.insert(0, pipeline.Stage("gated", lambda hits, _: gate(bearing(hits))))
+        progress = pipeline.through(progress, pooling, settings, report)
         facts = pipeline.facts(settings)
         progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
         stages = pipeline.scaling(settings)

@@ -30,7 +30,7 @@ def into(step: Step) -> dict[int, int | None]:
 
 def test_what_words_found_passes_the_gate_of_similarity():
     hits = hits_of({0: [4, 3, 2, 1]}, vector_score=[0.5, 0.2, 0.2, 0.3], lexical_rank=[None, None, 1, 2])
-    step = cutoffs.similar_enough(hits, SearchSettings(similarity_threshold=0.3))
+    step = cutoffs.near_enough(hits, "vector_score", 0.3)
     assert chunks(step) == [0, 2, 3]
     assert step.dropped.get_column("reason")[0] == "cosine 0.2 is below 0.3"
 
