@@ -144,7 +144,7 @@ class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 
     model: Literal["static", "weft", "transformer", "gemini", "openai"] = Field(
-        "static",
+        "weft",
         description="wordllama's table, Weft's, a sentence-transformers model, Google's service, or OPENAI_BASE_URL",
     )
     name: str | None = Field(

@@ -332,7 +332,7 @@ def test_a_search_says_what_it_understood(built_once: Workspace):
 def test_an_index_of_a_table_answers_until_another_is_built_and_one_of_another_model_is_refused(
     built: Workspace,
 ):
-    built.config.write_text(f'{built.config.read_text()}\n[embedding]\nmodel = "weft"\n')
+    built.config.write_text(f'{built.config.read_text()}\n[embedding]\nmodel = "static"\n')
     for command in (["search", "compactor"], ["sql", "FROM search_semantic('compactor')"]):
         assert built.weft(*command).exit_code == 0
     with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:

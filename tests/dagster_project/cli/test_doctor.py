@@ -31,7 +31,7 @@ def test_a_built_workspace_is_well(built_once: Workspace):
         "versions", "model", "extensions", "settings", "permissions", "sources", "lake", "index", "cache", "history",
     }  # fmt: skip
     assert areas <= set(told)
-    assert "weft help terms-of-the-models" in told["model"].found
+    assert told["model"].found == "vectors are of weft-1-256"
     assert {area: f.found for area, f in told.items() if f.state == "fault"} == {}
 
 

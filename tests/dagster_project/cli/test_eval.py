@@ -91,7 +91,7 @@ def test_a_report_lies_below_the_storage_root_under_model_and_time(
 ):
     files = sorted((measured.settings.root / "eval").iterdir())
     assert {f.suffix for f in files} == {".json", ".html"}
-    assert all(f.name.startswith("wordllama-l2-supercat-256-20") for f in files)
+    assert all(f.name.startswith("weft-1-256-20") for f in files)
     assert json.loads(files[0].with_suffix(".json").read_text())["index"] == report["index"]
 
 

@@ -34,7 +34,7 @@ def test_the_ui_shows_what_the_settings_say(workspace: Workspace):
     assert shown(build_definitions(workspace.settings)) == {
         "lake": {"uri": workspace.settings.lake_uri},
         "publisher": {"folder": str(workspace.index), "keep_versions": 2},
-        "embedder": {"model": "wordllama-l2-supercat-256", "dimensions": 256, "api_key": None},
+        "embedder": {"model": "weft-1-256", "dimensions": 256, "api_key": None},
         "language_model": {"model": "none", "api_key": None},
         "remotes": {"sources": {}},
     }

@@ -64,7 +64,7 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
     ids = [
         model_id(),
         model_id(max_tokens=100),
-        model_id(model="weft"),
+        model_id(model="static"),
         model_id(model="gemini"),
         model_id(model="gemini", dimensions=1536),
         model_id(model="gemini", max_tokens=1000),
@@ -82,8 +82,8 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"dimensions": 128}, "static takes no name and has 256 dimensions"),
-        ({"model": "weft", "name": "some/model"}, "weft takes no name"),
+        ({"dimensions": 128}, "weft takes no name and has 256 dimensions"),
+        ({"model": "static", "name": "some/model"}, "static takes no name"),
         ({"model": "gemini", "dimensions": 256}, "768, 1536, 3072"),
         ({"model": "gemini", "max_tokens": 9000}, "8192 tokens"),
         ({"model": "gemini", "name": "google-gla:gemini-embedding-001"}, "another library's spelling"),

@@ -243,7 +243,7 @@ def _without_a_vector(work: Workspace) -> None:
 
 def _of_another_model(work: Workspace) -> None:
     def named(table: pa.Table) -> pa.Table:
-        other = pc.replace_substring(table.column("model"), "wordllama", "another")
+        other = pc.replace_substring(table.column("model"), "weft", "another")
         return table.set_column(table.schema.get_field_index("model"), "model", other)
 
     _with_vectors(work, named)

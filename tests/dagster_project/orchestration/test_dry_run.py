@@ -114,12 +114,11 @@ def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace):
 
 
 @pytest.mark.exhaustive
-def test_readers_are_served_by_the_version_of_the_old_model_until_that_of_the_new_one_is_whole(
-    built: Workspace,
-):
+def test_readers_have_the_version_of_the_former_default_until_that_of_todays_is_whole(built: Workspace):
+    configured(built, embedding={"model": "static"}).build()
+    built.weft("cache", "prune", "--other-models")
     old = (built.index / "CURRENT").resolve()
-    configured(built, embedding={"model": "weft"})
-    found = looked(built)
+    found = looked(configured(built))
     assert found.pieces == () and found.whole["embeddings"] == "other model or settings of it"
     assert found.texts == built.lake.read("embeddings").table.num_rows
     served: list[Path] = []
@@ -134,4 +133,5 @@ def test_readers_are_served_by_the_version_of_the_old_model_until_that_of_the_ne
         done = build(built.settings, instance, tell=meanwhile)
     assert set(served) == {old}
     assert done.published and (built.index / "CURRENT").resolve() != old
-    assert built.column("SELECT DISTINCT model FROM embeddings") == [built.settings.embedding.model_id]
+    assert built.column("SELECT DISTINCT model FROM embeddings") == ["weft-1-256"]
+    assert built.weft("search", "compactor").exit_code == 0 and built.plan().is_empty

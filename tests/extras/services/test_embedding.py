@@ -48,7 +48,7 @@ def answer(result: Result) -> Mapping:
 
 
 def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback):
-    static = built.config.read_text()
+    before = built.config.read_text()
     with_gemini(built, gemini.url)
     costs = answer(built.weft("plan", "--cost", "--json"))
     assert not gemini.requests
@@ -73,7 +73,7 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback):
     asked = len(gemini.requests)
     answer(built.weft("build", "--json"))
     assert len(gemini.requests) == asked
-    built.config.write_text(static)
+    built.config.write_text(before)
     mismatch = built.weft("search", "compactor")
     assert mismatch.exit_code == 6
     assert "run `weft build` with these settings, or search with the old ones" in mismatch.stderr
@@ -188,11 +188,11 @@ def statements_of_all_doors(work: Workspace, text: str) -> list[list[str]]:
 
 
 def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace, gemini: Loopback):
-    of_static = built.lake.tables["embeddings"]
+    of_table = built.lake.tables["embeddings"]
     with_gemini(built, gemini.url)
     publisher = make_publisher(built.settings, built.lake)
-    publisher.lake.tables["embeddings"] = of_static
-    with pytest.raises(ModelMismatchError, match="wordllama-l2-supercat-256 with 256 dimensions"):
+    publisher.lake.tables["embeddings"] = of_table
+    with pytest.raises(ModelMismatchError, match="weft-1-256 with 256 dimensions"):
         publisher.publish(dict.fromkeys(built.lake.partitions("messages"), "mail"))
 
 
@@ -227,7 +227,7 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
 
 def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_path: Path):
     (holding,) = answer(built.weft("cache", "stats", "--json"))
-    assert (holding["model"], holding["dimensions"]) == ("wordllama-l2-supercat-256", 256)
+    assert (holding["model"], holding["dimensions"]) == ("weft-1-256", 256)
     assert built.weft("cache", "verify").exit_code == 0
 
     (built.folder / "mail" / "dev" / "dev.2004-01.mbox").unlink()

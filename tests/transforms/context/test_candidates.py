@@ -105,7 +105,7 @@ def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_bet
 
 
 def test_one_candidate_or_many_together_bear_out_a_query():
-    rows = [0.55, 0.5, 0.22, 0.2], [0.53, 0.5, 0.22, 0.2], [0.5] * 9 + [0.2], [0.5] * 8 + [0.1] * 9
+    rows = [0.56, 0.5, 0.23, 0.2], [0.54, 0.5, 0.23, 0.2], [0.5] * 9 + [0.2], [0.5] * 8 + [0.1] * 9
     found = pl.DataFrame({"row": range(4), "evidence": rows}).explode("evidence")
     near = borne_out(found, SearchSettings()).group_by("row", maintain_order=True).agg("near")["near"]
     assert near.to_list() == [[1, 0.5, 0.5, 0], [0] * 4, [0.5] * 9 + [0], [0] * 17]

@@ -178,13 +178,13 @@ def test_a_batch_answers_like_single_queries(copied: SearchIndex):
 
 
 def test_a_query_of_nothing_near_has_no_hits_and_says_what_was_meant(copied: SearchIndex):
-    result = copied.search(["compactr florbex"])
+    result = copied.search(["garbagx florbex"])
     assert (result.labels, result.hits.num_rows) == (("NO_RESULTS",), 0)
-    assert result.understood[0].nearest and result.understood[0].meant == ["compactor"]
+    assert result.understood[0].nearest and result.understood[0].meant == ["garbage"]
     far = copied.search(["compactr zyzzq quuxly plorbix vorpalin brillig"])
     assert (far.labels, far.understood[0].meant) == (("NO_RESULTS",), [])
     copied.settings = copied.settings.model_copy(update={"weak": True})
-    shown = copied.search(["compactr florbex"])
+    shown = copied.search(["garbagx florbex"])
     assert (shown.labels, shown.understood[0].nearest) == (("NO_RESULTS",), None)
     assert shown.hits.num_rows
 
@@ -241,6 +241,6 @@ def test_the_day_that_a_question_names_lifts_its_hits(index: SearchIndex, query:
 
 
 def test_names_that_pseudonyms_replaced_do_not_hide_a_hit(index: SearchIndex):
-    shown = "did Bertrand see Wilhelmina's, Adalbert's and Kunigunde's herons nest"
+    shown = "did Bertrand, Wilhelmina's, Adalbert's and Kunigunde's herons nest"
     assert index.has_pseudonyms
     assert index.ranked([shown.lower(), shown]).labels == ("NO_RESULTS", "WEAK")
