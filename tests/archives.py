@@ -313,8 +313,8 @@ def _told_of_hits(index: Path) -> list[dict[str, Any]]:
     """What is told of each chunk of a version if it is a hit, with the text it stands in."""
     arrays = _arrays(index)
     told = arrays.rows.of(range(len(arrays.logs)))
-    texts = arrays.rows.texts(row["text_no"] for row in told.values())
-    return [{**told[n], "text_no": texts[told[n]["text_no"]]} for n in sorted(told)]
+    texts = arrays.rows.texts(row["text_key"] for row in told.values())
+    return [{**told[n], "text_key": texts.get(told[n]["text_key"])} for n in sorted(told)]
 
 
 def lake_hashes(work: Workspace) -> dict[str, str]:

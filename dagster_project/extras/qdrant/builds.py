@@ -96,7 +96,7 @@ class PointBuild(IndexBuild):
 
     def _write_chunk_rows(self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
         (chunks,) = connection.execute("SELECT count(*) FROM chunks").fetchone() or (0,)
-        write_hit_rows(connection, folder, chunks)
+        write_hit_rows(connection, folder)
         unsent = unsent_of(self.file)
         write_vectors(connection, unsent, chunks, dimensions, "vectors")
         np.save(unsent / "chunks.npy", np.arange(chunks))

@@ -35,8 +35,6 @@ def update_arrays(
     """
     old_no, new_no, is_recounted = _numbers(connection)
     was_there = old_no >= 0
-    source = np.full(len(new_no), -1, dtype=np.int32)
-    source[new_no[was_there]] = old_no[was_there]
     stays = was_there & ~is_recounted
     require_whole(before, [*before.glob("*.npy"), *(before / "gone").iterdir()])
     with appearing(folder, facts, before) as aside:
@@ -46,7 +44,7 @@ def update_arrays(
         _write_segments(connection, aside, before, came, slots)
         # Counting the rows of the file would read for each posting whether it was deleted, all of it into memory.
         _require_postings(aside, json.loads(facts["rows"])["postings"])
-        update_hit_rows(connection, aside, before, source)
+        update_hit_rows(connection, aside, before)
         write_narrow(connection, aside, slots)
     return came
 

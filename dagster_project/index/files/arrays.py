@@ -46,7 +46,7 @@ from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
-FORMAT = "10"
+FORMAT = "11"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
 FIRST = segment_name(1)
@@ -131,8 +131,6 @@ def _damage(folder: Path, error: Exception) -> str | None:
         try:
             if path.suffix == ".npy":
                 _array(path)
-            elif path.suffix == ".arrow":
-                pa.ipc.open_file(pa.memory_map(str(path)))
         except (ValueError, EOFError) as found:
             return f"{path.name}: {found}"
     if isinstance(error, KeyError) and not (folder / f"{error.args[0]}.npy").exists():
@@ -182,7 +180,7 @@ def write_arrays(
 def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
     """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
     chunks = _count(connection, "chunks")
-    write_hit_rows(connection, folder, chunks)
+    write_hit_rows(connection, folder)
     write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
 
 
@@ -249,7 +247,7 @@ def _mapped(folder: Path) -> SearchArrays:
         arrays["logs"],
         Patches(arrays["patch"], arrays["version"], arrays["latest"]),
         CodedVectors(vectors, slots, arrays["absent"]),
-        HitRows(folder, arrays),
+        HitRows(folder, arrays["chunk_keys"]),
         KnownIds(arrays["ids"], arrays["chunk_keys"]),
     )
 

@@ -1,7 +1,10 @@
 """The statements that read the rows of hits, and the texts these stand in, from a published file."""
 
 FACTS = {
-    **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans")},
+    **{
+        name: f"c.{name}"
+        for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans", "text_display")
+    },
     "filename": "a.filename",
     "breadcrumb": "n.breadcrumb",
     "node_start": "n.heading_start",
@@ -40,6 +43,7 @@ def stored(documents: str) -> str:
     )
 
 
+# SQLite's numbers are signed.
 # What is not a mail has no thread; a section says its place itself, a mail the blocks that its bytes lie in.
 _DESCRIBED = """
 WITH documents_ AS (
@@ -81,8 +85,9 @@ repeats AS (
   SELECT message_id AS doc_id, list([byte_start, byte_end] ORDER BY byte_start) AS ranges FROM inferred_quotes
   WHERE message_id IN (FROM {documents}) GROUP BY message_id
 )
-SELECT c.chunk_no::BIGINT AS chunk_no, c.source_kind, c.parent_id, c.attachment_id, c.content_class,
-  c.byte_start, c.byte_end, coalesce(x.text_no, o.text_no) AS text_no, c.text_display, json_array({facts})::VARCHAR AS facts
+SELECT (c.chunk_key::HUGEINT - 9223372036854775808)::BIGINT AS chunk_key,
+  c.source_kind, c.parent_id, c.attachment_id, c.content_class, c.byte_start, c.byte_end,
+  coalesce(c.attachment_id, c.doc_id) AS text_key, json_array({facts})::VARCHAR AS facts
 FROM own c
 LEFT JOIN documents_ d USING (doc_id)
 LEFT JOIN ends b USING (doc_id)
@@ -94,8 +99,6 @@ LEFT JOIN threads t USING (thread_id)
 LEFT JOIN attached a ON a.attachment_id = c.attachment_id
 LEFT JOIN (FROM nodes WHERE doc_id IN (FROM {documents})) n ON n.node_id = c.parent_id
 LEFT JOIN pages g ON g.key = coalesce(c.attachment_id, c.doc_id)
-LEFT JOIN hit_texts x ON x.key = coalesce(c.attachment_id, c.doc_id)
-LEFT JOIN hit_texts_before o ON o.chunk_no = c.chunk_no
 """
 
 

@@ -130,9 +130,9 @@ def described(
     rows, screen = version.arrays.rows, version.screen
     chosen = chosen_chunks(version, ranked.hits, terms, masks)
     hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
-    texts = rows.texts({hit["text_no"] for hit in hits if hit["text_no"] is not None})
+    texts = rows.texts({hit["text_key"] for hit in hits})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
-    shown = [_passage(hit, texts.get(hit["text_no"])) for hit in hits]
+    shown = [_passage(hit, texts.get(hit["text_key"])) for hit in hits]
     compared = chain.from_iterable(
         [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
     )

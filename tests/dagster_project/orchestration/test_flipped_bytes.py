@@ -24,8 +24,7 @@ from transforms.settings.search import LensSettings
 QUERIES = ["What does the compactor do?", "garbage collector load", "from:p1 shell"]
 KINDS = {
     "facts of the arrays": "index/weft-*.arrays/facts.json",
-    "rows of hits": "index/weft-*.arrays/hit_chunks*.arrow",
-    "texts of hits": "index/weft-*.arrays/hit_texts*.arrow", "arrays of chunks": "index/weft-*.arrays/*.npy",
+    "rows of hits": "index/weft-*.arrays/*hits.sqlite", "arrays of chunks": "index/weft-*.arrays/*.npy",
     "arrays of segments": "index/weft-*.arrays/segment-*/*.npy", "published file": "index/weft-*.duckdb",
     "lake": "lake/**/*.parquet", "cached vectors": "cache/**/*.parquet",
     "kept footers": "cache/**/footers.sqlite", "memories": "cache/*.json",

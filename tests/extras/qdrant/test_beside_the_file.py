@@ -28,7 +28,7 @@ QUERIES = (
     "news", "long", "nothing of this stands anywhere", "q:load", "l:dev pace",
 )  # fmt: skip
 NEWS = "The compactor of the shell is new. It was measured with four kinds of load."
-TARGET = 'target = "qdrant"\nurl = "http://host:6333/weft"\n'
+TARGET = '[index]\ntarget = "qdrant"\nurl = "http://host:6333/weft"\n'
 Published = tuple[Path, list[dict[str, Any]], dict[int, tuple[Any, ...]]]
 """The published folder of a workspace, the hits of its searches, and its points."""
 
@@ -44,14 +44,13 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeClient:
 def targeted(work: Workspace) -> Workspace:
     """The workspace with Qdrant as its target."""
     text = work.config.read_text()
-    work.config.write_text(text.replace("[index]\n", f"[index]\n{TARGET}"))
+    work.config.write_text(text.replace("[storage]\n", f"{TARGET}[storage]\n"))
     return work
 
 
 def in_file(work: Workspace) -> Workspace:
     """The workspace with its file as the target."""
-    lines = work.config.read_text().splitlines(keepends=True)
-    work.config.write_text("".join(line for line in lines if not line.startswith(("target", "url"))))
+    work.config.write_text(work.config.read_text().replace(TARGET, ""))
     return work
 
 

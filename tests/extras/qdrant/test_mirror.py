@@ -148,7 +148,9 @@ def test_every_way_of_asking_answers_as_the_file_does(
     plain = work.config.read_text() + '\n[lenses.users]\nwhere = "source:users"\n'
     answers = []
     for name, target in (("file", ""), ("points", 'target = "qdrant"\nurl = "http://host:6333/weft"\n')):
-        (config := work.folder / f"{name}.toml").write_text(plain.replace("[index]\n", f"[index]\n{target}"))
+        (config := work.folder / f"{name}.toml").write_text(
+            plain.replace("[storage]\n", f"[index]\n{target}[storage]\n")
+        )
         client.trips = 0
         said = CliRunner().invoke(main, [*arguments, "--config", str(config)], input=TALK)
         assert said.exit_code == 0, said.output

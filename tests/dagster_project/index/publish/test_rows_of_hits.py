@@ -1,32 +1,30 @@
-"""Rows of hits: the same in whatever groups documents are written and merged."""
+"""Rows of hits: the same in whatever groups documents are written, and when."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from dagster_project.index.files import hit_rows
-from dagster_project.index.files.hit_rows import OPTIONS, HitRows, files_of, take_over, write_hit_rows
-from dagster_project.index.files.segments import write_facts
-from tests.archives import Workspace
+from dagster_project.index.files.arrays import folder_of
+from dagster_project.index.files.hit_rows import FILE, LATER, HitRows, write_hit_rows
+from tests.archives import Workspace, differences
 from transforms.errors import IndexUnavailableError
 
 
 def rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[tuple[dict[str, Any], str | None]]:
-    """The row of each chunk without the number of its text, and that text."""
+    """The row of each chunk, and its text."""
     folder.mkdir()
-    (count,) = connection.execute("SELECT count(*) FROM chunks").fetchone() or (0,)
-    write_hit_rows(connection, folder, count)
-    written = HitRows(folder, {path.stem: np.load(path) for path in folder.glob("*.npy")})
-    found = written.of(range(count))
-    texts = written.texts({row["text_no"] for row in found.values() if row["text_no"] is not None})
-    return [
-        ({**found[number], "text_no": None}, texts.get(found[number]["text_no"])) for number in range(count)
-    ]
+    keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
+    write_hit_rows(connection, folder)
+    written = HitRows(folder, keys)
+    found = written.of(range(len(keys)))
+    texts = written.texts(row["text_key"] for row in found.values())
+    return [(found[number], texts.get(found[number]["text_key"])) for number in range(len(keys))]
 
 
 @pytest.mark.exhaustive
@@ -41,34 +39,25 @@ def test_groups_of_documents_give_the_rows_that_all_at_once_give(
         assert any(text for _, text in expected) and len({row["doc_id"] for row, _ in expected}) > at_once
 
 
-def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(built: Workspace, tmp_path: Path):
+@pytest.mark.parametrize("damage", ["UPDATE chunks SET facts = substr(facts, 1, 20)", "DELETE FROM chunks"])
+def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(
+    built: Workspace, tmp_path: Path, damage: str
+):
     with duckdb.connect(str((built.index / "CURRENT").resolve()), read_only=True) as connection:
-        rows(connection, tmp_path / "damaged")
-    path = tmp_path / "damaged" / "hit_chunks.arrow"
-    with pa.memory_map(str(path)) as file:
-        stored = pa.ipc.open_file(file).read_all()
-    place = stored.schema.get_field_index("facts")
-    cut = pc.utf8_slice_codeunits(stored.column("facts"), 0, 20)
-    with pa.ipc.new_file(str(tmp_path / "cut"), stored.schema) as file:
-        file.write_table(stored.set_column(place, stored.schema.field(place), cut), 1 << 20)
-    (tmp_path / "cut").rename(path)
-    with pytest.raises(IndexUnavailableError, match=r"hit_chunks\.arrow is damaged .*delete its folder"):
-        HitRows(path.parent, {path.stem: np.load(path) for path in path.parent.glob("*.npy")}).of([0])
+        rows(connection, tmp_path / "rows")
+    with closing(sqlite3.connect(tmp_path / "rows" / FILE)) as file, file:
+        file.execute(damage)
+    keys = np.load(folder_of((built.index / "CURRENT").resolve()) / "chunk_keys.npy")
+    with pytest.raises(IndexUnavailableError, match="hits in .* is damaged .*delete its folder"):
+        HitRows(tmp_path / "rows", keys).of([0])
 
 
-def test_many_small_files_become_one_and_rows_stay_in_their_order(tmp_path: Path):
-    before, after = tmp_path / "before", tmp_path / "after"
-    before.mkdir()
-    for number in range(17):
-        name = f"texts.{number:05}.arrow" if number else "texts.arrow"
-        with pa.ipc.new_file(str(before / name), pa.schema([("text", pa.string())]), options=OPTIONS) as file:
-            file.write_batch(pa.record_batch({"text": [f"{number} a", f"{number} b"]}))
-    write_facts(before, {}, None)
-    after.mkdir()
-    take_over(before, after, "texts")
-    with pa.memory_map(str(after / "texts.arrow")) as mapped:
-        found = pa.ipc.open_file(mapped).read_all()["text"].to_pylist()
-    assert (
-        found == [f"{number} {row}" for number in range(17) for row in "ab"]
-        and len(files_of(after, "texts")) == 1
-    )
+def test_versions_share_the_first_rows_and_later_ones_take_their_place(
+    built: Workspace, built_once: Workspace
+):
+    folders = []
+    for without in ("dev/dev.2004-02", "dev/dev.2004-01", ""):
+        built.publish(without)
+        folders.append(folder_of((built.index / "CURRENT").resolve()))
+    assert differences(built.index, built_once.index) == {}
+    assert (folders[1] / FILE).samefile(folders[2] / FILE) and (folders[2] / LATER).exists()
