@@ -66,7 +66,7 @@ class LakeIOManager(dg.IOManager):
         LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
         """
         if self._backend is None:
-            self._backend = LakeBackend(self.lake.statements)
+            self._backend = LakeBackend()
             self._backend.raw_sql("SET TimeZone='UTC'")
             self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
             self._backend.raw_sql("SET enable_progress_bar=false")

@@ -86,7 +86,6 @@ class ParquetLake:
         self._folder = str(self.base) if is_local(self.base) else None
         self.tables = dict(tables)
         self.copies = copies or Path(tempfile.gettempdir()) / "weft-lake"
-        self.statements = self.copies / "statements.json"
         self._look: Any = None
 
     @contextmanager
@@ -289,7 +288,7 @@ class ParquetLake:
         # It loads Ibis, which a search does without.
         from dagster_project.lake.lake_backend import evaluated
 
-        return evaluated(self.statements, expression, *tables)
+        return evaluated(expression, *tables)
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
