@@ -124,11 +124,7 @@ def _versions(settings: Settings) -> Iterator[Finding]:
 
 
 def _model(settings: Settings) -> Iterator[Finding]:
-    model = settings.embedding
-    terms = ""
-    if model.model == "static":
-        terms = "; where its table comes from, and models with clear terms: weft help terms-of-the-models"
-    yield Finding("model", "ok", f"vectors are of {model.model_id}{terms}")
+    yield Finding("model", "ok", f"vectors are of {settings.embedding.model_id}")
 
 
 def _extension(settings: Settings) -> Iterator[Finding]:
