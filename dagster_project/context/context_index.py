@@ -122,6 +122,7 @@ class IndexForContext:
             similarity="vector_score",
             score="score" if settings.lexical_weight else "vector_score",
             evidence=pl.lit(None, pl.Float64),
+            fills=False,
         )
         by_terms = (pl.col("lexical_score") > 0) & bool(settings.lexical_weight)
         is_far = (pl.col("similarity") < (settings.min_similarity or 0.0)) & ~by_terms
@@ -129,10 +130,12 @@ class IndexForContext:
         far = best.clear()
         if settings.by_parts:
             best = best.with_columns(evidence=self._evidence(best, texts))
-            best = borne_out(best, self.index.settings)
-            is_near = pl.col("near") > 0 if settings.fills_budget else pl.col("near") == 1
+            searched = [self.index.chunk_count if mask is None else int(mask.sum()) for mask in allowed]
+            best = borne_out(best, searched, self.index.settings)
+            is_near = pl.col("near") > 0
             far = best.group_by("row", maintain_order=True).first().filter(~is_near)
             best = self._in_stretches(best, allowed) if settings.fills_budget else best.filter(is_near)
+            best = best.with_columns(score=pl.col("score") * pl.col("near"), fills=pl.col("near") < 1)
             far = far.join(best, on=["row", "chunk_no"], how="anti")
         best = best.sort("row", "score", "chunk_no", descending=[False, True, False])
         best = best.with_columns(rank=1 + pl.int_range(pl.len()).over("row"))

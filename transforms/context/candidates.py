@@ -14,7 +14,7 @@ from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, stems
 
-VERSION = "5"
+VERSION = "6"
 _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
 _ADAPTIVE_TOKENS = 1_800
@@ -22,9 +22,9 @@ _ADAPTIVE_TOKENS = 1_800
 _SHARPNESS = 4
 _NEAR_TURNS = 6
 """Turns before and behind one of a chat to which its score gives a share, the nearer the more."""
-_WAY_TO_PASS, _MANY = 0.5, 10
-"""How far from WEAK to PASS of the labels the evidence of a candidate bears out its query; WEAK is enough for the mean of so
-many. With less, more than one off-topic text in ten finds something (`benchmarks/off_topic.py`)."""
+_FEW, _DECADES, _MANY, _OF_MANY = 100, 2.5, 10, 0.7
+"""What opens a query: evidence of WEAK among so few chunks, of PASS among so many powers of ten more, or this share of it in
+the mean of so many. By chance more chunks hold words of a text about other matters. Chosen without QMSum's meetings."""
 _BEHIND = 0.5
 """The share of the score of a candidate that counts if it fills what others leave of a budget."""
 _SHORT = 2_000
@@ -128,15 +128,18 @@ def telling_terms(
     )
 
 
-def borne_out(found: pl.DataFrame, settings: SearchSettings) -> pl.DataFrame:
+def borne_out(found: pl.DataFrame, searched: Sequence[int], settings: SearchSettings) -> pl.DataFrame:
     """`found` (row, evidence) with `near`, the share of its score that counts: 1 for a chunk that bears out its query, less
-    for one that may fill the budget, 0 for the others and for all of a query that nothing bears out.
+    for one that may fill the budget, 0 for the others and for all of a query that nothing opens. A query of row n was asked
+    of `searched[n]` chunks.
     """
-    evidence, weak, some = pl.col("evidence"), settings.label_weak, settings.least_evidence
-    least = weak + _WAY_TO_PASS * (settings.label_pass - weak)
+    evidence, weak = pl.col("evidence"), settings.label_weak
+    way = np.clip(np.log10(np.maximum(searched, 1) / _FEW) / _DECADES, 0.0, 1.0)
+    opening = pl.Series(weak + way * (settings.label_pass - weak)).gather(found.get_column("row"))
     of_many = evidence.top_k(_MANY).sum().over("row") / _MANY
-    is_open = (evidence.max().over("row") >= least) | (of_many >= weak)
-    near = pl.when(evidence >= least).then(1.0).when(evidence >= some).then(_BEHIND).otherwise(0.0)
+    is_open = (evidence.max().over("row") >= opening) | (of_many >= _OF_MANY * opening)
+    fills = evidence >= settings.least_evidence
+    near = pl.when(evidence >= weak).then(1.0).when(fills).then(_BEHIND).otherwise(0.0)
     return found.with_columns(near=near * is_open)
 
 
@@ -179,8 +182,7 @@ def in_stretches(found: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     )
     others = found.filter(pl.col("turn").is_null() & (pl.col("near") > 0))
     others = others.join(segments, on=("row", "chunk_no"), how="anti")
-    every = pl.concat([others, spread.drop("share", "best", "alone")], how="diagonal")
-    return every.with_columns(score=pl.col("score") * pl.col("near"))
+    return pl.concat([others, spread.drop("share", "best", "alone")], how="diagonal")
 
 
 def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
@@ -244,7 +246,7 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     covered = np.zeros(len(matrix))
     remaining = np.ones(len(rows), dtype=bool)
     order = []
-    for _ in range(len(rows)):
+    for _ in range(len(rows) if len(matrix) else 0):
         gain = np.maximum(matrix - covered[:, None], 0.0).sum(axis=0)
         best = int(np.argmax(np.where(remaining, gain, -1.0)))
         if gain[best] <= 0:

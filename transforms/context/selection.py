@@ -53,9 +53,9 @@ def most_passages(settings: ContextSettings) -> int:
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
     """The table `conversation_documents` of candidates that may be shown: dedup, then the order of the context.
 
-    If the settings fill the budget, each turn of a chat is a document of its own, and behind the documents come their
-    further chunks, best first, as many as a block may hold. `vectors` is called for those chunks alone whose likeness the
-    settings want to know.
+    What only fills comes behind what covers a query. If the settings fill the budget, each turn of a chat is a document of
+    its own, and further chunks follow the documents, best first, as many as a block may hold. `vectors` is called for those
+    chunks alone whose likeness the settings want to know.
     """
     candidates = shown_candidates(candidates)
     of_chat = pl.lit(settings.fills_budget) & (pl.col("source_kind") == "conversation")
@@ -69,7 +69,7 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
         )
     else:
         selected = steps.deduplicate(units, settings.dedup_max_per_doc or 1)
-    ordered = steps.order_documents(units, selected, settings)
+    ordered = steps.order_documents(units.filter(~pl.col("fills")), selected, settings)
     if settings.fills_budget:
         every = steps.deduplicate(units.with_columns(document_id=pl.lit(None, pl.String)))
         further = every.join(ordered, on=["window_id", "chunk_id"], how="anti")

@@ -120,6 +120,7 @@ CONVERSATION_CANDIDATES = Table(
             pa.float64(),
             "share of the words of the part of the query that it answers best, plus its cosine; null in the profile seed",
         ),
+        required("fills", pa.bool_(), "true if it may only fill what others leave of the budget"),
     ),
 )
 

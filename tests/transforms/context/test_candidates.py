@@ -101,11 +101,18 @@ def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_bet
     best = in_stretches(found, turns).sort("score", "chunk_no", descending=[True, False])
     assert best["chunk_no"].to_list()[:4] == [22, 21, 23, 20] and best["score"].max() == 0.8
     assert {1, 50} & {*best["chunk_no"]} == set()
-    assert best.filter(document_id="page")["score"].to_list() == [0.3]
+    assert best.filter(document_id="page")["near"].to_list() == [0.5]
 
 
-def test_one_candidate_or_many_together_bear_out_a_query():
-    rows = [0.56, 0.5, 0.23, 0.2], [0.54, 0.5, 0.23, 0.2], [0.5] * 9 + [0.2], [0.5] * 8 + [0.1] * 9
-    found = pl.DataFrame({"row": range(4), "evidence": rows}).explode("evidence")
-    near = borne_out(found, SearchSettings()).group_by("row", maintain_order=True).agg("near")["near"]
-    assert near.to_list() == [[1, 0.5, 0.5, 0], [0] * 4, [0.5] * 9 + [0], [0] * 17]
+@pytest.mark.parametrize(
+    ("searched", "evidence", "near"),
+    [
+        (0, [0.42, 0.22, 0.2], [1, 0.5, 0]), (100, [0.41, 0.22, 0.2], [0, 0, 0]),
+        (1_000, [0.52, 0.43, 0.22, 0.2], [1, 1, 0.5, 0]), (10_000, [0.52, 0.43, 0.22, 0.2], [0] * 4),
+        (10_000, [0.45] * 9 + [0.22], [1] * 9 + [0.5]), (1_000_000, [0.5] * 8 + [0.2] * 9, [0] * 17),
+        (1_000_000, [0.65, 0.2], [1, 0]),
+    ],
+)  # fmt: skip
+def test_the_more_chunks_were_searched_the_more_opens_a_query(searched: int, evidence: list, near: list):
+    found = pl.DataFrame({"row": 1, "evidence": evidence})
+    assert borne_out(found, [7, searched], SearchSettings(label_weak=0.42))["near"].to_list() == near

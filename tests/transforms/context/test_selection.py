@@ -39,8 +39,8 @@ def candidates(*rows: tuple[str, str | None, float]) -> pl.DataFrame:
     """Candidates of the first window: chunk, document and score."""
     always = {"window_id": "chat@1", "query": 0, "source_kind": "document", "lexical_score": 0.0}
     found = [
-        {**always, "rank": n, "chunk_id": c, "document_id": d, "similarity": score, "score": score}
-        for n, (c, d, score) in enumerate(rows, start=1)
+        {**always, "rank": n, "chunk_id": c, "document_id": d, "similarity": s, "score": s, "fills": False}
+        for n, (c, d, s) in enumerate(rows, start=1)
     ]
     return pl.DataFrame(CONVERSATION_CANDIDATES.from_rows(found))
 
@@ -59,13 +59,11 @@ def test_a_window_asks_with_what_was_said_or_with_its_markdown(ask_with: str, te
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
-        ({}, ["a", "b", "x", "aa", "aaa"]),
-        ({"dedup_max_per_doc": 1}, ["a", "b", "x"]),
-        ({"dedup_max_per_doc": 2}, ["a", "aa", "b", "x"]),
-        ({"dedup_strategy": "semantic"}, ["a", "b"]),
+        ({}, ["a", "b", "x", "aa", "aaa"]), ({"dedup_max_per_doc": 1}, ["a", "b", "x"]),
+        ({"dedup_max_per_doc": 2}, ["a", "aa", "b", "x"]), ({"dedup_strategy": "semantic"}, ["a", "b"]),
         ({"dedup_strategy": "none"}, ["a", "aa", "aaa", "b", "x"]),
     ],
-)
+)  # fmt: skip
 def test_what_each_way_of_dedup_keeps(settings: dict, kept: list[str]):
     found = candidates(
         ("a", "d1", 0.9), ("aa", "d1", 0.8), ("aaa", "d1", 0.7), ("b", "d2", 0.6), ("x", None, 0.5)
@@ -74,6 +72,13 @@ def test_what_each_way_of_dedup_keeps(settings: dict, kept: list[str]):
     assert made["chunk_id"].to_list() == kept
     assert made["place"].to_list() == list(range(1, len(kept) + 1))
     assert made["found_by"].to_list() == [1] * len(kept)
+
+
+def test_what_only_fills_stands_behind_what_another_query_asks_for():
+    found = candidates(("a", "d1", 0.9), ("weak", "d2", 0.8), ("b", "d3", 0.5))
+    found = found.with_columns(query=pl.Series([0, 1, 2]), fills=pl.Series([False, True, False]))
+    for some, order in ((found, ["a", "b", "weak"]), (found.filter("fills"), ["weak"])):
+        assert window_documents(some, ContextSettings(), vectors)["chunk_id"].to_list() == order
 
 
 def test_every_window_has_a_row_and_one_without_hits_says_so():

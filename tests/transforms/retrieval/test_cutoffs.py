@@ -13,18 +13,10 @@ from transforms.settings.search import SearchSettings
 @pytest.mark.parametrize(
     ("scores", "kept"),
     [
-        ([8, 7.5, 7, 3.2, 3, 2.8, 0.9], 3),
-        ([], 0),
-        ([5], 1),
-        ([0], 1),
-        ([5, 2], 1),
-        ([10, 5, 2.5], 3),
-        ([5, 4, 0, 3], 2),
-        ([0, 5, 4], 0),
-        ([5, 4, -1], 2),
-        ([1.0] * 30, 20),
+        ([8, 7.5, 7, 3.2, 3, 2.8, 0.9], 3), ([], 0), ([5], 1), ([0], 1), ([5, 2], 1), ([10, 5, 2.5], 3),
+        ([5, 4, 0, 3], 2), ([0, 5, 4], 0), ([5, 4, -1], 2), ([1.0] * 30, 20),
     ],
-)
+)  # fmt: skip
 def test_a_list_ends_before_the_first_score_below_half_of_the_one_above(scores: list[float], kept: int):
     assert elbow(scores, 0.5, 20) == kept
 

@@ -78,24 +78,17 @@ def test_factors_and_patterns_rank():
 @pytest.mark.parametrize(
     ("text", "position", "said"),
     [
-        ('how "foo bar', 4, "not closed"),
-        ("x (a OR b", 2, "not closed"),
-        ("a OR", 2, "nothing stands behind 'OR'"),
-        ("OR a", 0, "OR stands between"),
-        ("a OR ()", 6, "missing before this"),
-        ("a OR !", 5, "no letter or digit"),
-        ("x d:yesterday", 4, "2004-05-17"),
-        ("d:2004-13", 2, "2004-05-17"),
-        ("kind:mail", 5, "message, attachment, document, conversation"),
-        ("has:fun", 4, "patch, attachment"),
+        ('how "foo bar', 4, "not closed"), ("x (a OR b", 2, "not closed"),
+        ("a OR", 2, "nothing stands behind 'OR'"), ("OR a", 0, "OR stands between"),
+        ("a OR ()", 6, "missing before this"), ("a OR !", 5, "no letter or digit"),
+        ("x d:yesterday", 4, "2004-05-17"), ("d:2004-13", 2, "2004-05-17"),
+        ("kind:mail", 5, "message, attachment, document, conversation"), ("has:fun", 4, "patch, attachment"),
         ("x titel:y", 2, "no field is called titel:, the nearest is title:"),
-        ("-owner:ann", 1, "no field is called owner:"),
-        ("older_than:1h", 11, "30d, 2w, 6m or 1y"),
-        ("larger:big", 7, "100K"),
-        ("s:(a f:b)", 5, "a field stands inside"),
+        ("-owner:ann", 1, "no field is called owner:"), ("older_than:1h", 11, "30d, 2w, 6m or 1y"),
+        ("larger:big", 7, "100K"), ("s:(a f:b)", 5, "a field stands inside"),
         (" ".join(['"a"'] * (MAX_CONDITIONS + 1)), 4 * MAX_CONDITIONS, "more than"),
     ],
-)
+)  # fmt: skip
 def test_a_fault_points_at_its_character(text: str, position: int, said: str):
     with pytest.raises(QuerySyntaxError) as caught:
         parsed_query(text)

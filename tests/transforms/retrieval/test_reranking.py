@@ -172,13 +172,11 @@ def test_a_passage_is_sent_by_its_first_characters():
 @pytest.mark.parametrize(
     ("again", "scores", "expected"),
     [
-        ([None, None], [3, 2], [3, 2]),
-        ([9, 4, None, None], [1, 2, 8, 2], [9, 4, 4, 1]),
-        ([9, 4, None], [1, 2, 3], [9, 4, 3]),
-        ([2, -1, None, None], [1, 1, 5, 4], [2, -1, -1, -2]),
+        ([None, None], [3, 2], [3, 2]), ([9, 4, None, None], [1, 2, 8, 2], [9, 4, 4, 1]),
+        ([9, 4, None], [1, 2, 3], [9, 4, 3]), ([2, -1, None, None], [1, 1, 5, 4], [2, -1, -1, -2]),
         ([2, -np.inf, None], [1, 1, 5], [2, -np.inf, 2]),
     ],
-)
+)  # fmt: skip
 def test_scores_behind_the_reranked_ones_come_to_lie_below_them(
     again: list[float | None], scores: list[float], expected: list[float]
 ):
