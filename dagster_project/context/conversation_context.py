@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
@@ -23,7 +22,6 @@ from dagster_project.outgoing.receipts import Disclosed
 from dagster_project.outgoing.screen import Screen
 from dagster_project.sources.chat_exports import (
     Export,
-    ExportReader,
     chat_names,
     decoded,
     exports_at,
@@ -48,6 +46,8 @@ from transforms.errors import (
 from transforms.retrieval.citations import cited
 
 _GIVEN = "given"
+_NO_EXPORT = ("no_chat:", "no_column:", "no_discord:", "not_mail:")
+"""What is wrong with a file that is named as exports are and is none."""
 _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
 
 
@@ -118,42 +118,42 @@ def read_conversation(
 ) -> ConversationText:
     """The conversation in a chat export, or in any other text in UTF-8, such as a source file.
 
-    Times without a zone are in `timezone`, else in that of the configured source that `path` belongs to,
-    else UTC. Names stay as they are, since nothing of it is stored. SourceError for a file that cannot be
-    read, ChatFormatError for an export that is none.
+    A chat of a configured source is read as that reads it, with its pseudonyms, so that it asks as its windows do; other
+    names stay, since nothing of it is stored. Times without a zone are in `timezone`, else in that of the source, else UTC.
+    SourceError for a file that cannot be read, ChatFormatError for an export that is broken.
     """
     files = ChatFiles(settings, settings.root / "cache" / "chats.json")
     exports = files.exports_of(path) if path else []
     own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
+    if path is not None and not exports and is_named_as_export(path):
+        exports = _unknown_exports(path)
+    if timezone:
+        exports = [
+            replace(e, source=e.source.model_copy(update={"timezone": timezone}), digest=e.digest + timezone)
+            for e in exports
+        ]
+    chats = [chat for export in exports for chat in files.chats(export)]
+    messages = [e for chat in chats for e in chat.entries if e.kind == "message"]
+    faults = [f.reason for c in chats for f in c.faults]
     try:
-        if path is not None and not exports and is_named_as_export(path):
-            exports = _unknown_exports(path)
-        if exports:
-            reader = ExportReader(settings.conversations, settings.mail, settings.threads)
-            zone = {"timezone": timezone} if timezone else {}
-            sources = [replace(e, source=e.source.model_copy(update=zone)) for e in exports]
-            chats = [chat for export in sources for chat in reader.chats(export)]
-        else:
+        is_text = path is None or (not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults))
+        if is_text and not messages:
             content = decoded(path.read_bytes()) if path is not None else text or ""
             if not looks_like_whatsapp(content):
                 return ConversationText(content, 1, Asker(own), rules_of(settings, path))
-            chats = [read_whatsapp(content, _GIVEN, timezone or "UTC")]
-    except (ChatFormatError, pa.ArrowException) as error:
+            chat = conversations.masked_chat(read_whatsapp(content, _GIVEN, timezone or "UTC"), None)
+            messages = [e for e in chat.entries if e.kind == "message"]
+    except ChatFormatError as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error}") from error
-    messages = [
-        e for chat in chats for e in conversations.masked_chat(chat, None).entries if e.kind == "message"
-    ]
-    faults = [f.reason for c in chats for f in c.faults]
-    if not messages and (faults or not chats):
+    if not messages:
         raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
-    last = max((e.at for e in messages), default=None)
     return ConversationText(
         conversations.consolidate(*columns).markdown,
         len(messages),
-        Asker(own, until=last),
+        Asker(own, until=max(e.at for e in messages)),
         rules_of(settings, path),
     )
 
@@ -183,11 +183,11 @@ def _document_ids(settings: Settings, path: Path) -> list[str]:
 
 def _unknown_exports(path: Path) -> list[Export]:
     """The exports at a place that no source knows."""
-    source = ConversationSourceSettings(name=_GIVEN, kind="conversation", path=str(path))
+    source = ConversationSourceSettings(name=_GIVEN, kind="conversation", path=str(path), pseudonyms=False)
     exports = list(exports_at(path, source))
     names = chat_names([(str(place), format_) for place, format_, _ in exports])
     return [
-        Export(source, str(place), name, format_, files, "")
+        Export(source, str(place), name, format_, files, str(place))
         for name, (place, format_, files) in zip(names, exports, strict=True)
     ]
 

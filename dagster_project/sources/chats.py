@@ -107,12 +107,12 @@ class ChatFiles:
             listed = (self._known or {}).get(export.digest, {"windows": [], "faults": 1})
             if partition.name == UNREAD:
                 if listed["faults"]:
-                    faults += [f for chat in self._chats(export) for f in chat.faults]
+                    faults += [f for chat in self.chats(export) for f in chat.faults]
             elif partition.name in {name for name, _ in listed["windows"]}:
                 # Under pseudonyms the names in a file are to be written nowhere.
                 reader = partial(convert, keep=not export.source.pseudonyms)
                 text = partial(self._files(export).text, convert=reader)
-                for chat in self._chats(export):
+                for chat in self.chats(export):
                     for name, window in self._windows(chat, export.source):
                         if name == partition.name:
                             own = (chat, window, partition.source, partition.key)
@@ -157,7 +157,7 @@ class ChatFiles:
             )
 
     def _listed(self, export: Export) -> dict[str, Any]:
-        chats = self._chats(export)
+        chats = self.chats(export)
         windows = [
             [name, window.fingerprint]
             for chat in chats
@@ -179,7 +179,7 @@ class ChatFiles:
         for window in conversations.windows(chat, source.windows, source.timezone):
             yield f"{stem}.{window.key}", window
 
-    def _chats(self, export: Export) -> list[Chat]:
+    def chats(self, export: Export) -> list[Chat]:
         """The chats of an export as they may be stored; what cannot be read is a chat of faults."""
         if export.digest not in self._read:
             if len(self._read) > 8:
@@ -236,7 +236,7 @@ class ChatFiles:
         return [
             conversations.window_id(f"{export.source.name}:{chat.name}", window.key)
             for export in exports
-            for chat in self._chats(export)
+            for chat in self.chats(export)
             for window in conversations.windows(chat, export.source.windows, export.source.timezone)
         ]
 

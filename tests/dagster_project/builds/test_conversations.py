@@ -297,6 +297,15 @@ def test_a_block_has_the_first_hit_of_a_search_in_a_stretch(made_once: Workspace
     assert "## Message" not in made.block and made.block.count("\u27e8") < len(made.passages)
 
 
+def test_what_only_fills_counts_half_however_much_of_a_document_is_shown(made_once: Workspace):
+    asked = pl.DataFrame({"window_id": ["x"], "query": [0], "text": ["Is the museum hotel near the oven?"]})
+    with PublishedVersions(made_once.settings).open() as index:
+        settings = [ContextSettings(dedup_max_per_doc=n, where="source:notes") for n in (None, 1)]
+        every, one = (index.candidates(asked, some) for some in settings)
+    assert every["fills"].to_list() == [False, True] and one.equals(every)
+    assert every["score"][1] < every["score"][0] / 2
+
+
 def test_each_door_gives_a_window_the_same_block(made_once: Workspace):
     for row in contexts(made_once):
         result = made_once.weft("context", "--window", row["window_id"], "--json")
@@ -316,6 +325,8 @@ def test_each_door_gives_a_window_the_same_block(made_once: Workspace):
     with pages(settings) if "serve" in COMMANDS else nullcontext() as client:
         blocks += [client.get("/api/context", params={"text": text}).json()["block"]] if client else []
     assert set(blocks) == {compiled}
+    (file,) = (made_once.folder / "chats").glob("*.txt")
+    assert read_conversation(made_once.settings, file, None).markdown.startswith(text)
     unknown = made_once.weft("context", "--window", "chat:nobody@0001")
     assert unknown.exit_code == 3 and "no window of a conversation" in unknown.output
 

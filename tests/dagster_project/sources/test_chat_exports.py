@@ -168,12 +168,10 @@ def test_discord_is_named_by_its_file_and_titled_by_its_channel(tmp_path: Path):
 @pytest.mark.parametrize(
     ("configured", "asked", "shown"),
     [
-        (None, None, "18:02"),
-        (None, "Asia/Tokyo", "09:02"),
-        ("America/New_York", None, "22:02"),
+        (None, None, "18:02"), (None, "Asia/Tokyo", "09:02"), ("America/New_York", None, "22:02"),
         ("America/New_York", "Asia/Tokyo", "09:02"),
     ],
-)
+)  # fmt: skip
 def test_times_are_in_the_zone_asked_for_else_in_that_of_the_source(
     tmp_path: Path, configured: str | None, asked: str | None, shown: str
 ):
@@ -208,7 +206,9 @@ def test_one_broken_file_of_a_slack_export_costs_no_other(
     assert set(faults(tmp_path / "in").values()) == {reason}
 
 
-@pytest.mark.parametrize("name", ["x.rs", "Makefile", "notes.rst", "page.html"])
+@pytest.mark.parametrize(
+    "name", ["x.rs", "Makefile", "notes.rst", "page.html", "package.json", "x.jsonl", "x.csv", "x.mbox"]
+)
 def test_any_text_wants_context_as_it_stands(tmp_path: Path, name: str):
     text = "// Where is the lock?\nfn main() {}\n"
     (tmp_path / name).write_text(text)
@@ -216,7 +216,7 @@ def test_any_text_wants_context_as_it_stands(tmp_path: Path, name: str):
     assert (given.markdown, given.messages) == (text, 1)
 
 
-@pytest.mark.parametrize(("name", "data"), [("x.rs", b"\xff\x00\xfe"), ("x.json", b"[1]"), ("x.zip", b"PK")])
+@pytest.mark.parametrize(("name", "data"), [("x.rs", b"\xff\x00\xfe"), ("x.zip", b"PK")])
 def test_a_file_that_is_neither_text_nor_export_is_refused(tmp_path: Path, name: str, data: bytes):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ChatFormatError, match=name):
@@ -233,15 +233,10 @@ def test_of_files_with_one_name_in_a_zip_the_others_are_named(tmp_path: Path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"author": "ada"},
-        {"mentions": [1, None, {"id": []}]},
-        {"mentions": "all"},
-        {"type": {}},
-        {"content": [1]},
-        {"timestamp": "0001-01-01T00:00:00+14:00"},
-        {"timestamp": 1e300},
+        {"author": "ada"}, {"mentions": [1, None, {"id": []}]}, {"mentions": "all"}, {"type": {}},
+        {"content": [1]}, {"timestamp": "0001-01-01T00:00:00+14:00"}, {"timestamp": 1e300},
     ],
-)
+)  # fmt: skip
 def test_a_message_in_another_form_costs_no_other(tmp_path: Path, change: dict[str, object]):
     data = json.dumps({"channel": ["x"], "messages": [CHANNEL, {**CHANNEL, **change}]}).encode()
     written(tmp_path / "in", {"one.json": data})
