@@ -91,7 +91,7 @@ COMMANDS = {
         f"{_ROOM}.serving:mcp",
         "Serve",
         "Serve the published index to assistants by the Model Context Protocol, on standard input and output.",
-        former={"receipts": "mcp receipts"},
+        former={"receipts": "mcp receipts", "skill": "mcp skill"},
     ),
     "eval": Command(
         f"{_ROOM}.eval:evaluate",

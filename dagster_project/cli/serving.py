@@ -17,7 +17,6 @@ from dagster_project.index.search.opened_index import require_lens
 from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from dagster_project.servers.listening import listening, log_aside, make_server
-from dagster_project.servers.skill import write_skill
 from transforms.errors import SettingsError, not_installed
 
 
@@ -28,13 +27,8 @@ from transforms.errors import SettingsError, not_installed
 )
 @LENS
 @click.option("--sql", "has_sql", is_flag=True, help="Also let assistants run SQL on what they may see.")
-@click.option(
-    "--skill",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write weft/SKILL.md, which tells an agent how to ask, into this folder of skills, and end.",
-)
 @explained
-def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool, skill: Path | None) -> None:
+def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) -> None:
     """Serve the published index to assistants by the Model Context Protocol, on standard input and output.
 
     Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set; pages of `mcp.origins` need one.
@@ -42,9 +36,6 @@ def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool, 
     context = click.get_current_context()
     if context.invoked_subcommand:
         context.obj = config
-        return
-    if skill:
-        click.echo(write_skill(skill))
         return
     settings = load_settings(config)
     try:
@@ -85,6 +76,22 @@ def required_token(*, is_needed: bool) -> str | None:
             f"the token in {TOKEN_VARIABLE} has {len(token)} characters, at least {LEAST_TOKEN} are needed"
         )
     return token or None
+
+
+@mcp.command()
+@click.argument("folders", nargs=-1, type=click.Path(file_okay=False, path_type=Path))
+@explained
+def skill(folders: tuple[Path, ...]) -> None:
+    """Write weft/SKILL.md, which tells an agent when to ask and how to cite, into FOLDERS of skills.
+
+    Without FOLDERS they are .claude/skills and .agents/skills here, where agents look.
+    """
+    text = (Path(__file__).parents[1] / "servers" / "skill.md").read_bytes()
+    for folder in folders or (Path(".claude/skills"), Path(".agents/skills")):
+        file = folder / "weft" / "SKILL.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text)
+        click.echo(file)
 
 
 @mcp.command()

@@ -203,7 +203,8 @@ class _Tools:
         ] = "",
     ) -> answers.Block:
         """What the index knows about a longer text or conversation: cited passages under a budget of tokens."""
-        budget = _within("budget_tokens", budget_tokens, 2_000, self.limits.max_characters // 4)
+        usual, most = self.settings.context.budget_tokens, self.limits.max_characters // 4
+        budget = _within("budget_tokens", budget_tokens, usual, most)
         return await self.answered(
             "context", text, lambda index: answers.block(self.settings, index, text, budget, where)
         )

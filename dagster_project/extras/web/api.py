@@ -108,7 +108,9 @@ class ContextRequest(BaseModel):
     """A text that wants context, and the tokens that it may have."""
 
     text: str = Field(max_length=1_000_000, description="text that wants context")
-    budget_tokens: int = Field(2_000, ge=64, description="tokens of the block")
+    budget_tokens: int | None = Field(
+        None, ge=64, description="tokens of the block; default: `context.budget_tokens` of the settings"
+    )
     where: str = Field(
         "", max_length=1_000, description="conditions of the query language that passages meet"
     )
@@ -141,10 +143,8 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
         wanted = _valid(lambda: ContextRequest.model_validate_json(request.state.body))
     else:
         wanted = _read(ContextRequest, request)
-    given = wanted.budget_tokens if "budget_tokens" in wanted.model_fields_set else None
-    budget = answers.within(
-        "budget_tokens", given, wanted.budget_tokens, site.settings.mcp.max_characters // 4
-    )
+    usual, most = site.settings.context.budget_tokens, site.settings.mcp.max_characters // 4
+    budget = answers.within("budget_tokens", wanted.budget_tokens, usual, most)
     if wanted.unmasked and site.lens:
         raise QueryError("unmasked is for who runs this server under no lens: leave it out")
     with index.screened(Screen(index.screen.settings, not wanted.unmasked, index.screen.clear)):

@@ -118,7 +118,7 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
 
 
 def test_a_skill_names_the_tools_and_what_no_results_mean(office: Workspace, tmp_path: Path):
-    said = office.weft("mcp", "--skill", str(tmp_path))
+    said = office.weft("mcp", "skill", str(tmp_path))
     text = (tmp_path / "weft" / "SKILL.md").read_text()
     _, head, body = text.split("---\n", 2)
     facts = yaml.safe_load(head)
