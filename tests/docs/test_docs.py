@@ -91,8 +91,8 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
         # Pseudonyms are words of the chat: with another key a chunk more or less is cut.
         patch.setenv("WEFT_PSEUDONYM_KEY", "the key with which the figures of the pages were made")
         built = made.weft("build", "--quiet")
-    assert built.exit_code == 0, built.output
-    yield made
+        assert built.exit_code == 0, built.output
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -86,17 +86,16 @@ def _halves(part: str) -> list[str]:
     """What stands before and behind each "and" or "or" with enough words on both sides; nothing if there is none.
 
     The halves of a question ("How long have Ann and her husband …") ask nothing: `parts` knows those of several questions.
-    In several sentences, such as turns of a chat, short halves ("and it was loud") ask nothing either.
+    Nor do those of several sentences, such as turns of a chat ("and it was loud").
 
     >>> _halves("Add two-phase commit and allow scans of the index alone")
     ['Add two-phase commit', 'and allow scans of the index alone']
-    >>> _halves("I was awake. It rained on and it was loud")
+    >>> _halves("I was awake. It rained on that night and it was as loud as a train")
     []
     """
     halves: list[str] = []
-    least = _LEAST_OF_HALF * (2 if _SENTENCES.search(part) else 1)
-    for piece in [] if _QUESTION.match(part) else _AND.split(part):
-        if halves and min(len(halves[-1].split()), len(piece.split()) - 1) >= least:
+    for piece in [] if _QUESTION.match(part) or _SENTENCES.search(part) else _AND.split(part):
+        if halves and min(len(halves[-1].split()), len(piece.split()) - 1) >= _LEAST_OF_HALF:
             halves.append(piece)
         else:
             halves = [*halves[:-1], " ".join([*halves[-1:], piece])]

@@ -10,10 +10,12 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from click.testing import CliRunner
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 from starlette.testclient import TestClient
 
+from dagster_project.cli.main import main
 from dagster_project.index.search.statements.assistant_sql import bounded_rows
 from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
@@ -117,8 +119,8 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
     assert "uploads" not in log and "with these keys" not in log and not [s for s in SECRETS if s in log]
 
 
-def test_a_skill_names_the_tools_and_what_no_results_mean(office: Workspace, tmp_path: Path):
-    said = office.weft("mcp", "skill", str(tmp_path))
+def test_a_skill_names_the_tools_and_what_no_results_mean(tmp_path: Path):
+    said = CliRunner().invoke(main, ["mcp", "skill", str(tmp_path)])
     text = (tmp_path / "weft" / "SKILL.md").read_text()
     _, head, body = text.split("---\n", 2)
     facts = yaml.safe_load(head)
