@@ -22,9 +22,9 @@ _ADAPTIVE_TOKENS = 1_800
 _SHARPNESS = 4
 _NEAR_TURNS = 6
 """Turns before and behind one of a chat to which its score gives a share, the nearer the more."""
-_FEW, _DECADES, _MANY, _OF_MANY = 100, 2.5, 10, 0.7
+_FEW, _DECADES, _MANY, _OF_MANY = 200, 2.5, 10, 0.9
 """What opens a query: evidence of WEAK among so few chunks, of PASS among so many powers of ten more, or this share of it in
-the mean of so many. By chance more chunks hold words of a text about other matters. Chosen without QMSum's meetings."""
+the mean of so many. By chance more chunks hold words of a text about other matters (`benchmarks/off_topic.py`)."""
 _BEHIND = 0.5
 """The share of the score of a candidate that counts if it fills what others leave of a budget."""
 _SHORT = 2_000

@@ -87,7 +87,7 @@ def test_a_context_ranks_as_a_search_does(built_once: Workspace):
             PublishedVersions(built_once.settings)
             .of(index)
             .candidates(asked, chosen)
-            .filter(pl.col("rank") > 0)
+            .filter(pl.col("rank") > 0, ~pl.col("fills"))
         )
         numbers = index.frame("SELECT chunk_id, chunk_no::BIGINT AS chunk_no FROM chunks")
     ranked = found.join(numbers, on="chunk_id").sort("rank")["chunk_no"].to_list()
