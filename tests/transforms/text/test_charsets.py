@@ -57,27 +57,11 @@ def test_nul_is_removed_and_reported():
 @pytest.mark.parametrize(
     "label",
     [
-        "base64",
-        "zlib",
-        "bz2",
-        "hex",
-        "rot13",
-        "quopri",
-        "uu",
-        "idna",
-        "punycode",
-        "undefined",
-        "unicode_escape",
-        "raw_unicode_escape",
-        "charmap",
-        "unknown-8bit",
-        "y",
-        "",
-        "a\0b",
-        "x" * 3000,
+        "base64", "zlib", "bz2", "hex", "rot13", "quopri", "uu", "idna", "punycode", "undefined",
+        "unicode_escape", "raw_unicode_escape", "charmap", "unknown-8bit", "y", "", "a\0b", "x" * 3000,
         "../etc",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_charset(label):
     assert codec_of(label)[0] is None
 

@@ -56,12 +56,10 @@ def test_the_example_of_section_5():
 @pytest.mark.parametrize(
     ("stored", "text"),
     [
-        ("日本 \n語\n", "日本語\n"),
-        ("two  \nwords\n", "two words\n"),
-        ("> 日 \n> 本\n", "> 日本\n"),
+        ("日本 \n語\n", "日本語\n"), ("two  \nwords\n", "two words\n"), ("> 日 \n> 本\n", "> 日本\n"),
         ("a \n-- \n", "a\n-- \n"),
     ],
-)
+)  # fmt: skip
 def test_del_sp_takes_the_last_blank(stored: str, text: str):
     assert unwrapped(stored, del_sp=True) == text
 

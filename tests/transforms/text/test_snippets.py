@@ -33,12 +33,10 @@ def marked(text: str, query: str, length: int = 240) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "query", "expected"),
     [
-        ("The quick  brown\nfox", "fox", "The quick brown fox"),
-        ("", "fox", ""),
-        ("   \n ", "fox", ""),
+        ("The quick  brown\nfox", "fox", "The quick brown fox"), ("", "fox", ""), ("   \n ", "fox", ""),
         ("nothing here", "fox", "nothing here"),
     ],
-)
+)  # fmt: skip
 def test_a_short_text_is_shown_whole_on_one_line(text: str, query: str, expected: str):
     assert snippet(text, query, SETTINGS).text == expected
 
