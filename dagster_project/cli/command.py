@@ -27,7 +27,7 @@ def run(arguments: list[str] | None = None) -> None:
     The command runs in a thread of its own. Python handles signals in the main thread, which is thus free to handle
     them at once, and Dagster, which would take interrupts for failed steps, ignores them in other threads.
     """
-    sys.excepthook = _unexpected
+    sys.excepthook = unexpected
     gc.set_threshold(_OBJECTS)
     unasked_pandas.keep_out()
     end = partial(_end, sys.stderr.fileno())
@@ -68,7 +68,7 @@ def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print a fault that nobody explained in one line, and write its traceback to a file that only this user can read."""
     lines = traceback.format_exception(kind, error, trace)
     try:

@@ -12,6 +12,7 @@ import click
 from starlette.types import ASGIApp
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, explained
+from dagster_project.cli.standby import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.opened_index import require_lens
 from dagster_project.outgoing.receipts import Receipts
@@ -51,7 +52,8 @@ def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) 
     token = required_token(is_needed=bool(settings.mcp.origins))
     listener = listening("127.0.0.1", port)
     app = mcp_app(server, listener.getsockname()[1], token, settings.mcp.origins)
-    run_until_interrupted(app, listener, "127.0.0.1")
+    with standing_by(config):
+        run_until_interrupted(app, listener, "127.0.0.1")
 
 
 def run_until_interrupted(app: ASGIApp, listener: socket.socket, address: str) -> None:

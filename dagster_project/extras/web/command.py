@@ -7,6 +7,7 @@ import click
 
 from dagster_project.cli.options import CONFIG, LENS, explained
 from dagster_project.cli.serving import required_token, run_until_interrupted
+from dagster_project.cli.standby import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.web.app import web_app
 from dagster_project.index.search.opened_index import require_lens
@@ -37,7 +38,8 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], len
     port = listener.getsockname()[1]
     hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
     app = web_app(settings, hosts, token, lens=lens)
-    run_until_interrupted(app, listener, f"[{host}]" if ":" in host else host)
+    with standing_by(config):
+        run_until_interrupted(app, listener, f"[{host}]" if ":" in host else host)
 
 
 def _is_loopback(host: str) -> bool:

@@ -184,7 +184,7 @@ def test_what_nobody_foresaw_is_one_line_that_names_a_file_of_the_user_alone(bui
     script = built.put(
         "fault.py",
         "import sys\nfrom dagster_project.cli import command\n"
-        "sys.excepthook = command._unexpected\nraise LookupError('of a bug\\nmore')\n",
+        "sys.excepthook = command.unexpected\nraise LookupError('of a bug\\nmore')\n",
     )
     import subprocess
     import sys
