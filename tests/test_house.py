@@ -153,6 +153,7 @@ LAZY = {
 }
 LAZY_MODULES = {
     "dagster._cli": "a third of a second, for `weft ui` alone",
+    "dagster_project.cli.command": "loads what only a command that is done here needs",
     "dagster_project.extras.engines.spark": "needs the extra spark",
     "dagster_project.extras.engines.ray": "needs the extra ray",
     "dagster_project.extras.engines.ray_embedder": "needs the extra ray",

@@ -12,7 +12,7 @@ import click
 from starlette.types import ASGIApp
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, explained
-from dagster_project.cli.standby import standing_by
+from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.opened_index import require_lens
 from dagster_project.outgoing.receipts import Receipts

@@ -7,7 +7,7 @@ import click
 
 from dagster_project.cli.options import CONFIG, LENS, explained
 from dagster_project.cli.serving import required_token, run_until_interrupted
-from dagster_project.cli.standby import standing_by
+from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.web.app import web_app
 from dagster_project.index.search.opened_index import require_lens

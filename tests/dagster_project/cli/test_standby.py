@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.cli.standby import standing_by
+from dagster_project.cli import standby
+from dagster_project.cli.standby_process import standing_by
 from tests.archives import Workspace
 from tests.timing import until
 
@@ -52,6 +53,9 @@ def test_a_command_is_done_by_the_process_beside_the_server_as_it_is_done_here(
         until(lambda: list(folder.glob("*")), "a process that waits")
         assert [(*done[:3], True) for done in (weft(*given) for given in asked)] == here
         assert not weft(*asked[0])[3]
+        os.utime(standby.__file__)
+        assert weft(*asked[0]) == here[0], "the code may be another"
+        until(lambda: not weft(*asked[0])[3], "a process with the code of now")
         folder.chmod(0o755)
         assert weft(*asked[0]) == here[0], "others could have put the socket there"
         folder.chmod(0o700)
