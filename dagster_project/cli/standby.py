@@ -75,9 +75,12 @@ def sockets() -> Path:
 
 
 def place(config: Path) -> Path:
-    """The socket for a settings file; OSError if its folder is not there, or not this user's alone."""
+    """The socket for a settings file and this installation; OSError if its folder is not there, or not this user's alone."""
     folder = sockets()
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o77:
         raise PermissionError(f"{folder} is open to others")
-    return folder / hashlib.sha256(os.fsencode(config.resolve())).hexdigest()[:24]
+    return (
+        folder
+        / hashlib.sha256(f"{config.resolve()}\0{__file__}".encode(errors="surrogateescape")).hexdigest()[:24]
+    )
