@@ -33,7 +33,7 @@ REPLACED = {
     "conversations.query_tokens": "is always 1,800 now, a ceiling: each part of a text is asked",
     "conversations.max_chat_bytes": "is gone: of an export at most 256 MiB are read",
     "queries.name": "is `sentences.name` now",
-    "context.ask_with": "is part of `context.profile` now (recommended: said; seed: markdown)",
+    "context.ask_with": "is gone: what was said asks, without headings, which outweigh words in a table of vectors",
     "context.lexical_weight": "is part of `context.profile` now (recommended: 0.5; seed: 0)",
     "context.pick": "is part of `context.profile` now (recommended: coverage; seed: score)",
     "context.expand": "is always on now; `context.budget_tokens` bounds it",

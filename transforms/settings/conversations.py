@@ -45,7 +45,7 @@ class ConversationSettings(StageSettings):
 _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
     "seed": {
-        "strategy": "chunks", "ask_with": "markdown", "candidates": 5, "mode": "ann", "lexical_weight": 0.0,
+        "strategy": "chunks", "candidates": 5, "mode": "ann", "lexical_weight": 0.0,
         "pick": "score", "include": "later", "by_parts": False, "dedup_max_per_doc": 1,
     },
 }  # fmt: skip
