@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 _READING = ("search", "similar", "get", "context")
@@ -61,7 +62,7 @@ def _handed_over(arguments: Sequence[str]) -> int | None:
 def config_of(arguments: Sequence[str]) -> Path:
     """The settings file that a command names, as `config_path` finds it."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for option, following in zip(options, [*options[1:], ""], strict=True):
+    for option, following in pairwise([*options, ""]):
         name, mark, value = option.partition("=")
         if name == "--config":
             return Path(value if mark else following)
@@ -80,7 +81,5 @@ def place(config: Path) -> Path:
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o77:
         raise PermissionError(f"{folder} is open to others")
-    return (
-        folder
-        / hashlib.sha256(f"{config.resolve()}\0{__file__}".encode(errors="surrogateescape")).hexdigest()[:24]
-    )
+    names = f"{config.resolve()}\0{__file__}".encode(errors="surrogateescape")
+    return folder / hashlib.sha256(names).hexdigest()[:24]
