@@ -20,8 +20,8 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
-from dagster_project.cli.command import run
 from dagster_project.cli.main import main
+from dagster_project.cli.standby import run
 from dagster_project.evaluation.evaluate import open_index
 from dagster_project.index.publish.versions import CURRENT
 from dagster_project.orchestration.runs import prune_runs

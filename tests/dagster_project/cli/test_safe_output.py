@@ -153,7 +153,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*HERE, "WORK/given.txt"), (*HERE, "--reproduce", "WORK/one.json"), (*HERE, f"WORK/none{NAMED}"),
         ("--compare", "WORK/one.json", "WORK/one.json"), (*HERE, "--timezone", NAMED, "WORK/given.txt"),
     ],
-    "mcp receipts": [HERE, (*HERE, "--last", "1")],
+    "mcp receipts": [HERE, (*HERE, "--last", "1")], "mcp skill": [(f"WORK/{NAMED}",)],
     "forget": [(*HERE, "--dry-run", "m1@example.org"), (*HERE, "--dry-run", f"none{NAMED}")],
     "triage": [HERE, (*HERE, "--source", NAMED)],
     "sql": [
@@ -186,7 +186,7 @@ CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMM
 SHOWING = {
     "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
-    "ui", "backfill", "fetch", "init",
+    "mcp skill", "ui", "backfill", "fetch", "init",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
