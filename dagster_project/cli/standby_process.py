@@ -51,7 +51,7 @@ def _stand_by(config: Path) -> None:
         while True:
             client, _ = listener.accept()
             with client, contextlib.suppress(OSError, ValueError):
-                if any(_stamps().get(name, stamp) != stamp for name, stamp in stamps.items()):
+                if stamps.items() - _stamps().items():
                     break  # the code is another by now
                 _answer(client)
             stamps = _stamps() | stamps
