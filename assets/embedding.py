@@ -228,7 +228,7 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
         row_of |= _embed_queries(asked, embedder, cache)
     cache.compact(*key)
     stored = cache.vectors(*key, sorted(by_hash.keys() - row_of.keys()))
-    rows = vectors.stacked(stored, embedder.dimensions)
+    rows = vectors.matrix(stored.column("vector"))
     row_of |= zip(stored.column("text_hash").to_pylist(), rows, strict=True)
     return {text: row_of[name] for text, name in zip(texts, hashes, strict=True) if name in row_of}
 

@@ -36,7 +36,7 @@ from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from tests.qdrant_edge_client import EdgeClient
-from transforms.embedding.vectors import stacked
+from transforms.embedding.vectors import matrix
 from transforms.evaluation import quality
 from transforms.evaluation.judgements import judgements
 
@@ -76,7 +76,7 @@ def graph(published: Path, count: int, folder: Path) -> None:
     with duckdb.connect(str(published), read_only=True) as connection:
         dimensions = int(dict(connection.execute("FROM manifest").fetchall())["dimensions"])
         rows = connection.execute(f"SELECT vector FROM embeddings LIMIT {count + QUERIES}").to_arrow_table()
-    vectors = stacked(rows, dimensions)
+    vectors = matrix(rows.column("vector"))
     stored, queries = vectors[:-QUERIES], vectors[-QUERIES:]
     client = EdgeClient(folder, m=M)
     collection = Collection(client, "vectors")

@@ -13,7 +13,7 @@ from assets.protocols.lake import Parts
 from dagster_project.composition.objects import make_lake, make_publisher
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.lake.lake import ParquetLake, StagedFile
-from transforms.embedding.vectors import stacked
+from transforms.embedding.vectors import matrix
 from transforms.schemas.chunks import UNEMBEDDED
 
 SOURCE = "replica"
@@ -149,7 +149,7 @@ class Replicas:
         """The parts of `embeddings`, one for each copy: the rows of the base, turned by another noise."""
         old = self.connection.execute("FROM embeddings ORDER BY text_hash").to_arrow_table()
         dimensions = old.column("dimensions")[0].as_py()
-        vectors = stacked(old, dimensions)
+        vectors = matrix(old.column("vector"))
         for copy in range(copies):
             made = vectors
             if copy:

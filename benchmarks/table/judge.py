@@ -25,6 +25,7 @@ from printing import new_parser, new_table
 from retrieval import ahead, show
 
 from transforms.embedding.sign_codes import CodedVectors, sign_codes
+from transforms.embedding.vectors import fixed_point
 from transforms.settings.search import BUILT_IN_PROFILES
 
 HEAD = collections.MEASURES[0]
@@ -76,7 +77,7 @@ def swapped(corpus: tasks.Corpus, passages: np.ndarray, embed: Embed) -> None:
     slots = arrays.vectors.slots
     laid = np.zeros((slots.count, passages.shape[1]), dtype=np.float32)
     laid[slots.of(np.arange(len(passages)))] = passages
-    vectors = CodedVectors([(laid, sign_codes(laid))], slots, arrays.vectors.absent)
+    vectors = CodedVectors([(fixed_point(laid), sign_codes(laid))], slots, arrays.vectors.absent)
     corpus.index.__dict__["arrays"] = replace(arrays, vectors=vectors)
     corpus.index.__dict__.pop("vector_sample", None)
     corpus.index.embedder = Model(embed)

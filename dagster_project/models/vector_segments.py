@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from upath import UPath
 
 from dagster_project.system.durable import put
-from transforms.embedding.vectors import require_usable, stacked
+from transforms.embedding.vectors import matrix, require_usable, rounded
 from transforms.errors import EmbeddingError
 
 TEMPORARY = ".tmp-"
@@ -78,7 +78,8 @@ def matches_in(
             indexes = np.array([index_of.get(name, -1) for name in names], dtype=np.int64)
             rows = np.flatnonzero(indexes >= 0)
             if len(rows):
-                yield indexes[rows], stacked(parquet.read_row_group(number, ["vector"]), dimensions)[rows]
+                vectors = matrix(parquet.read_row_group(number, ["vector"]).column(0))
+                yield indexes[rows], rounded(vectors[rows])
 
 
 def damage_of(segment: Path, dimensions: int) -> str | None:
@@ -91,9 +92,8 @@ def damage_of(segment: Path, dimensions: int) -> str | None:
         return "truncated or corrupt"
     if not table.schema.equals(schema_of(dimensions)):
         return f"holds other columns than text_hash and a vector of width {dimensions}"
-    flat = table.column("vector").combine_chunks().flatten().to_numpy(zero_copy_only=False)
     try:
-        require_usable(flat.reshape(-1, dimensions), table.num_rows, dimensions)
+        require_usable(matrix(table.column("vector")), table.num_rows, dimensions)
     except EmbeddingError as error:
         return str(error)
     return None
@@ -109,8 +109,9 @@ def write_segment(folder: Path, table: pa.Table) -> Path:
             table,
             stream,
             row_group_size=_ROW_GROUP,
-            compression="none",
+            compression="zstd",
             use_dictionary=False,
+            column_encoding={"vector.list.element": "BYTE_STREAM_SPLIT"},
             write_page_checksum=True,
         )
         stream.flush()

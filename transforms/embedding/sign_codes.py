@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from transforms.embedding.vectors import from_fixed_point
 from transforms.retrieval.postings import GONE, Slots
 from transforms.retrieval.small_tables import top_k
 
@@ -59,7 +60,7 @@ def hamming(codes: np.ndarray, code: np.ndarray, out: np.ndarray | None = None) 
 
 @dataclass(frozen=True)
 class CodedVectors:
-    """The vectors of chunks in segments: of each the vectors, of shape (rows, dimensions), and their `sign_codes`.
+    """The vectors of chunks in segments: of each the `fixed_point` of shape (rows, dimensions), and their `sign_codes`.
 
     `slots` says where the chunks stand in them, `absent` has the numbers of those that have no vector, but zeros.
     """
@@ -75,22 +76,17 @@ class CodedVectors:
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float32 of shape (chunks, dimensions)."""
-        if len(self.segments) == 1:
-            return self.segments[0][0][self.slots.of(chunks)]
-        rows = np.empty((len(chunks), self.dimensions), dtype=np.float32)
+        rows = np.empty((len(chunks), self.dimensions), dtype=np.int16)
         for (vectors, _), wanted, local in self._by_segment(self.slots.of(chunks)):
             rows[wanted] = vectors[local]
-        return rows
+        return from_fixed_point(rows)
 
     def products(self, chunks: np.ndarray, query: np.ndarray) -> np.ndarray:
         """The product of the vector of each of these chunks with a query, float32.
 
         Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it.
         """
-        products = np.empty(len(chunks), dtype=np.float32)
-        for (vectors, _), wanted, local in self._by_segment(self.slots.of(chunks)):
-            products[wanted] = np.vecdot(vectors[local], query)
-        return products
+        return np.vecdot(self.of(chunks), query)
 
     @cached_property
     def _blocks(self) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
@@ -117,7 +113,7 @@ class CodedVectors:
 
         def compare(first: int) -> None:
             for vectors, kept, chunks in blocks[first : first + _AT_ONCE]:
-                cosines[:, chunks] = np.vecdot(vectors[None], queries[:, None])[:, kept]
+                cosines[:, chunks] = np.vecdot(from_fixed_point(vectors)[None], queries[:, None])[:, kept]
 
         parts = run(compare, range(0, len(blocks), _AT_ONCE))
 
@@ -128,10 +124,6 @@ class CodedVectors:
             return cosines
 
         return compared
-
-    def cosines(self, queries: np.ndarray) -> np.ndarray:
-        """What `comparing` gives."""
-        return self.comparing(queries)()
 
     def differing(self, query: np.ndarray, run: Run = map) -> Callable[[], np.ndarray]:
         """Gives the bits in which the code of the vector in each slot differs from that of a query, uint16.
@@ -163,8 +155,6 @@ class CodedVectors:
 
     def codes_in(self, slots: np.ndarray) -> np.ndarray:
         """The codes of the vectors in these slots, of shape (words, slots)."""
-        if len(self.segments) == 1:
-            return self.segments[0][1].take(slots, axis=1)
         found = np.empty((len(self.segments[0][1]), len(slots)), dtype=np.uint64)
         for (_, codes), wanted, local in self._by_segment(slots):
             found[:, wanted] = codes.take(local, axis=1)

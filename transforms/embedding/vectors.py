@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 from transforms.errors import EmbeddingError
 from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
 
-VERSION = "2"
+VERSION = "3"
+_STEPS = 1 << 14
+"""Steps between 0 and 1 of a number of a vector: 16 bits hold it, and float32 holds it exactly."""
 
 
 def batch_ranges(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
@@ -31,20 +33,11 @@ def batch_ranges(counts: Sequence[int], most_texts: int, most_tokens: int | None
         yield range(start, len(counts))
 
 
-def stacked(table: pa.Table, dimensions: int) -> np.ndarray:
-    """The column `vector` of `table` as one matrix, float32 of shape (rows, dimensions)."""
-    matrix = np.empty((table.num_rows, dimensions), dtype=np.float32)
-    row = 0
-    for chunk in table.column("vector").chunks:
-        matrix[row : row + len(chunk)] = chunk.flatten().to_numpy().reshape(-1, dimensions)
-        row += len(chunk)
-    return matrix
-
-
 def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
-    """A column of vectors of any width as float32 rows."""
-    flat = vectors.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return flat.astype(np.float32, copy=False).reshape(len(vectors), -1) if len(vectors) else np.zeros((0, 0))
+    """A column of vectors of one length as float32 of shape (rows, dimensions)."""
+    parts = [chunk.flatten().to_numpy() for chunk in vectors.chunks]
+    width = getattr(vectors.type, "list_size", -1 if len(vectors) else 0)
+    return np.concatenate([np.empty(0, np.float32), *parts]).reshape(len(vectors), width)
 
 
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
@@ -58,7 +51,7 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
 
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """`vectors` scaled to length 1, float32; EmbeddingError if one is zero or not finite."""
+    """`vectors` scaled to length 1 and `rounded`, float32; EmbeddingError if one is zero or not finite."""
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
     bad = ~(np.isfinite(norms) & (norms > 0)).ravel()
@@ -66,7 +59,22 @@ def unit_length(vectors: np.ndarray) -> np.ndarray:
         raise EmbeddingError(
             f"the model returned a zero or non-finite vector for text {int(np.argmax(bad))} of the batch"
         )
-    return np.asarray(vectors / norms, dtype=np.float32)
+    return rounded(np.asarray(vectors / norms))
+
+
+def fixed_point(vectors: np.ndarray) -> np.ndarray:
+    """Vectors whose numbers are between -1 and 1 as 16-bit fixed point, int16 of the same shape."""
+    return np.rint(vectors * np.float32(_STEPS)).astype(np.int16)
+
+
+def rounded(vectors: np.ndarray) -> np.ndarray:
+    """What `fixed_point` says of vectors, as float32: that is stored and compared everywhere."""
+    return from_fixed_point(fixed_point(vectors))
+
+
+def from_fixed_point(vectors: np.ndarray) -> np.ndarray:
+    """Vectors in 16-bit fixed point as float32."""
+    return vectors.astype(np.float32) * np.float32(1 / _STEPS)
 
 
 def text_hashes(table: pa.Table | None, model: str) -> set[str]:

@@ -23,6 +23,7 @@ from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arr
 from dagster_project.index.files.segments import read_terms, segments_of
 from dagster_project.index.publish.lake_views import quoted
 from dagster_project.index.publish.version_inputs import UnfitBaseError
+from transforms.embedding.vectors import from_fixed_point
 from transforms.hashing import parts_hash
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings
@@ -142,9 +143,8 @@ class _Version:
         self.connection, self.file = connection, file
         self.manifest = dict(connection.execute("FROM manifest").fetchall())
         self.arrays: SearchArrays = open_arrays(connection, file, self.manifest)
-        self.keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()[
-            "chunk_key"
-        ]
+        keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()
+        self.keys = keys["chunk_key"]
         self.name, self.chunk_count = self.manifest["version"], len(self.keys)
         self.layout = parts_hash(
             [FORMAT, bm25.lexical_key(search), *(self.manifest[k] for k in ("layout", "model", "dimensions"))]
@@ -182,7 +182,7 @@ class _Version:
         here, stored = self.unsent
         vectors = np.zeros((len(chunks), stored.shape[1]), dtype=np.float32)
         is_here = np.isin(chunks, here)
-        vectors[is_here] = stored[np.searchsorted(here, chunks[is_here])]
+        vectors[is_here] = from_fixed_point(stored[np.searchsorted(here, chunks[is_here])])
         elsewhere = np.flatnonzero(~is_here & ~np.isin(chunks, self.arrays.vectors.absent))
         if len(elsewhere):
             vectors[elsewhere] = self.sent(chunks[elsewhere])

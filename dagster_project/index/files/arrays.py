@@ -46,7 +46,7 @@ from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
-FORMAT = "11"
+FORMAT = "12"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
 FIRST = segment_name(1)

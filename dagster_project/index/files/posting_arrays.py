@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.embedding.sign_codes import WORD, sign_codes
-from transforms.embedding.vectors import stacked
+from transforms.embedding.vectors import fixed_point, matrix
 from transforms.retrieval import bm25
 
 _WIDTH = -(-len(bm25.FIELDS) // 4) * 4
@@ -143,13 +143,13 @@ def write_vectors(
     folder.mkdir(exist_ok=True)
     codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
     done = 0
-    with WrittenArray(folder / "vectors.npy", np.float32, dimensions) as array:
+    with WrittenArray(folder / "vectors.npy", np.int16, dimensions) as array:
 
         def add(rows: np.ndarray, target: np.ndarray, until: int) -> int:
             part = np.zeros((until - done, dimensions), dtype=np.float32)
             part[rows - done] = target
             codes[:, done:until] = sign_codes(part)
-            array.add(part)
+            array.add(fixed_point(part))
             return until
 
         numbers = connection.execute(f"SELECT chunk_no FROM {relation}").fetchnumpy()["chunk_no"]
@@ -157,7 +157,7 @@ def write_vectors(
         found = connection.execute(f"SELECT chunk_no, vector FROM {relation} {in_order}")
         for batch in found.to_arrow_reader(_VECTORS_AT_ONCE):
             rows = batch.column("chunk_no").to_numpy()
-            done = add(rows, stacked(pa.Table.from_batches([batch]), dimensions), int(rows[-1]) + 1)
+            done = add(rows, matrix(pa.chunked_array([batch.column("vector")])), int(rows[-1]) + 1)
         add(np.zeros(0, dtype=np.int64), np.zeros((0, dimensions), dtype=np.float32), count)
     np.save(folder / "vector_codes.npy", codes)
 
@@ -165,10 +165,11 @@ def write_vectors(
 def vectors_of(
     connection: duckdb.DuckDBPyConnection, statement: str, chunks: np.ndarray, dimensions: int
 ) -> np.ndarray:
-    """The vectors that a statement selects, of chunks whose numbers ascend; zeros for one that has none."""
-    vectors = np.zeros((len(chunks), dimensions), dtype=np.float32)
+    """The `fixed_point` of the vectors that a statement selects, whose numbers ascend; zeros for one that has none."""
+    vectors = np.zeros((len(chunks), dimensions), dtype=np.int16)
     table = connection.execute(statement).to_arrow_table()
-    vectors[np.searchsorted(chunks, table.column("chunk_no").to_numpy())] = stacked(table, dimensions)
+    rows = np.searchsorted(chunks, table.column("chunk_no").to_numpy())
+    vectors[rows] = fixed_point(matrix(table.column("vector")))
     return vectors
 
 

@@ -136,7 +136,7 @@ def _merge_vectors(segments: Sequence[Path], stays: Sequence[np.ndarray], merged
     ]
     np.save(merged / "vector_codes.npy", np.concatenate(codes, axis=1))
     dimensions = np.load(segments[0] / "vectors.npy", mmap_mode="r").shape[1]
-    with WrittenArray(merged / "vectors.npy", np.float32, dimensions) as array:
+    with WrittenArray(merged / "vectors.npy", np.int16, dimensions) as array:
         for segment, rows in zip(segments, stays, strict=True):
             vectors = np.load(segment / "vectors.npy", mmap_mode="r")
             for start in range(0, len(vectors), _VECTORS_AT_ONCE):

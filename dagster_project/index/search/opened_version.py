@@ -288,6 +288,6 @@ class HnswScores:
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64; the lowest for a chunk without a vector."""
-        scores = (self.coded.of(chunks) @ self.query).astype(np.float64)
+        scores = self.coded.products(chunks, self.query).astype(np.float64)
         scores[np.isin(chunks, self.coded.absent)] = self.low
         return scores

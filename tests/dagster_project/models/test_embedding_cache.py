@@ -13,6 +13,7 @@ import pytest
 
 from dagster_project.models import vector_segments
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
 from transforms.hashing import text_hash
 
@@ -28,7 +29,7 @@ def cache(tmp_path: Path) -> ParquetEmbeddingCache:
 
 def vectors(*angles: float) -> np.ndarray:
     """Unit vectors, one per angle."""
-    return np.array([[np.cos(a), np.sin(a), 0, 0] for a in angles], dtype=np.float32)
+    return unit_length(np.array([[np.cos(a), np.sin(a), 0, 0] for a in angles]))
 
 
 def segments(cache: ParquetEmbeddingCache) -> list[Path]:
@@ -120,10 +121,8 @@ def test_bad_vectors_are_refused_at_the_door(cache: ParquetEmbeddingCache, bad: 
 
 def flip(path: Path) -> None:
     """Flip bits in the middle of the vectors of a file; its structure stays whole."""
-    data = bytearray(path.read_bytes())
-    place = data.find(vectors(1).tobytes())
-    assert place > 0
-    data[place + 2] ^= 0xFF
+    data, column = bytearray(path.read_bytes()), pq.ParquetFile(path).metadata.row_group(0).column(1)
+    data[column.data_page_offset + column.total_compressed_size - 2] ^= 0xFF
     path.write_bytes(data)
 
 

@@ -133,16 +133,14 @@ def test_a_skill_names_the_tools_and_what_no_results_mean(tmp_path: Path):
 
 @pytest.mark.parametrize("lens", [None, "all"])
 def test_a_command_a_tool_and_a_page_give_the_same_block(office: Workspace, tmp_path: Path, lens: str | None):
-    work, text = office, CALLS[4][1]["text"]
-    if lens:
-        work = office.copied(tmp_path / "work")
-        of_lens = {"where": "source:dev OR source:notes", "emails": ["*@EXAMPLE.org"]}
-        work.configure(*SOURCES, **{"lenses.all": of_lens})
-    named = ("--lens", lens) if lens else ()
+    work, text, named = office.copied(tmp_path / "w"), CALLS[4][1]["text"], ("--lens", lens) if lens else ()
+    of_lens = {"lenses.all": {"where": "source:dev OR source:notes", "emails": ["*@EXAMPLE.org"]}}
+    work.configure(*SOURCES, context={"budget_tokens": 300}, **(of_lens if lens else {}))
     said = json.loads(work.weft("context", "--stdin", "--json", *named, input=text).stdout)
     (tool,) = called(work, CALLS[4], lens=lens)
     with pages(work.settings, lens=lens) as client:
         page = client.get("/api/context", params={"text": text}).json()
+    assert (said["budget_tokens"], said["stopped"]) == (300, "budget")
     for name in ("block", "tokens", "budget_tokens", "stopped"):
         assert said[name] == tool.structured_content[name] == page[name]
     assert (SECRETS[5] in said["block"]) == bool(lens) and SECRETS[6] not in said["block"]

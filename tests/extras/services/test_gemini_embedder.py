@@ -47,7 +47,7 @@ def are_right(found: dict[str, list[float]], texts: list[str], dimensions: int =
     """True if every text has its vector, of unit length, and nothing else has one."""
     wanted = {t: vector(t, dimensions, "RETRIEVAL_DOCUMENT") for t in texts}
     return found.keys() == wanted.keys() and all(
-        np.allclose(found[t], v / np.linalg.norm(v), atol=1e-6) for t, v in wanted.items()
+        np.allclose(found[t], v / np.linalg.norm(v), atol=1e-4) for t, v in wanted.items()
     )
 
 
@@ -341,7 +341,7 @@ def test_queries_are_asked_for_as_queries_also_inside_an_event_loop(gemini: Loop
 
     wanted = [vector(t, 768, "RETRIEVAL_QUERY") for t in ("what", "why")]
     for found in (embedder.embed_queries(["what", "why"]), asyncio.run(notebook())):
-        assert np.allclose(found, [v / np.linalg.norm(v) for v in wanted], atol=1e-6)
+        assert np.allclose(found, [v / np.linalg.norm(v) for v in wanted], atol=1e-4)
 
 
 def kill_at(gemini: Loopback, count: int, run: BaseProcess) -> None:
@@ -449,7 +449,7 @@ def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(gemini: Lo
     assert set(gemini.paid) == {*TEXTS[:3], sent}
     wanted = vector(sent, 768, "RETRIEVAL_DOCUMENT")
     for text in texts[3:]:
-        assert np.allclose(found[text], wanted / np.linalg.norm(wanted), atol=1e-6)
+        assert np.allclose(found[text], wanted / np.linalg.norm(wanted), atol=1e-4)
     figures = totals(report).metadata()
     assert (figures["screened_cloud_key"], figures["screened_email"], figures["embedded"]) == (2, 2, 4)
     before = {text_hash(t) for t in texts}

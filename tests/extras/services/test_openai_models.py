@@ -97,8 +97,8 @@ def test_texts_and_queries_have_their_prefixes_and_vectors(endpoint: Endpoint):
     texts = [f"text {n}" for n in range(6)]
     first, second = sorted(embedder.embed_batches([texts[:4], texts[4:]]), key=lambda done: done.batch)
     made = np.concatenate([first.vectors, second.vectors])
-    assert np.allclose(made, [unit(f"search_document: {t}") for t in texts], atol=1e-6)
-    assert np.allclose(embedder.embed_queries(["q"])[0], unit("search_query: q"), atol=1e-6)
+    assert np.allclose(made, [unit(f"search_document: {t}") for t in texts], atol=1e-4)
+    assert np.allclose(embedder.embed_queries(["q"])[0], unit("search_query: q"), atol=1e-4)
     assert endpoint.keys == {f"Bearer {KEY}"} and "dimensions" not in endpoint.asked[0]
 
 
@@ -106,7 +106,7 @@ def test_texts_and_queries_have_their_prefixes_and_vectors(endpoint: Endpoint):
 def test_a_passing_fault_is_waited_out(endpoint: Endpoint, code: int):
     endpoint.plan = deque([code, code])
     (done,) = make_embedder(SETTINGS, LIMITS).embed_batches([["a"]])
-    assert np.allclose(done.vectors[0], unit("search_document: a"), atol=1e-6)
+    assert np.allclose(done.vectors[0], unit("search_document: a"), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_lasting_fault_is_explained_without_the_key(endpoint: Endpoint, code: 
 def test_a_refused_text_is_found_among_others(endpoint: Endpoint):
     embedder = make_embedder(SETTINGS, LIMITS)
     (done,) = embedder.embed_batches([["a", "forbidden", "c"]])
-    assert set(done.refused) == {1} and np.allclose(done.vectors[2], unit("search_document: c"), atol=1e-6)
+    assert set(done.refused) == {1} and np.allclose(done.vectors[2], unit("search_document: c"), atol=1e-4)
     with pytest.raises(RefusedTextError):
         embedder.embed_queries(["forbidden"])
 

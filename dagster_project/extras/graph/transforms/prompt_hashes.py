@@ -152,7 +152,7 @@ def prompt_hashes(
         nearby = [n for n, (s, path) in enumerate(chunk_paths) if s == source and path.startswith(prefix)]
         if nearby:
             question_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
-            scores = np.round(question_vectors @ embedded[nearby].astype(np.float64).T, DECIMALS)
+            scores = np.round(question_vectors @ embedded[nearby].astype(np.float64).T, DECIMALS).clip(-1, 1)
             questions_of_list = group.select("question", "asked_in").rows()
             rows += _near(
                 [chunk_rows[n] for n in nearby], questions_of_list, scores, verbatim, settings.prompts

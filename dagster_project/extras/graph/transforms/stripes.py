@@ -115,7 +115,7 @@ def _cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.n
         )
         for at in range(0, len(first), _ROWS_AT_ONCE)
     ]
-    return np.round(np.concatenate([*blocks, np.zeros(0)]), DECIMALS)
+    return np.round(np.concatenate([*blocks, np.zeros(0)]), DECIMALS).clip(-1, 1)
 
 
 def _jaccards(frame: pl.DataFrame, first: np.ndarray, second: np.ndarray) -> pl.Series:

@@ -44,7 +44,7 @@ def stored(folder: Path, rows: Rows, first: int) -> Path:
         arrays.add(np.array([chunk for _, chunk in ordered], dtype=np.int32), padded(counts))
     numbers = np.arange(first, first + 6)
     np.save(folder / "lengths.npy", np.tile(numbers, (len(bm25.FIELDS), 1)))
-    vectors = np.repeat(numbers[:, None] - 3, 4, axis=1).astype(np.float32)
+    vectors = np.repeat(numbers[:, None] - 3, 4, axis=1).astype(np.int16)
     np.save(folder / "vectors.npy", vectors)
     np.save(folder / "vector_codes.npy", sign_codes(vectors))
     return folder
