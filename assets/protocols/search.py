@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks: the documents that it is itself, the conversation it is of, and the time up to which it knows anything."""
+    """Who asks: the documents that it is, its conversation, the time up to which it knows, the text whose turns it has."""
 
     own: Sequence[str] = ()
     conversation_id: str | None = None
     until: datetime | None = None
+    text: str = ""
 
 
 class ContextIndex(Protocol):

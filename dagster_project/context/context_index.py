@@ -257,19 +257,15 @@ class IndexForContext:
             raise QueryError(f"context.where: {fault}") from fault
         masks: dict[str, np.ndarray | None] = {}
         for window, asker in askers.items():
-            hidden = self.index.connection.execute(
-                _HIDDEN,
-                {
-                    "own": list(asker.own),
-                    "earlier": settings.include == "earlier",
-                    "conversation": asker.conversation_id,
-                    "until": asker.until,
-                },
-            ).fetchnumpy()["chunk_no"]
+            facts = {"own": list(asker.own), "earlier": settings.include == "earlier", "until": asker.until}
+            facts |= {"conversation": asker.conversation_id}
+            text = {"text": asker.text, "least": _LEAST_TURN} if "\n" in asker.text.strip() else {}
+            found = self.index.connection.execute(_HIDDEN + (_BROUGHT if text else ""), facts | text)
+            hidden = found.fetchnumpy()["chunk_no"].astype(np.int64)
             mask = fitting
             if len(hidden):
                 mask = np.ones(self.index.chunk_count, dtype=bool) if fitting is None else fitting.copy()
-                mask[np.asarray(hidden, dtype=np.int64)] = False
+                mask[hidden] = False
             masks[window] = mask
         return masks
 
@@ -314,6 +310,14 @@ SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT unnest($own::VARCHAR[])) OR 
   UNION ALL SELECT doc_id FROM documents WHERE coalesce(modified_at, created_at) > $until
 )
 """
+_BROUGHT = """
+UNION SELECT chunk_no FROM (
+  SELECT chunk_no, unnest(string_split(text_display, chr(10))[2:]) AS line FROM chunks WHERE chunk_kind = 'turn'
+) WHERE strlen(line) >= $least AND line IN (
+  SELECT unnest([line, regexp_replace(line, '^.*?: ', '')]) FROM unnest(string_split($text, chr(10))) AS _(line)
+)
+"""
+"""Turns with a line of a text of several, which may have time and speaker before it."""
 _CHUNKING = (
     "mail", "blocks", "chunks", "documents", "document_chunks", "conversations", "terms", "sentences",
 )  # fmt: skip

@@ -220,8 +220,7 @@ def context_of(
     """
     if not conversation.markdown.strip():
         raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
-    start, clock = time.perf_counter(), _Clock()
-    counter = PackagedTokenCounter()
+    start, clock, counter = time.perf_counter(), _Clock(), PackagedTokenCounter()
     windows, chunks = _cut(settings, conversation, counter)
     clock.ended("cut", conversation.messages, len(chunks), "segments")
     chosen = conversation.rules.narrowed(settings.context)
@@ -231,7 +230,8 @@ def context_of(
     before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
     with published.open() if opened is None else nullcontext(published.of(opened)) as index:
         chosen = index.suited(chosen)
-        candidates = index.candidates(queries, chosen, {_GIVEN: conversation.asker})
+        asker = replace(conversation.asker, text=conversation.markdown)
+        candidates = index.candidates(queries, chosen, {_GIVEN: asker})
         candidates = candidates.filter(~pl.col("chunk_id").is_in(list(before)))
         clock.ended("candidates", len(queries), len(candidates), "chunks")
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)

@@ -141,24 +141,20 @@ def write_vectors(
 ) -> None:
     """Write the vectors of a relation by chunk number, zeros if there is none, and the words of their signs."""
     folder.mkdir(exist_ok=True)
-    codes = np.empty((-(-dimensions // WORD), count), dtype=np.uint64)
+    codes = np.zeros((-(-dimensions // WORD), count), dtype=np.uint64)
     done = 0
     with WrittenArray(folder / "vectors.npy", np.int16, dimensions) as array:
-
-        def add(rows: np.ndarray, target: np.ndarray, until: int) -> int:
-            part = np.zeros((until - done, dimensions), dtype=np.float32)
-            part[rows - done] = target
-            codes[:, done:until] = sign_codes(part)
-            array.add(fixed_point(part))
-            return until
-
         numbers = connection.execute(f"SELECT chunk_no FROM {relation}").fetchnumpy()["chunk_no"]
         in_order = "" if (np.diff(numbers) > 0).all() else "ORDER BY chunk_no"
         found = connection.execute(f"SELECT chunk_no, vector FROM {relation} {in_order}")
         for batch in found.to_arrow_reader(_VECTORS_AT_ONCE):
             rows = batch.column("chunk_no").to_numpy()
-            done = add(rows, matrix(pa.chunked_array([batch.column("vector")])), int(rows[-1]) + 1)
-        add(np.zeros(0, dtype=np.int64), np.zeros((0, dimensions), dtype=np.float32), count)
+            part = np.zeros((int(rows[-1]) + 1 - done, dimensions), dtype=np.float32)
+            part[rows - done] = matrix(pa.chunked_array([batch.column("vector")]))
+            codes[:, done : done + len(part)] = sign_codes(part)
+            array.add(fixed_point(part))
+            done += len(part)
+        array.add(np.zeros((count - done, dimensions), dtype=np.int16))
     np.save(folder / "vector_codes.npy", codes)
 
 

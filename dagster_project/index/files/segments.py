@@ -130,14 +130,12 @@ def merge(segments: Sequence[Path], stays: Sequence[np.ndarray], merged: Path) -
 
 
 def _merge_vectors(segments: Sequence[Path], stays: Sequence[np.ndarray], merged: Path) -> None:
-    codes = [
-        np.load(s / "vector_codes.npy", mmap_mode="r")[:, rows]
-        for s, rows in zip(segments, stays, strict=True)
-    ]
+    parts = list(zip(segments, stays, strict=True))
+    codes = [np.load(s / "vector_codes.npy", mmap_mode="r")[:, rows] for s, rows in parts]
     np.save(merged / "vector_codes.npy", np.concatenate(codes, axis=1))
     dimensions = np.load(segments[0] / "vectors.npy", mmap_mode="r").shape[1]
     with WrittenArray(merged / "vectors.npy", np.int16, dimensions) as array:
-        for segment, rows in zip(segments, stays, strict=True):
+        for segment, rows in parts:
             vectors = np.load(segment / "vectors.npy", mmap_mode="r")
             for start in range(0, len(vectors), _VECTORS_AT_ONCE):
                 part = slice(start, start + _VECTORS_AT_ONCE)

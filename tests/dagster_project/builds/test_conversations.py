@@ -237,10 +237,8 @@ def test_conversations_are_found_and_cited(made_once: Workspace):
     found = made_once.weft("search", "--json", "--kind", "conversation", "sourdough rye flour")
     hit = json.loads(found.output)["queries"][0]["hits"][0]
     assert hit["source_kind"] == "conversation" and "@000" in hit["doc_id"]
-    assert (
-        hit["byte_start"] < hit["byte_end"]
-        and "\u27e8chat:" in made_once.weft("search", "sourdough dough").output
-    )
+    assert hit["byte_start"] < hit["byte_end"]
+    assert "\u27e8chat:" in made_once.weft("search", "sourdough dough").output
 
 
 def test_a_window_is_not_a_hit_beside_its_turns(made_once: Workspace):
@@ -352,6 +350,17 @@ def test_a_conversation_finds_neither_itself_nor_what_is_later(made_once: Worksp
         "same chat": set(),
         "all but one": set(windows) - {late},
     }
+
+
+def test_an_excerpt_of_a_chat_does_not_find_its_own_turns(made_once: Workspace):
+    turns = "SELECT split_part(text_display, chr(10), 2) FROM chunks WHERE chunk_kind = 'turn' ORDER BY doc_id, chunk_index"
+    own = [line for line in made_once.column(turns) if len(line) > 40][:6]
+    text = "\n".join(f"[10:4{n}] Ann: {line}" for n, line in enumerate(own))
+    of_text, of_turn = (
+        json.loads(made_once.weft("context", "--stdin", "--json", input=t).output)["block"]
+        for t in (text, own[0])
+    )
+    assert of_text and not any(f": {line}\n" in of_text for line in own) and f": {own[0]}\n" in of_turn
 
 
 def test_a_note_does_not_find_itself(made_once: Workspace):

@@ -138,12 +138,8 @@ def test_pieces_are_where_they_say_they_are():
 
 
 def test_few_and_empty_issues_repeat_nothing():
-    assert (
-        repeats(
-            pl.Series([], dtype=pl.String), pl.Series([], dtype=pl.String), np.zeros((0, 1)), TermSettings()
-        )
-        == []
-    )
+    none = pl.Series([], dtype=pl.String)
+    assert repeats(none, none, np.zeros((0, 1)), TermSettings()) == []
     empty = pl.Series(["", ""])
     assert repeats(empty, empty, np.zeros((2, 1)), TermSettings()) == []
     assert issue_triage(issue_items(read({}).documents), np.zeros((0, 1)), SETTINGS, {}).num_rows == 0
