@@ -232,8 +232,8 @@ its folder; `storage.lake` is a URI. A source has a `path`, or a `[sources.fetch
 from ([operations.md](operations.md#live-sources)); [concepts.md](concepts.md#how-files-become-partitions) says what
 `grain` does.
 
-An unknown key is an error that names its place and, for a key of an earlier version, what replaced it. The next build
-makes again what a change concerns; `search`, `rerank`, `queries` and `mcp` need none. Of words, the default stands first.
+An unknown key is an error that names its place. The next build makes again what a change concerns; `search`, `rerank`,
+`queries` and `mcp` need none. Of words, the default stands first.
 """
 
 SETTINGS_EXAMPLES = """## Examples

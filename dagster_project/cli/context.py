@@ -108,7 +108,7 @@ def context(
     explains: bool,
     unmasked: bool,
 ) -> None:
-    """Print what the index knows about the conversation in FILE: a chat export, or any text.
+    """Print what the index knows about the conversation in FILE: a chat export, a mail, or any text.
 
     The block is masked as for assistants, since it is written to be given to a model.
 

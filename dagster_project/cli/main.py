@@ -46,7 +46,7 @@ COMMANDS = {
     "context": Command(
         f"{_ROOM}.context:context",
         "Search and read",
-        "Print what the index knows about the conversation in FILE: a chat export, or any text.",
+        "Print what the index knows about the conversation in FILE: a chat export, a mail, or any text.",
     ),
     "sql": Command(
         f"{_ROOM}.sql:sql", "Search and read", "Run one SQL STATEMENT on the published index, read-only."

@@ -43,6 +43,7 @@ from transforms.errors import (
     UnknownIdError,
     shortened,
 )
+from transforms.mail.messages import mail_in
 from transforms.retrieval.citations import cited
 
 _GIVEN = "given"
@@ -116,7 +117,7 @@ class ContextResult:
 def read_conversation(
     settings: Settings, path: Path | None, text: str | None, timezone: str | None = None
 ) -> ConversationText:
-    """The conversation in a chat export, or in any other text in UTF-8, such as a source file.
+    """The conversation in a chat export or a mail, or in any other text in UTF-8, such as a source file.
 
     A chat of a configured source is read as that reads it, with its pseudonyms, so that it asks as its windows do; other
     names stay, since nothing of it is stored. Times without a zone are in `timezone`, else in that of the source, else UTC.
@@ -138,8 +139,11 @@ def read_conversation(
     try:
         is_text = path is None or (not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults))
         if is_text and not messages:
-            content = decoded(path.read_bytes()) if path is not None else text or ""
-            if not looks_like_whatsapp(content):
+            data = path.read_bytes() if path is not None else (text or "").encode()
+            mail = mail_in(data, settings.mail)
+            content = f"{mail['subject'] or ''}\n\n{mail['body']}" if mail else decoded(data)
+            if mail or not looks_like_whatsapp(content):
+                own += [mail["message_id"]] if mail else []
                 return ConversationText(content, 1, Asker(own), rules_of(settings, path))
             chat = conversations.masked_chat(read_whatsapp(content, _GIVEN, timezone or "UTC"), None)
             messages = [e for e in chat.entries if e.kind == "message"]

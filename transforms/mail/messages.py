@@ -31,6 +31,7 @@ _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
 TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
+_IDENT, _HEADER_BYTES = re.compile(rb"^message-id:", re.I | re.M), 1 << 16
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 32 << 20
 
@@ -162,6 +163,14 @@ def read_mail(
         _without(attachments.table(), {row for copy, _ in rejected for row in copy.attached}),
         quarantine.table(),
     )
+
+
+def mail_in(data: bytes, settings: MailSettings) -> dict[str, Any] | None:
+    """The row of `messages` of a mail as a program stores or pipes it; None for bytes without a Message-ID at their top."""
+    if not _IDENT.search(data[:_HEADER_BYTES].partition(b"\n\n")[0].partition(b"\r\n\r\n")[0]):
+        return None
+    tables = read_mail([RawMail("", data)], source="", partition="", list_id=None, settings=settings)
+    return next(iter(tables.messages.to_pylist()), None)
 
 
 def _without(table: pa.Table, rows: set[int]) -> pa.Table:

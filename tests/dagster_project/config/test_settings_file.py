@@ -1,4 +1,4 @@
-"""The settings file: how many keys it has, and what it says of those it no longer has."""
+"""The settings file: how many keys it has, and what it says of those that it does not know."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from dagster_project.config.file_faults import REPLACED, internal_keys
+from dagster_project.config.file_faults import internal_keys
 from dagster_project.config.settings import Settings, load_settings
 from transforms.errors import SettingsError
 
@@ -56,28 +56,14 @@ def test_a_person_can_look_through_the_keys():
     assert len(public) <= MOST
 
 
-@pytest.mark.parametrize("key", REPLACED)
-def test_a_key_that_is_gone_is_refused_with_what_took_its_place(tmp_path: Path, key: str):
-    place = key.replace("sources.", "sources.0.")
-    with pytest.raises(SettingsError) as fault:
-        load_settings(written(tmp_path, key))
-    assert str(fault.value) == f"{tmp_path / 'weft.toml'}: {place}: {REPLACED[key]}"
-
-
-def test_a_profile_is_refused_the_keys_that_search_no_longer_has(tmp_path: Path):
-    with pytest.raises(SettingsError, match=r"profiles\.mine\.normalise_sources: is part of"):
-        load_settings(written(tmp_path, "profiles.mine.normalise_sources"))
-
-
-@pytest.mark.parametrize("key", sorted({*internal_keys(Settings), "profiles.mine.pool"} - REPLACED.keys()))
+@pytest.mark.parametrize("key", sorted({*internal_keys(Settings), "profiles.mine.pool"}))
 def test_an_internal_key_is_unknown_to_a_file(tmp_path: Path, key: str):
-    with pytest.raises(SettingsError, match=f"{key}: unknown setting"):
+    with pytest.raises(SettingsError, match=rf"{key.replace('sources.', 'sources.0.')}: unknown setting"):
         load_settings(written(tmp_path, key))
 
 
-def test_no_key_is_both_gone_and_there_and_none_is_internal_in_silence():
-    assert not set(keys(Settings)) & REPLACED.keys()
-    assert set(keys(Settings, internal=True)) - REPLACED.keys() == internal_keys(Settings) - REPLACED.keys()
+def test_none_is_internal_in_silence():
+    assert set(keys(Settings, internal=True)) == internal_keys(Settings)
 
 
 def test_a_file_may_set_each_parameter_of_the_designs(tmp_path: Path):
@@ -86,12 +72,6 @@ def test_a_file_may_set_each_parameter_of_the_designs(tmp_path: Path):
     path = written(tmp_path, "people.aliases", {})
     path.write_text("\n".join([*map(" = ".join, named.items()), path.read_text()]))
     assert len(named) >= 25 and load_settings(path).chunks.anchor_chars_short == 1500
-
-
-def test_what_took_the_place_of_a_key_is_there():
-    public = set(keys(Settings))
-    named = {word for said in REPLACED.values() for word in said.split("`")[1::2] if "." in word}
-    assert named <= public
 
 
 def test_a_key_that_never_was_is_unknown(tmp_path: Path):

@@ -4,6 +4,7 @@ import html
 import json
 import re
 import resource
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,19 @@ def test_a_command_a_tool_and_a_page_give_the_same_block(office: Workspace, tmp_
     for name in ("block", "tokens", "budget_tokens", "stopped"):
         assert said[name] == tool.structured_content[name] == page[name]
     assert (SECRETS[5] in said["block"]) == bool(lens) and SECRETS[6] not in said["block"]
+
+
+@pytest.mark.parametrize("before", ["", "From ann@example.org Mon Jan  5 10:00:00 2026\n"])
+def test_a_mail_that_somebody_hands_over_does_not_find_itself(office: Workspace, tmp_path: Path, before: str):
+    mail = before + Mail(1, TEXT, "Compactor keys").text()
+    head, body = mail.split("\n\n", 1)
+    coded = f"{head}\nContent-Transfer-Encoding: base64\n\n{b64encode(body.encode()).decode()}\n"
+    (tmp_path / "one.eml").write_text(coded)
+    file = json.loads(office.weft("context", "--json", str(tmp_path / "one.eml")).stdout)
+    piped = json.loads(office.weft("context", "--stdin", "--json", input=mail).stdout)
+    (tool,), (pasted,) = (called(office, ("context", {"text": text})) for text in (mail, body))
+    assert file["block"] == piped["block"] == tool.structured_content["block"] and "notes:" in file["block"]
+    assert "m1@example.org" not in file["block"] and "m1@example.org" in pasted.structured_content["block"]
 
 
 def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(office: Workspace, tmp_path: Path):
