@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from transforms.context.passages import (
     HEAD,
     Passage,
+    edges,
     heading,
     is_noise,
     joins,
@@ -26,7 +27,7 @@ from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
 from transforms.text.passages import CountTokens, repeated
 
-VERSION = "6"
+VERSION = "7"
 
 _SENTENCE_ENDS = re.compile(r"\n|(?<=[.!?])\s")
 _LEAST_CUT = 64
@@ -81,13 +82,13 @@ def compile_block(
     remaining = budget_tokens - count([HEAD])[0]
     headings = count([heading(passage) for passage in listed])
     alone = count([render_stretch([passage], is_first=False) for passage in listed])
-    joined = count([quoted(turn_line(passage, said_at(passage))) for passage in listed])
-    turns: set[tuple[str, int | None]] = set()
+    joined = count([quoted(p.text if p.turn is None else turn_line(p, said_at(p))) for p in listed])
+    touched: set[tuple[str, int]] = set()
     headed: set[tuple[str, str]] = set()
     for number, passage in enumerate(listed):
         under = passage.doc_id, heading(passage)
         cost = alone[number] + headings[number] * (under not in headed)
-        if joins(passage, turns):
+        if joins(passage, touched):
             cost = joined[number]
         if _repeats(passage, earlier):
             dropped.append(Omission(passage, SHOWN))
@@ -100,7 +101,7 @@ def compile_block(
             dropped.append(Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
             chosen.append(passage)
-            turns.add((passage.doc_id, passage.turn))
+            touched |= edges(passage)
             headed.add(under)
             remaining -= cost + 1
     if expand:

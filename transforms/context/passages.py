@@ -66,21 +66,21 @@ class Passage:
         if self.expanded and self.around is not None:
             return self.around, self.around_start, self.around_end
         text = self.text[: self.cut]
-        return text, self.start, self.start + len(text.encode()) if self._is_exact else self.end
+        return text, self.start, self.start + len(text.encode()) if self.is_exact else self.end
 
     @property
     def shown_lines(self) -> tuple[int, int]:
         """The first and last line of what is shown."""
         if self.expanded and self.around is not None:
             return self.around_lines
-        if self.cut is None or not self._is_exact:
+        if self.cut is None or not self.is_exact:
             return self.lines
         return self.lines[0], self.lines[0] + self.text[: self.cut].rstrip("\n").count("\n")
 
     @property
-    def _is_exact(self) -> bool:
-        """True if the text is these bytes of the document, and not parts of them."""
-        return len(self.text.encode()) == self.end - self.start
+    def is_exact(self) -> bool:
+        """True if the text is these bytes of the document, and neither parts of them nor what is around them."""
+        return not self.expanded and len(self.text.encode()) == self.end - self.start
 
 
 def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
@@ -110,22 +110,30 @@ def heading(passage: Passage) -> str:
     return f"## {_named(passage.title)}{date}\n\n"
 
 
-def joins(passage: Passage, turns: Set[tuple[str, int | None]]) -> bool:
-    """True if a passage is a turn near one of `turns`, each a document and the number of a turn."""
+def edges(passage: Passage) -> set[tuple[str, int]]:
+    """By what another passage joins this one: its number as a turn, else the bytes where its text begins and ends."""
+    if passage.turn is not None:
+        return {(passage.doc_id, passage.turn)}
+    _, start, end = passage.shown
+    return {(passage.place, start), (passage.place, end)} if passage.is_exact else set()
+
+
+def joins(passage: Passage, others: Set[tuple[str, int]]) -> bool:
+    """True if a passage is a turn near one of the `edges` of others, or if its text goes on where one of theirs ends."""
     if (turn := passage.turn) is None:
-        return False
-    return any((passage.doc_id, near) in turns for near in range(turn - _APART, turn + _APART + 1))
+        return not others.isdisjoint(edges(passage))
+    return any((passage.doc_id, near) in others for near in range(turn - _APART, turn + _APART + 1))
 
 
 def stretches(chosen: Sequence[Passage]) -> list[list[Passage]]:
     """The passages as a block shows them: those under one heading together, where the first of them was, in the order of
-    their document; turns of a chat that are near each other are one stretch."""
+    their document; turns of a chat that are near each other, and texts that touch, are one stretch."""
     keys = [(passage.doc_id, heading(passage)) for passage in chosen]
     places = {key: number for number, key in reversed(list(enumerate(keys)))}
     order = sorted(range(len(chosen)), key=lambda n: (places[keys[n]], chosen[n].shown[1]))
     found: list[list[Passage]] = []
     for passage in (chosen[n] for n in order):
-        if found and joins(passage, {(turn.doc_id, turn.turn) for turn in found[-1][-1:]}):
+        if found and joins(passage, edges(found[-1][-1])):
             found[-1].append(passage)
         else:
             found.append([passage])
@@ -148,10 +156,11 @@ def render_block(chosen: Sequence[Passage]) -> str:
 
 
 def render_stretch(stretch: Sequence[Passage], *, is_first: bool = True) -> str:
-    """A passage, or turns of a chat that are read together, with the citation below, and the heading above the first."""
+    """A passage, or several that are read together, with the citation below, and the heading above the first."""
     first, start, end = stretch[0], stretch[0].shown[1], stretch[-1].shown[2]
     page = f" page {bisect_right(first.page_starts, start)}" if first.page_starts else ""
-    text = quoted(first.shown[0] if first.turn is None else _conversation(stretch))
+    is_chat = first.turn is not None
+    text = quoted(_conversation(stretch) if is_chat else "".join(p.shown[0] for p in stretch))
     return f"{heading(first) if is_first else ''}{text}\n\n\u27e8{_named(first.place)}{page} bytes {start}-{end}\u27e9\n"
 
 

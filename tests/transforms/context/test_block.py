@@ -239,6 +239,16 @@ def test_a_passage_of_a_file_with_pages_is_cited_with_its_page():
     assert block.rstrip().endswith("\u27e8doc-a page 2 bytes 30-34\u27e9")
 
 
+def test_texts_that_touch_are_read_as_one_under_one_citation():
+    parts = {"b": ("It was late.\n\n", 14), "a": ("The sun set.\n\n", 0), "c": ("We left.", 40)}
+    one = {"doc_id": "doc", "place": "doc", "title": "Day"}
+    listed = [passage(n, t, start=at, end=at + len(t), **one) for n, (t, at) in parts.items()]
+    made = compile_block(listed, 24, words)
+    assert made.block.count("\u27e8") == 2 and made.tokens <= 24
+    assert "> The sun set.\n>\n> It was late.\n\n\u27e8doc bytes 0-28\u27e9" in made.block
+    assert reproduce_block(manifest(made, FACTS), {p.chunk_id: p for p in listed}) == made.block
+
+
 def turn(number: int, text: str, at: str = "10:00") -> Passage:
     said = f"Ann, 2025-01-15 {at}\n{text}"
     where = {"doc_id": "chat@1", "place": "chat@1", "title": "chat", "turn": number}
@@ -246,13 +256,8 @@ def turn(number: int, text: str, at: str = "10:00") -> Passage:
 
 
 def test_turns_of_a_chat_are_read_as_they_were_said_under_one_citation():
-    listed = [
-        turn(8, "At the harbour."),
-        turn(7, "Where is it?"),
-        turn(20, "Bye."),
-        turn(9, "ok {laughs}"),
-        turn(11, "No."),
-    ]
+    said = {8: "At the harbour.", 7: "Where is it?", 20: "Bye.", 9: "ok {laughs}", 11: "No."}
+    listed = [turn(number, text) for number, text in said.items()]
     listed[0] = replace(listed[0], text="Bo, 2025-01-15 10:02\nAt the harbour.\nAnn: I pay.")
     made = compile_block(listed, 500, words)
     assert made.block == (
