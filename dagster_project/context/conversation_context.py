@@ -139,7 +139,7 @@ def read_conversation(
     try:
         is_text = path is None or (not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults))
         if is_text and not messages:
-            data = path.read_bytes() if path is not None else (text or "").encode()
+            data = path.read_bytes() if path is not None else (text or "").encode(errors="replace")
             mail = mail_in(data, settings.mail)
             content = f"{mail['subject'] or ''}\n\n{mail['body']}" if mail else decoded(data)
             if mail or not looks_like_whatsapp(content):

@@ -94,7 +94,7 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     texts = [_SEED_HEAD]
     for passage in passages:
         date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
-        text = _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text[:passage_chars])) + "..."
+        text = _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text.rstrip()[:passage_chars])) + "..."
         if fence := closing_fence(text):
             text = f"{text}\n{fence}"
         tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
