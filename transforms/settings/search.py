@@ -86,7 +86,7 @@ class SearchSettings(StageSettings):
     label_pass: float = Field(
         0.65, ge=0, le=2, description="share of words plus cosine above the usual from which a hit answers"
     )
-    label_weak: float = Field(0.45, ge=0, le=2, description="the same; with less there is no result")
+    label_weak: float = Field(0.45, ge=0, le=2, description="least of WEAK; a query with less has no result")
     title_weight: Internal[float] = Field(4.0, ge=0)
     """Weight of terms of the subject or heading."""
     quote_weight: Internal[float] = Field(0.3, ge=0)
