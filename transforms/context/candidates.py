@@ -14,7 +14,7 @@ from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, stems
 
-VERSION = "6"
+VERSION = "7"
 _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
 _ADAPTIVE_TOKENS = 1_800
@@ -264,7 +264,7 @@ _ENDS = re.compile(rf"\n\s*\n|(?<=\?)[\"')\]]*\s+|,?[^\S\n]+(?=(?:and|or) {_ASKS
 _QUESTION = re.compile(rf"(?:(?:and|or) )?{_ASKS}|.*\?$", re.I | re.S)
 _SENTENCES = re.compile(r"[.!?]\s|\n")
 _AND = re.compile(r",?\s+(?=(?:and|or)\s)", re.I)
-_LEAST_WORDS, _LEAST_OF_QUESTION, _LEAST_OF_HALF = 25, 4, 3
+_LEAST_WORDS, _LEAST_OF_QUESTION, _LEAST_OF_HALF = 15, 4, 3
 _MOST = 16
 
 
@@ -273,6 +273,8 @@ def parts(text: str) -> list[str]:
 
     >>> parts("We moved to a new host. Why is the index bloated? And which lock does a vacuum take?")
     ['We moved to a new host. Why is the index bloated?', 'And which lock does a vacuum take?']
+    >>> len(parts("\\n\\n".join(["a topic of its own " * 4] * 3)))
+    3
     """
     pieces = [piece.strip() for piece in _ENDS.split(text) if piece.strip()]
     least = max(_LEAST_WORDS, len(text.split()) // _MOST)
