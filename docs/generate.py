@@ -32,7 +32,7 @@ from dagster_project.config.settings import (
     load_settings,
 )
 from dagster_project.config.source_settings import REMOTES
-from dagster_project.index.publish import macro_sql, table_sql
+from dagster_project.index.publish import table_sql
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.system.duckdb_types import sql_type
 from transforms.retrieval import bm25
@@ -339,7 +339,7 @@ def tables_picture() -> str:
     links = {
         (owner, name): column
         for name, (_, columns) in table_sql.COMMENTS.items()
-        if name not in macro_sql.VIEWS
+        if name not in table_sql.VIEWS
         for column, owner in IDS.items()
         if column in columns and owner != name and not (owner == "documents" and name in OF_WINDOWS)
     } | {("conversation_windows", name): "doc_id" for name in OF_WINDOWS}

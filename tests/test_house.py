@@ -136,20 +136,11 @@ def test_a_new_name_is_durable():
 
 # Packages that an extra brings, or that cost a second to load and that few commands need.
 LAZY = {
-    "torch": "an extra",
-    "sentence_transformers": "an extra",
-    "transformers": "an extra",
-    "huggingface_hub": "an extra",
-    "onnxruntime": "an extra",
-    "google": "an extra",
+    **dict.fromkeys(("torch", "sentence_transformers", "transformers", "huggingface_hub"), "an extra"),
+    **dict.fromkeys(("onnxruntime", "google", "s3fs", "ir_measures", "scipy"), "an extra"),
+    **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"),
     "httpx2": "loaded with the client of the model service",
-    "s3fs": "an extra",
-    "aiohttp": "comes with s3fs",
-    "botocore": "comes with s3fs",
-    "aiobotocore": "comes with s3fs",
     "tokenizers": "its import loads what only embedding and token counts need",
-    "ir_measures": "an extra",
-    "scipy": "an extra",
 }
 LAZY_MODULES = {
     "dagster._cli": "a third of a second, for `weft ui` alone",

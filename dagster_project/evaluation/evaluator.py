@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.system.globs import write_atomically
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import GroundTruthError
 from transforms.evaluation.ground_truth import GroundTruth, join_files, parse_ground_truth
 from transforms.evaluation.judgements import Contents
@@ -25,6 +26,8 @@ from transforms.retrieval import pipeline
 from transforms.retrieval.hits import place
 from transforms.schemas.operations import EVALUATION_RUNS
 from transforms.settings.search import SearchSettings
+
+_SQL = SqlFile(__file__, "evaluator.sql")
 
 _PLACE = "/*REPORT*/"
 
@@ -62,18 +65,18 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
     doc_ids = relevance.filter(form="passage")["target"].unique().to_list()
     wants_turns = bool(relevance.filter(form="chat").height)
     return Contents(
-        index.frame(_CHUNKS),
-        index.frame(_DOCUMENTS),
+        index.frame(_SQL("chunks")),
+        index.frame(_SQL("documents")),
         index.frame("SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
         index.frame("SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
         index.frame("SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", doc_ids),
-        index.frame(_TURNS if wants_turns else f"{_TURNS} LIMIT 0"),
+        index.frame(_SQL("turns") if wants_turns else f"{_SQL('turns')} LIMIT 0"),
     )
 
 
 def facts(index: SearchIndex) -> pl.DataFrame:
     """What `transforms.evaluation.report.retrieved_measures` asks of each chunk."""
-    return index.frame(_FACTS)
+    return index.frame(_SQL("facts"))
 
 
 def run_profiles(
@@ -112,7 +115,7 @@ def run_profiles(
         "profile", "query", "chunk_no", "label", stage=pl.lit("final"), similarity="vector_score"
     )
     ids = pl.DataFrame({"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)})
-    chunks = index.frame(_NUMBERED)
+    chunks = index.frame(_SQL("numbered"))
     runs = (
         listed.join(cosines, on=["profile", "query", "stage", "chunk_no"], how="left")
         .join(ids, on="query")
@@ -143,8 +146,8 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
 
 def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
     """What a reader sees of documents (title and where it is from) and chunks (their first words), by id."""
-    titles = index.frame(_TITLES, list(doc_ids))
-    texts = index.frame(_WORDS.format(chars=_SNIPPET_CHARS), list(chunk_ids))
+    titles = index.frame(_SQL("titles"), list(doc_ids))
+    texts = index.frame(_SQL("words", chars=str(_SNIPPET_CHARS)), list(chunk_ids))
     return {
         "documents": {row["doc_id"]: [row["title"], row["origin"]] for row in titles.iter_rows(named=True)},
         "chunks": {row["chunk_id"]: [row["place"], row["words"]] for row in texts.iter_rows(named=True)},
@@ -154,7 +157,7 @@ def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[st
 def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Mails, nodes and links as `transforms.evaluation.ground_truth.drafted` takes them."""
     nodes = "SELECT node_id, title, depth FROM nodes ORDER BY node_id"
-    return index.frame(_MAILS), index.frame(nodes), index.frame(_LINKED)
+    return index.frame(_SQL("mails")), index.frame(nodes), index.frame(_SQL("linked"))
 
 
 class IndexEvaluator:
@@ -238,73 +241,3 @@ def read_report(path: Path) -> dict[str, Any]:
             f"{path} is no report of this version of Weft; `weft eval run` makes a new one"
         )
     return report
-
-
-_THREAD = "coalesce(t.thread_id, c.doc_id) AS thread_id"
-
-_CHUNKS = f"""
-SELECT c.chunk_id, c.doc_id, {_THREAD}, c.source_kind,
-  CASE WHEN c.attachment_id IS NULL THEN list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) END AS byte_start,
-  CASE WHEN c.attachment_id IS NULL THEN list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) END AS byte_end
-FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id ORDER BY c.chunk_id
-"""
-
-# What is neither mail nor document is known by its chunks.
-_DOCUMENTS = """
-SELECT m.message_id AS doc_id, t.thread_id FROM messages m JOIN thread_tree t USING (message_id)
-UNION SELECT doc_id, doc_id FROM documents
-UNION SELECT doc_id, doc_id FROM chunks WHERE source_kind NOT IN ('message', 'attachment', 'document')
-ORDER BY ALL
-"""
-
-_TURNS = """
-SELECT chunk_id, text_display AS text FROM chunks
-WHERE source_kind NOT IN ('message', 'attachment', 'document') ORDER BY chunk_id
-"""
-
-_NUMBERED = f"""
-SELECT c.chunk_no::BIGINT AS chunk_no, c.chunk_id, c.doc_id, {_THREAD}
-FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id
-"""
-
-_FACTS = """
-WITH attached AS (
-  SELECT thread_id, count(*) AS attachments FROM attachments JOIN thread_tree USING (message_id) GROUP BY thread_id
-)
-SELECT c.chunk_id, c.chunk_kind, c.needs_parent, c.has_patch_markers,
-  c.quote_anchor_chars / greatest(c.char_count, 1) AS quote_share, coalesce(x.checksum, c.checksum) AS checksum,
-  coalesce(h.message_count, 1) AS thread_size, coalesce(a.attachments, 0) AS thread_attachments
-FROM chunks c LEFT JOIN chunk_context x USING (chunk_id) LEFT JOIN thread_tree t ON t.message_id = c.doc_id
-LEFT JOIN threads h USING (thread_id) LEFT JOIN attached a USING (thread_id) ORDER BY c.chunk_id
-"""
-
-_TITLES = """
-SELECT message_id AS doc_id, coalesce(nullif(subject, ''), '(no subject)') AS title,
-  concat_ws(' · ', coalesce(nullif(from_name, ''), from_addr), strftime(effective_at, '%Y-%m-%d'), list_id) AS origin
-FROM messages WHERE message_id IN (SELECT unnest($ids))
-UNION ALL SELECT doc_id, title, source || ':' || path FROM documents WHERE doc_id IN (SELECT unnest($ids))
-UNION ALL SELECT doc_id, title, concat_ws(' · ', source, "window") FROM conversation_windows
-WHERE doc_id IN (SELECT unnest($ids))
-ORDER BY ALL
-"""
-
-_WORDS = """
-SELECT chunk_id, concat_ws(' · ', chunk_kind, nullif(array_to_string(heading_path, ' > '), '')) AS place,
-  left(text_display, {chars}) AS words
-FROM chunks WHERE chunk_id IN (SELECT unnest($ids)) ORDER BY chunk_id
-"""
-
-_MAILS = """
-WITH texts AS (
-  SELECT doc_id, string_agg(text_lex, ' ' ORDER BY chunk_index) AS text FROM chunks
-  WHERE source_kind = 'message' GROUP BY doc_id
-)
-SELECT m.message_id, t.thread_id, t.parent_id, m.subject, m.from_addr, coalesce(x.text, '') AS text, m.effective_at
-FROM messages m JOIN thread_tree t USING (message_id) LEFT JOIN texts x ON x.doc_id = m.message_id
-ORDER BY m.message_id
-"""
-
-_LINKED = """
-SELECT l.from_id, l.to_id, l.kind, l.text, m.subject AS from_subject
-FROM links l LEFT JOIN messages m ON m.message_id = l.from_id ORDER BY l.from_id, l.byte_start
-"""

@@ -104,7 +104,7 @@ class Extra:
     published: str = ""
     """Those that the published file has, each with the SQL condition of the rows that a lens shows."""
     macros: str = ""
-    """Table macros of the published file: parameters, comment and query of each, by name."""
+    """The statements that create table macros of the published file, by their names."""
     enabled: str = ""
     """A function of the settings that says whether these have the stages; without one they always do."""
     stages: str = ""

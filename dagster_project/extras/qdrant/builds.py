@@ -3,7 +3,6 @@
 The vectors that are to be sent are written to a folder aside, which the publish removes.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -14,60 +13,36 @@ from dagster_project.index.files.arrays import fits
 from dagster_project.index.files.hit_rows import write_hit_rows
 from dagster_project.index.files.posting_arrays import VECTORS_IN, vectors_of, write_vectors
 from dagster_project.index.files.segments import postings_of
-from dagster_project.index.publish import change_sql, table_sql
+from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import DAMAGES, IndexUpdate
 from dagster_project.index.publish.version_inputs import UnfitBaseError
 from dagster_project.lake.lake_texts import PLACE, place_from
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import CheckFailedError
 from transforms.schemas.chunks import UNEMBEDDED
 from transforms.settings.models import EmbeddingSettings
 
-_ELSEWHERE = "error('{what} of this version are in Qdrant, which {asked}')"
-_VECTOR = _ELSEWHERE.format(
-    what="vectors",
-    asked="`weft search` and `weft similar` ask; `weft sql --lake` reads those of texts in embeddings",
-)
-_POSTING = _ELSEWHERE.format(
-    what="postings", asked="`weft search` asks; `weft sql --lake` reads the words of chunks in message_terms"
-)
-
-_VIEWS: Mapping[str, str] = {
-    "embeddings": f"""
-SELECT chunk_no, chunk_id, '{{model}}' AS model, {_VECTOR}::FLOAT[{{dimensions}}] AS vector FROM chunks
-WHERE checksum <> '{UNEMBEDDED}' AND chunk_no NOT IN (SELECT chunk_no FROM embedding_refusals)
-""",
-    "postings": f"""
-SELECT {_POSTING}::INTEGER AS term_id, {_POSTING}::UBIGINT AS chunk_key,
-  {", ".join(f"{_POSTING}::USMALLINT AS {tf}" for tf in table_sql.TFS.split(", "))}
-WHERE {_POSTING} IS NULL
-""",
-}
-VIEWS = tuple(_VIEWS)
-COUNTED = {
-    "embeddings": "SELECT count(*) FROM embeddings",
-    "postings": "SELECT coalesce(sum(df), 0)::BIGINT FROM terms",
-}
-"""How many rows there would be."""
-
-_WITHOUT_VECTOR = f"""
-SELECT count(*) FROM embedded_texts JOIN chunks c USING (chunk_no)
-WHERE c.checksum <> '{UNEMBEDDED}' AND chunk_no NOT IN (SELECT chunk_no FROM vectors)
-  AND chunk_no NOT IN (SELECT chunk_no FROM embedding_refusals)
-"""
+VIEWS = ("embeddings", "postings")
+_SQL = SqlFile(__file__, "builds.sql")
 
 
 def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: EmbeddingSettings) -> None:
     """Create the views; CheckFailedError if one of `embedded_texts` has neither a vector in `vectors` nor a reason."""
-    (count,) = connection.execute(_WITHOUT_VECTOR).fetchone() or (0,)
+    (count,) = connection.execute(_SQL("without_vector", unembedded=UNEMBEDDED)).fetchone() or (0,)
     if count:
         raise CheckFailedError(
             f"nothing was published: {count} rows break the rule that a chunk has one vector, or a reason why it has none"
         )
-    model = embedding.model_id.replace("'", "''")
-    for name, rows in _VIEWS.items():
-        statement = rows.format(model=model, dimensions=embedding.dimensions)
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {statement}")
+    elsewhere = _SQL("elsewhere")
+    values = {
+        "model": embedding.model_id,
+        "dimensions": str(embedding.dimensions),
+        "unembedded": UNEMBEDDED,
+        "frequencies": ", ".join(f"{elsewhere}::USMALLINT AS {tf}" for tf in table_sql.TFS.split(", ")),
+    }
+    for name in VIEWS:
+        connection.execute(_SQL(name, **values))
 
 
 LAYOUT = (PLACE, VECTORS_IN)
@@ -88,7 +63,7 @@ class PointBuild(IndexBuild):
 
     def _create_vectors(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE TEMP TABLE vectors AS {self._embedded('lake_embeddings')}")
-        connection.execute(table_sql.REFUSALS)
+        connection.execute(table_sql.BUILD("refusals"))
         create_elsewhere(connection, self.settings.embedding)
 
     def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
@@ -106,8 +81,8 @@ class PointBuild(IndexBuild):
 
     def _further_rows(self) -> dict[str, int]:
         rows = {}
-        for name, statement in COUNTED.items():
-            (rows[name],) = self.connection.execute(statement).fetchone() or (0,)
+        for name in VIEWS:
+            (rows[name],) = self.connection.execute(_SQL(f"count of {name}")).fetchone() or (0,)
         return rows
 
     def _further_facts(self) -> dict[str, str]:
@@ -117,8 +92,20 @@ class PointBuild(IndexBuild):
 class PointUpdate(PointBuild, IndexUpdate):
     """The build on the current version: the vectors of chunks that came or changed are to be sent."""
 
-    lost_text = change_sql.LOST_WORDS
+    _own_texts = {
+        "messages": "subject",
+        "attachments": "filename",
+        "documents": "concat_ws(chr(10), path, frontmatter)",
+        "nodes": "title",
+    }
+    """What people wrote in a file that refers to its texts, beside the words of chunks."""
     _change_tables = (*IndexUpdate._change_tables, "vectors")
+
+    def _lost_text(self) -> str:
+        fields = [f"coalesce({field}, '')" for field in table_sql.FIELDS]
+        of_documents = ", ".join(f"string_agg({field}, chr(10) ORDER BY chunk_index)" for field in fields)
+        words = _SQL("lost_words", fields=", ".join(fields), document_fields=of_documents)
+        return f"{super()._lost_text()} UNION ALL ({words})"
 
     def _remove_postings(self) -> None:
         with self._registered("gone_terms", self._gone_terms()):

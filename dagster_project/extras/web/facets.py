@@ -11,6 +11,9 @@ from typing import Any
 from dagster_project.extras.web.question import Question
 from dagster_project.index.search.conditions.field_values import DATED
 from dagster_project.index.search.lookup import Ask
+from dagster_project.system.sql_files import SqlFile
+
+_SQL = SqlFile(__file__, "facets.sql", dated=DATED)
 
 COUNTED = 5_000
 """Hits that are counted of a query that ranks nothing, the newest first."""
@@ -26,15 +29,6 @@ _NAMES = {
     "tag": "Tag",
     "path": "Folder",
 }
-_FACTS = f"""
-WITH hits AS (SELECT unnest($chunks::INTEGER[]) AS chunk_no),
-found AS (SELECT c.doc_id, min(c.source_kind) AS kind, min(c.source) AS source
-  FROM chunks c JOIN hits USING (chunk_no) GROUP BY c.doc_id)
-SELECT f.kind, f.source, m.list_id AS list, coalesce(m.from_name, m.from_addr) AS "from", d.dated_at, o.tags AS tag,
-  CASE WHEN contains(o.path, '/') THEN split_part(o.path, '/', 1) END AS path
-FROM found f LEFT JOIN messages m ON m.message_id = f.doc_id LEFT JOIN documents o ON o.doc_id = f.doc_id
-LEFT JOIN ({DATED}) d ON d.doc_id = f.doc_id
-"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +72,7 @@ class Facets:
 
 def facets(ask: Ask, chunks: Sequence[int], question: Question) -> Facets:
     """The facets of the mails, documents and windows that some chunks belong to."""
-    rows = ask(_FACTS, {"chunks": list(chunks)}).to_pylist()
+    rows = ask(_SQL("facts"), {"chunks": list(chunks)}).to_pylist()
     listed = [_facet(name, rows, question) for name in _NAMES]
     times = [row["dated_at"] for row in rows if row["dated_at"]]
     telling = [f for f in listed if len(f.values) > 1 or any(value.is_chosen for value in f.values)]

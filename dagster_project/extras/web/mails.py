@@ -12,37 +12,17 @@ from dagster_project.extras.web.marks import Marked, Span
 from dagster_project.extras.web.question import page_of
 from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.diversity import evidence
 from transforms.text.terms import stems
+
+_SQL = SqlFile(__file__, "mails.sql")
 
 PER_PAGE = 500
 """Mails of a thread on one page."""
 _QUOTED = 1_000
 """Characters of a mail that an answer to it quotes: addresses of a few thousand are refused by mail programs."""
-
-_THREAD = "SELECT * FROM threads WHERE thread_id = $id"
-_THREAD_OF = "SELECT thread_id FROM thread_tree WHERE message_id = $id"
-_TREE = """
-SELECT t.message_id, t.parent_id, t.depth, t.position, t.is_ghost, m.subject, m.subject_norm, m.effective_at,
-  coalesce(m.from_name, m.from_addr) AS author
-FROM thread_tree t LEFT JOIN messages m USING (message_id) WHERE t.thread_id = $id ORDER BY t.position
-"""
-_IN = "IN (SELECT unnest($ids::VARCHAR[]))"
-# The rows are found first: bodies would be read of all rows else.
-_MAILS = f"""
-SELECT message_id, subject, from_name, from_addr, effective_at, source, list_id, lake_text(body) AS body,
-  place, to_addrs, to_names, cc_addrs, cc_names, reply_to
-FROM stored_messages WHERE rowid IN (SELECT rowid FROM stored_messages WHERE message_id {_IN})
-"""
-_LISTS = f"SELECT DISTINCT message_id, list_id FROM memberships WHERE message_id {_IN} AND list_id IS NOT NULL ORDER BY ALL"
-_BLOCKS = f"SELECT message_id, kind, quote_depth, byte_start, byte_end FROM blocks WHERE message_id {_IN}"
-_ATTACHMENTS = f"""
-SELECT attachment_id, message_id, part_index, filename, declared_type, content_class, byte_count, reason,
-  text IS NOT NULL AS has_text FROM stored_attachments WHERE message_id {_IN} ORDER BY message_id, part_index
-"""
-_LINKS = f"SELECT from_id, to_id, byte_start, byte_end FROM links WHERE from_id {_IN} AND to_id IS NOT NULL"
-_SERIES = f"SELECT * FROM patch_series WHERE message_id {_IN}"
 
 
 @dataclass(frozen=True)
@@ -78,23 +58,23 @@ class Thread:
 
 def thread_page(ask: Ask, thread_id: str, start: int = 0) -> Thread:
     """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if there is no such thread."""
-    rows = ask(_THREAD, {"id": thread_id}).to_pylist()
+    rows = ask(_SQL("thread"), {"id": thread_id}).to_pylist()
     if not rows:
         raise UnknownIdError(
             f"the index holds no thread {shortened(thread_id)!r}; `weft search` finds threads by words"
         )
-    tree = ask(_TREE, {"id": thread_id}).to_pylist()
+    tree = ask(_SQL("tree"), {"id": thread_id}).to_pylist()
     ids = [node["message_id"] for node in tree[start : start + PER_PAGE] if not node["is_ghost"]]
     return Thread(rows[0], tree, _mails(ask, ids, tree))
 
 
 def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -> Thread:
     """The thread of a mail with that mail alone; UnknownIdError if no source holds it."""
-    found = ask(_THREAD_OF, {"id": message_id}).column(0).to_pylist()
+    found = ask(_SQL("thread_of"), {"id": message_id}).column(0).to_pylist()
     if not found:
         raise UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
-    (row,) = ask(_THREAD, {"id": found[0]}).to_pylist()
-    tree = ask(_TREE, {"id": found[0]}).to_pylist()
+    (row,) = ask(_SQL("thread"), {"id": found[0]}).to_pylist()
+    tree = ask(_SQL("tree"), {"id": found[0]}).to_pylist()
     mails = _mails(ask, [message_id], tree, cited)
     if not mails:
         raise UnknownIdError(f"{message_id} is a mail that others refer to and no source holds")
@@ -126,17 +106,17 @@ def _mails(
     ask: Ask, ids: Sequence[str], tree: Iterable[dict[str, Any]], cited: tuple[int, int] | None = None
 ) -> list[Mail]:
     """The mails of these ids, in their order, with all that is shown of them; `cited` are bytes of the first."""
-    rows = {row["message_id"]: row for row in ask(_MAILS, {"ids": list(ids)}).to_pylist()}
+    rows = {row["message_id"]: row for row in ask(_SQL("mails"), {"ids": list(ids)}).to_pylist()}
     blocks, lists, attachments, links = (
         _by(ask(statement, {"ids": list(ids)}).to_pylist(), key)
         for statement, key in (
-            (_BLOCKS, "message_id"),
-            (_LISTS, "message_id"),
-            (_ATTACHMENTS, "message_id"),
-            (_LINKS, "from_id"),
+            (_SQL("blocks"), "message_id"),
+            (_SQL("lists"), "message_id"),
+            (_SQL("attachments"), "message_id"),
+            (_SQL("links"), "from_id"),
         )
     )
-    series = {row["message_id"]: row for row in ask(_SERIES, {"ids": list(ids)}).to_pylist()}
+    series = {row["message_id"]: row for row in ask(_SQL("series"), {"ids": list(ids)}).to_pylist()}
     nodes = {node["message_id"]: node for node in tree}
     mails = []
     for message_id in (i for i in ids if i in rows):

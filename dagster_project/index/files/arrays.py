@@ -39,12 +39,15 @@ from dagster_project.index.files.segments import (
     write_terms,
 )
 from dagster_project.system.durable import put
+from dagster_project.system.sql_files import SqlFile
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
+
+_SQL = SqlFile(__file__, "arrays.sql", frequencies=FREQUENCIES, unembedded=UNEMBEDDED, unauthored=UNAUTHORED)
 
 FORMAT = "12"
 _ROWS = 1 << 20
@@ -301,7 +304,7 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
     keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
     last = -1, -1
     with PostingArrays(folder) as arrays:
-        for batch in _batches(connection, _POSTINGS if is_sorted else _SORTED_POSTINGS):
+        for batch in _batches(connection, _SQL("postings") if is_sorted else _SQL("sorted_postings")):
             if not batch.num_rows:
                 continue
             term, key = (batch.column(name).to_numpy() for name in ("term_no", "chunk_key"))
@@ -318,7 +321,7 @@ def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: 
     """Field lengths of the chunks of a segment, whose numbers ascend."""
     lengths = np.zeros((len(bm25.FIELDS), len(chunks)), dtype=np.int32)
     connection.register("segment_chunks", pa.table({"chunk_no": chunks.astype(np.int32)}))
-    for batch in _batches(connection, _LENGTHS):
+    for batch in _batches(connection, _SQL("lengths")):
         rows = np.searchsorted(chunks, batch.column("chunk_no").to_numpy())
         for row, field in enumerate(bm25.FIELDS):
             lengths[row, rows] = batch.column(f"{field}_length").to_numpy()
@@ -328,9 +331,9 @@ def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: 
 
 def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
     """Key, document, thread, class and patch of each chunk by number; chunks by thread; the chunks without a vector."""
-    absent = connection.execute(_WITHOUT_VECTOR).fetchnumpy()
+    absent = connection.execute(_SQL("without_vector")).fetchnumpy()
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
-    columns = connection.execute(_CHUNKS).fetchnumpy()
+    columns = connection.execute(_SQL("chunks")).fetchnumpy()
     by_number = {name: np.empty_like(values) for name, values in columns.items()}
     for name, values in columns.items():
         by_number[name][columns["chunk_no"]] = values
@@ -341,41 +344,3 @@ def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: in
     chunks, starts = fusion.members(thread)
     for name, values in {**by_number, "members": chunks, "member_starts": starts}.items():
         np.save(folder / f"{name}.npy", values)
-
-
-_POSTINGS = f"SELECT term_id AS term_no, chunk_key, {FREQUENCIES} FROM postings"
-_SORTED_POSTINGS = f"""
-SELECT term_no, chunk_key, {FREQUENCIES} FROM postings
-JOIN (SELECT term_id, row_number() OVER (ORDER BY term) AS term_no FROM terms) USING (term_id)
-ORDER BY term_no, chunk_key
-"""
-
-_WITHOUT_VECTOR = f"""
-SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE checksum = '{UNEMBEDDED}' ORDER BY 1
-"""
-
-_LENGTHS = """
-SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key) SEMI JOIN segment_chunks USING (chunk_no)
-"""
-
-# Each document is looked up once for a chunk, and numbers come back. What is of no mail, or in no ranking, is a thread of
-# its own. A patch in one posting is known by its series and part.
-_CHUNKS = f"""
-WITH documents_ AS (
-  SELECT doc_id, is_page, (row_number() OVER (ORDER BY doc_id) - 1)::INTEGER AS document FROM (
-    SELECT message_id AS doc_id, false AS is_page FROM messages UNION ALL SELECT doc_id, true FROM documents
-    UNION ALL SELECT doc_id, false FROM conversation_windows
-  )
-), trees AS (
-  SELECT message_id AS doc_id, (dense_rank() OVER (ORDER BY thread_id) - 1)::INTEGER AS thread FROM thread_tree
-), patches AS (
-  SELECT message_id AS doc_id, version, is_latest,
-    (dense_rank() OVER (ORDER BY series_id, coalesce(part::VARCHAR, '')) - 1)::INTEGER AS patch
-  FROM patch_series WHERE NOT is_reply
-), facts AS (FROM documents_ LEFT JOIN trees USING (doc_id) LEFT JOIN patches USING (doc_id))
-SELECT chunk_no, chunk_key AS chunk_keys, document, thread IS NOT NULL AND chunk_kind <> '{UNAUTHORED}' AS mails,
-  is_page AS pages, CASE WHEN mails THEN thread ELSE -1 END AS thread,
-  coalesce(content_class = 'log', false) AS logs, coalesce(patch, -1) AS patch, coalesce(version, 0) AS version,
-  coalesce(is_latest, false) AS latest
-FROM chunks JOIN facts USING (doc_id)
-"""

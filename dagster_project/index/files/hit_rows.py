@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_project.index.files import hit_statements
 from dagster_project.index.files.segments import require_whole
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 
 FILE, LATER = "hits.sqlite", "later_hits.sqlite"
@@ -47,6 +47,31 @@ CREATE TABLE texts (key, size, text);
 """
 # Once all rows are there: their keys are in no order.
 _INDEXES = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key); CREATE UNIQUE INDEX by_text ON texts (key);"
+FACTS = {
+    **{
+        name: f"c.{name}"
+        for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans", "text_display")
+    },
+    "filename": "a.filename",
+    "breadcrumb": "n.breadcrumb",
+    "node_start": "n.heading_start",
+    "node_end": "n.byte_end",
+    **{name: f"d.{name}" for name in ("list_id", "subject", "path", "from_name", "from_addr")},
+    "effective_at": "epoch_us(d.effective_at)",
+    "thread_id": "p.thread_id",
+    "thread_subject": "t.subject",
+    "thread_position": "p.position",
+    "thread_size": "t.message_count",
+    "answered_name": "w.name",
+    "answered_text": "nullif(k.context, '')",
+    "inferred_quotes": "i.ranges",
+    "block_index": "CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL "
+    "THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END",
+    "page": "CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END",
+    "page_breaks": "[s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end]",
+}
+"""Of each fact that only hits show the expression of SQL that makes it."""
+_SQL = SqlFile(__file__, "hit_rows.sql", facts=", ".join(FACTS.values()))
 
 
 class HitRows:
@@ -129,7 +154,7 @@ class HitRows:
     def _row(self, *, size: int, facts: bytes, **row: Any) -> dict[str, Any]:
         """A row as it is returned: with what it says of a hit, by name."""
         try:
-            row |= dict(zip(hit_statements.FACTS, json.loads(self._unpacked(size, facts) or ""), strict=True))
+            row |= dict(zip(FACTS, json.loads(self._unpacked(size, facts) or ""), strict=True))
         except ValueError as error:
             raise self._damaged(error) from error
         at = row["effective_at"]
@@ -187,16 +212,10 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _all_documents(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
     """The name of a table of documents, group after group: joined at once, all would not fit in memory."""
-    connection.execute(
-        "CREATE TEMP TABLE documents_with_chunks AS "
-        f"SELECT doc_id, min(rowid) // {_CHUNKS_AT_ONCE} AS part FROM chunks GROUP BY doc_id"
-    )
+    connection.execute(_SQL("documents_with_chunks", at_once=str(_CHUNKS_AT_ONCE)))
     parts = connection.execute("SELECT DISTINCT part FROM documents_with_chunks ORDER BY part").fetchall()
     for (part,) in parts:
-        connection.execute(
-            "CREATE OR REPLACE TEMP TABLE written_documents AS "
-            f"SELECT doc_id FROM documents_with_chunks WHERE part = {part}"
-        )
+        connection.execute(_SQL("written_documents", part=str(part)))
         yield "written_documents"
     for table in ("documents_with_chunks", "written_documents"):
         connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -206,8 +225,8 @@ def _write(connection: duckdb.DuckDBPyConnection, file: sqlite3.Connection, fact
     """Write the rows of the documents that the table `facts` names, and the texts of those in `texts`."""
     file.execute("BEGIN")
     for table, statement in (
-        ("texts", hit_statements.stored(texts)),
-        ("chunks", hit_statements.described(facts)),
+        ("texts", _SQL("texts", documents=texts)),
+        ("chunks", _SQL("chunks", documents=facts)),
     ):
         for batch in connection.execute(statement).to_arrow_reader(_ROWS_AT_ONCE):
             *columns, text = batch.columns

@@ -17,9 +17,10 @@ from assets.partitions import CHUNKS_OF, IN_PARTS
 from dagster_project.extras.registry import published_tables
 from dagster_project.index.files.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
 from dagster_project.index.files.posting_arrays import PostingArrays, frequencies
-from dagster_project.index.publish import macro_sql, readiness_sql, table_sql, vector_index
+from dagster_project.index.publish import macro_sql, table_sql, vector_index
 from dagster_project.index.publish.external_sort import PostingFiles, keyed
 from dagster_project.index.publish.lake_views import LakeViews
+from dagster_project.index.publish.table_sql import BUILD, RULES
 from dagster_project.index.publish.version_inputs import TABLES, WHOLE, Published, VersionInputs
 from dagster_project.index.publish.versions import LAYOUT
 from dagster_project.lake.oversize import files_of
@@ -27,6 +28,7 @@ from dagster_project.system.long_work import give_memory_back, ordered_map, othe
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
 from transforms.schemas.registry import REGISTRY
+from transforms.schemas.table import TIME
 from transforms.text.terms import word_forms
 
 _STORAGE = "v1.2.0"
@@ -41,6 +43,14 @@ _SESSION = ("SET enable_progress_bar = false", "SET TimeZone = 'UTC'", "SET pres
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
 """Batches of texts in memory at once, some 50 MB each."""
+
+_STAGES = pa.schema(
+    [
+        ("partition", pa.string()),
+        *((name, TIME) for name in ("seen_at", "parsed_at", "chunked_at", "slow_at", "embedded_at")),
+    ]
+)
+"""When the partitions that changed got how far: the columns of the relation `stage_times`."""
 
 
 class IndexBuild:
@@ -129,7 +139,7 @@ class IndexBuild:
             run(f"CREATE TABLE {name} AS {rows}{order}")
             self.phases.step("publish_relations", self._count(name))
         self._lake_rows_of(changed)
-        run(table_sql.NUMBERED_AHEAD)
+        run(BUILD("numbered"))
         self._arrays = self.file.with_suffix(".begun_arrays")
         (self._arrays / FIRST).mkdir(parents=True)
         # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings, the other reads tables.
@@ -137,7 +147,7 @@ class IndexBuild:
         with other_thread(self.connection, (*_SESSION, *self.views.statements)) as start:
             tables = start(self._create_tables)
             files = self._posting_files()
-            forms = self._forms_in(self.connection, f"{table_sql.TEXTS} ({table_sql.PARTITIONED['chunks']})")
+            forms = self._forms_in(self.connection, f"{table_sql.TEXTS} ({BUILD('rows_of_chunks')})")
             self.phases.begin("publish_tables")
             tables.result()
             self.phases.step("publish_tables", sum(map(self._count, table_sql.PARTITIONED)))
@@ -150,7 +160,7 @@ class IndexBuild:
             chunk_rows.result()
         run(f"SET memory_limit = '{self._memory_limit}'")
         with self._registered("added_forms", forms):
-            run(table_sql.TERM_FORMS)
+            run(BUILD("term_forms"))
         self._first_seen()
         self._readiness(changed)
         return changed
@@ -159,15 +169,14 @@ class IndexBuild:
         """Create all tables made from partitions of the lake, and the vectors."""
         for table in table_sql.PARTITIONED:
             self._create_partitioned(connection, table)
-        connection.execute(table_sql.NUMBERS)
-        connection.execute(table_sql.NUMBERED)
-        connection.execute(table_sql.EMBEDDED_TEXTS.format(chunks="FROM chunks"))
+        connection.execute(BUILD("numbers"))
+        connection.execute(BUILD("embedded_texts", chunks="FROM chunks"))
         self._create_vectors(connection)
 
     def _create_vectors(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create the vectors, and the reasons why chunks have none."""
         connection.execute(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
-        connection.execute(table_sql.REFUSALS)
+        connection.execute(BUILD("refusals"))
 
     def _write_chunk_rows(self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
         """Write the arrays that need no inverted index."""
@@ -177,14 +186,14 @@ class IndexBuild:
         """The terms of all chunks, sorted in files beside this one."""
         run = self.connection.execute
         files = PostingFiles(self.file.with_suffix(".postings"), self._count("numbered"))
-        restated = run(table_sql.RESTATED_NOW).to_arrow_table()["chunk_id"].combine_chunks()
+        restated = run(f"{BUILD('restated')} ORDER BY chunk_id").to_arrow_table()["chunk_id"].combine_chunks()
         for partition in sorted(self.partitions):
             (table,) = (t for t in TABLES[self.partitions[partition]] if TERMS is self.lake.tables[t])
-            chunks = run(table_sql.CHUNKS_OF_PARTITION, [partition]).to_arrow_table()
+            chunks = run(BUILD("chunks_of_partition"), [partition]).to_arrow_table()
             for file in files_of(table, self.hashes[partition]):
                 files.add(self.lake.local(file, partition), chunks, restated)
             self.phases.step("publish_terms", chunks.num_rows)
-        chunks = run(table_sql.CHUNKS_WITH_CONTEXT_TERMS).to_arrow_table()
+        chunks = run(BUILD("chunks_with_context_terms")).to_arrow_table()
         for part in self.lake.parts("context_terms"):
             files.add(self.lake.local("context_terms", part), chunks, restated.slice(0, 0))
         files.number()
@@ -225,7 +234,7 @@ class IndexBuild:
     @staticmethod
     def _create_partitioned(connection: duckdb.DuckDBPyConnection, table: str) -> None:
         """Create a table of the lake's partitions; columns that are seldom read are compressed."""
-        rows = table_sql.PARTITIONED[table]
+        rows = BUILD(f"rows_of_{table}")
         if table in table_sql.MADE_HERE:
             column, kind = table_sql.MADE_HERE[table].split()
             rows = f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"
@@ -258,8 +267,8 @@ class IndexBuild:
     def _first_seen(self) -> None:
         """Say of each row of `quarantine` since when versions hold it."""
         if self.previous:
-            with self._registered("seen_before", self._of_previous(readiness_sql.FIRST_SEEN_BEFORE)):
-                self.connection.execute(readiness_sql.FIRST_SEEN)
+            with self._registered("seen_before", self._of_previous(BUILD("first_seen_before"))):
+                self.connection.execute(BUILD("first_seen"))
         self.connection.execute("UPDATE quarantine SET first_seen = ? WHERE first_seen IS NULL", [self.now])
 
     def _of_previous(self, statement: str, *values: object) -> pa.Table:
@@ -271,7 +280,7 @@ class IndexBuild:
     def _readiness(self, changed: Sequence[str]) -> None:
         """Create the table `readiness`; rows that the lake has stored keep their times."""
         self._stored_readiness()
-        rows = readiness_sql.rows([readiness_sql.BEFORE_STORED])
+        rows = BUILD("readiness", before=BUILD("stored_readiness"), scope="true")
         with self._registered("stage_times", self._stage_times(changed)):
             self.connection.execute(f"CREATE TABLE readiness AS {rows}", {"now": self.now})
 
@@ -281,7 +290,7 @@ class IndexBuild:
         self.views.of_partitions(self.connection, "lake_readiness", "readiness", [None] if stored else [])
 
     def _stage_times(self, changed: Sequence[str]) -> pa.Table:
-        """The columns of `published_readiness.STAGES` for each partition."""
+        """The columns of `_STAGES` for each partition."""
         seen = self.inputs.seen.times() if self.inputs.seen else {}
         embedded = self.lake.written_at("embeddings")
         rows = []
@@ -291,8 +300,8 @@ class IndexBuild:
             chunked = self.lake.written_at(CHUNKS_OF[source_type], partition)
             slow = self.lake.written_at("slow_chunks", partition) or chunked
             rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
-        columns = list(zip(*rows, strict=True)) or [()] * len(readiness_sql.STAGES)
-        return pa.table(dict(zip(readiness_sql.STAGES.names, columns, strict=True)), readiness_sql.STAGES)
+        columns = list(zip(*rows, strict=True)) or [()] * len(_STAGES)
+        return pa.table(dict(zip(_STAGES.names, columns, strict=True)), _STAGES)
 
     def _forms_in(self, connection: duckdb.DuckDBPyConnection, statement: str) -> pa.Table:
         """The terms of the words (`word_forms`) in the texts that a statement selects, some texts at a time."""
@@ -306,8 +315,9 @@ class IndexBuild:
     def _check_model(self) -> None:
         """ModelMismatchError if the vectors of the lake are of another model than the settings name."""
         configured = (self.settings.embedding.model_id, self.settings.embedding.dimensions)
-        models = "SELECT DISTINCT model, dimensions FROM lake_embeddings ORDER BY ALL"
-        if others := [row for row in self.connection.execute(models).fetchall() if row != configured]:
+        if others := [
+            row for row in self.connection.execute(BUILD("models")).fetchall() if row != configured
+        ]:
             raise ModelMismatchError(
                 f"nothing was published: the table embeddings of the lake holds vectors of {others[0][0]} with "
                 f"{others[0][1]} dimensions, the settings name {configured[0]} with {configured[1]}: run `weft build`"
@@ -315,7 +325,7 @@ class IndexBuild:
 
     def _embedded(self, vectors: str) -> str:
         """The statement that selects the vectors of `embedded_texts` from a view."""
-        return table_sql.EMBEDDED.format(dimensions=self.settings.embedding.dimensions, vectors=vectors)
+        return BUILD("embedded", dimensions=str(self.settings.embedding.dimensions), vectors=vectors)
 
     def _index_vectors(self) -> dict[str, str]:
         """Make the HNSW index unless there are too many vectors; what the manifest says of it."""
@@ -325,10 +335,7 @@ class IndexBuild:
         return {"vector_search": vector_index.HNSW, "vector_index_seconds": f"{seconds:.3f}"}
 
     def _manifest(self, of_vectors: Mapping[str, str]) -> dict[str, int]:
-        tables = self.connection.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE NOT temporary AND table_name <> 'manifest' AND "
-            "database_name = current_database()"
-        ).fetchall()
+        tables = self.connection.execute(BUILD("tables")).fetchall()
         rows = {name: self._count(name) for (name,) in sorted(tables)} | self._further_rows()
         self.facts = {
             **self.inputs.facts,
@@ -358,10 +365,10 @@ class IndexBuild:
 
     def _check(self) -> None:
         """CheckFailedError for the first rule that the new file breaks."""
-        for rule, statement in table_sql.RULES.items():
-            if not (broken := (self.connection.execute(statement).fetchone() or (0,))[0]):
+        for rule in RULES:
+            if not (broken := (self.connection.execute(RULES(rule)).fetchone() or (0,))[0]):
                 continue
-            if twins := self.connection.execute(table_sql.TWIN_KEYS).fetchone():
+            if twins := self.connection.execute(BUILD("twin_keys")).fetchone():
                 raise CheckFailedError(
                     f"nothing was published: chunks {twins[0]} and {twins[1]} have the same number in the inverted index, "
                     "the first 16 digits of their ids; change a word of one of the two texts, or exclude its file"

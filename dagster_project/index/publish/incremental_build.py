@@ -1,6 +1,6 @@
 """The incremental build of a published file on an earlier version, in which it replaces the rows that differ."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -10,20 +10,38 @@ import pyarrow as pa
 from assets.partitions import IN_PARTS
 from dagster_project.index.files.array_update import update_arrays
 from dagster_project.index.files.arrays import fits, folder_of
-from dagster_project.index.publish import change_sql, readiness_sql, table_sql, vector_index
-from dagster_project.index.publish.change_sql import (
-    DIFFERING,
-    INSERTED,
-    KEYS,
-    OF_CHANGED_PARTS,
-    OF_TOUCHED,
-    REMOVED,
-)
+from dagster_project.index.publish import table_sql, vector_index
 from dagster_project.index.publish.full_build import IndexBuild
-from dagster_project.index.publish.readiness_sql import IN_SCOPE
+from dagster_project.index.publish.table_sql import BUILD
 from dagster_project.index.publish.version_inputs import LostTextError, VersionInputs
 from dagster_project.system.disk_space import is_of_full_disk
+from dagster_project.system.sql_files import identifiers
 
+_KEYS = {
+    "memberships": "message_id",
+    "threads": "thread_id",
+    "thread_tree": "message_id",
+    "people": "addr",
+    "patch_series": "message_id",
+    "corpus_measures": "list_id",
+    "inferred_quotes": "message_id",
+    "chunk_context": "chunk_id",
+    "links": "from_id",
+    **{name: table.key[0] for name, table in table_sql.ADDED.items()},
+    "messages": "message_id",
+    "attachments": "message_id",
+    "blocks": "message_id",
+    "trailers": "message_id",
+    "documents": "doc_id",
+    "nodes": "doc_id",
+    "conversations": "conversation_id",
+    "conversation_windows": "doc_id",
+    "exclusions": "doc_id",
+    "quarantine": "place",
+    "chunks": "chunk_id",
+    "readiness": "doc_id",
+}
+"""The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
 DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
 """What reading damaged arrays raises."""
@@ -37,8 +55,13 @@ class IndexUpdate(IndexBuild):
 
     came: np.ndarray
     """The numbers of the chunks that came or whose terms or vectors changed, once the arrays are updated."""
-    lost_text = change_sql.LOST_TEXT
-    """Selects a row for each text that the earlier version has and the lake has lost."""
+    _own_texts: Mapping[str, str] = {
+        "messages": "concat_ws(chr(10), subject, body)",
+        "attachments": "concat_ws(chr(10), filename, text)",
+        "documents": "concat_ws(chr(10), path, text)",
+        "conversation_windows": "markdown",
+    }
+    """The column of each table that holds what people wrote; all other tables come from these."""
     _is_update = True
     _threads = 0
     _memory_limit = "3GB"
@@ -57,33 +80,42 @@ class IndexUpdate(IndexBuild):
         run(vector_index.DROP)
         self.before = dict(run("FROM manifest").fetchall())
         with self._registered("parts_now", self.inputs.part_hashes()):
-            run(change_sql.CHANGED_PARTS)
-            run("CREATE OR REPLACE TABLE parts AS FROM parts_now")
+            run(BUILD("changed_parts"))
         scopes = {name: self._compare_whole(name) for name in table_sql.WHOLE}
         changed = self._changed()
         for name, scope in scopes.items():
             self._replace(name, scope)
         self.phases.begin("publish_tables")
         self._lake_rows_of(changed)
-        for name, rows in table_sql.PARTITIONED.items():
-            self._compare(name, rows, OF_TOUCHED)
-        if run(f"{self.lost_text} LIMIT 1").fetchone():
-            raise LostTextError
-        run(change_sql.TEXTS_BEFORE)
         for name in table_sql.PARTITIONED:
-            self._replace(name, OF_TOUCHED)
+            self._compare(name, BUILD(f"rows_of_{name}"), BUILD("in_touched"))
+        if run(f"{self._lost_text()} LIMIT 1").fetchone():
+            raise LostTextError
+        run(f"CREATE TEMP TABLE texts_before AS {self._texts()}")
+        for name in table_sql.PARTITIONED:
+            self._replace(name, BUILD("in_touched"))
         self._first_seen()
-        run(table_sql.NUMBERS)
-        run(table_sql.NUMBERED)
+        run(BUILD("numbers"))
         self._readiness(changed)
         self.phases.begin("publish_postings")
         self._inverted_index()
         self._term_forms()
         self.phases.begin("publish_vectors")
         self._vectors()
-        for statement in change_sql.CHANGED_DOCUMENTS:
-            run(statement)
+        run(BUILD("changed_documents"))
         return changed
+
+    def _lost_text(self) -> str:
+        """The statement that selects a row for each text that the earlier version has and the lake has lost."""
+        return " UNION ALL ".join(
+            BUILD("lost_text", table=table, key=_KEYS[table], text=text)
+            for table, text in self._own_texts.items()
+        )
+
+    @staticmethod
+    def _texts() -> str:
+        """The statement that selects the words of chunks that differ."""
+        return BUILD("texts", texts_of=table_sql.TEXTS)
 
     def _compare_whole(self, table: str) -> str:
         """Make `differing_<table>` of what changed of a table over the whole lake; which of its rows can differ."""
@@ -96,7 +128,10 @@ class IndexUpdate(IndexBuild):
         if table in IN_PARTS:
             stored = [part for part in self.lake.parts(table) if part in changed]
             self.views.of_parts(self.connection, f"new_{table}", table, stored)
-            rows, scope = rows.replace(f"lake_{table}", f"new_{table}"), OF_CHANGED_PARTS.format(table=table)
+            rows, scope = (
+                rows.replace(f"lake_{table}", f"new_{table}"),
+                BUILD("in_changed_parts", table=table),
+            )
         elif changed:
             scope = "true"
         else:
@@ -107,111 +142,88 @@ class IndexUpdate(IndexBuild):
     def _compare(self, table: str, rows: str, scope: str) -> None:
         """Make `differing_<table>`: the keys of the rows that are not what the lake has now."""
         self.connection.execute(f"CREATE TEMP VIEW rows_of_{table} AS {rows}")
-        self._run(DIFFERING, table, scope)
+        self._run("differing", table, scope)
 
     def _replace(self, table: str, scope: str) -> None:
         """Replace the rows that differ; of most tables none does."""
         if self.connection.execute(f"FROM differing_{table} LIMIT 1").fetchone():
-            self._run(REMOVED, table, scope)
-            self._run(INSERTED, table, scope)
+            self._run("replaced", table, scope)
 
     def _run(self, statement: str, table: str, scope: str) -> None:
-        columns = ", ".join(self._columns(table))
-        self.connection.execute(statement.format(table=table, key=KEYS[table], columns=columns, scope=scope))
-
-    def _columns(self, table: str) -> list[str]:
-        """The columns of a table that come from the lake."""
         made_here = table_sql.MADE_HERE.get(table, "").split()[:1]
-        return [f'"{name}"' for name in self._columns_of_tables[table] if name not in made_here]
+        columns = identifiers(name for name in self._columns_of_tables[table] if name not in made_here)
+        self.connection.execute(BUILD(statement, table=table, key=_KEYS[table], columns=columns, scope=scope))
 
     @cached_property
     def _columns_of_tables(self) -> dict[str, list[str]]:
         """The columns of each table of the file: asking for those of one lists all."""
-        rows = self.connection.execute(
-            "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
-            "WHERE database_name = current_database() GROUP BY table_name"
-        ).fetchall()
-        return dict(rows)
+        return dict(self.connection.execute(BUILD("columns_of_tables")).fetchall())
 
     def _changed(self) -> list[str]:
         """The partitions whose rows must be compared with the lake."""
         run = self.connection.execute
         with self._registered("partitions_now", self.inputs.partition_hashes()):
-            run(change_sql.CHANGED)
-            run(change_sql.TOUCHED)
-            run("DELETE FROM partitions")
-            run("INSERT INTO partitions FROM partitions_now")
+            run(BUILD("changed"))
         return [r[0] for r in run("SELECT partition FROM changed ORDER BY partition").fetchall()]
 
     def _readiness(self, changed: Sequence[str]) -> None:
         """Rows of the previous version keep their times."""
         run = self.connection.execute
         self._stored_readiness()
-        run(readiness_sql.SCOPE)
+        run(BUILD("readiness_scope"))
         partitions = [partition for (partition,) in run("FROM scope").fetchall()]
-        rows_before = self._of_previous(readiness_sql.BEFORE_PUBLISHED, partitions)
-        before = [readiness_sql.BEFORE_STORED, "FROM published_before"]
+        rows_before = self._of_previous(BUILD("published_readiness"), partitions)
+        scope, before = BUILD("in_scope"), f"{BUILD('stored_readiness')} UNION ALL FROM published_before"
         with (
             self._registered("stage_times", self._stage_times(changed)),
             self._registered("published_before", rows_before),
         ):
-            run(
-                f"CREATE TEMP TABLE rows_of_readiness AS {readiness_sql.rows(before, IN_SCOPE)}",
-                {"now": self.now},
-            )
-        self._run(DIFFERING, "readiness", IN_SCOPE)
-        self._replace("readiness", IN_SCOPE)
+            rows = BUILD("readiness", before=before, scope=scope)
+            run(f"CREATE TEMP TABLE rows_of_readiness AS {rows}", {"now": self.now})
+        self._run("differing", "readiness", scope)
+        self._replace("readiness", scope)
 
     def _inverted_index(self) -> None:
         run = self.connection.execute
-        run(change_sql.REFUSED_BEFORE)
-        run(table_sql.REFUSALS)
-        run(change_sql.RECOUNTED)
-        run(change_sql.COUNTED)
-        run(change_sql.UNCOUNTED)
-        for statement in table_sql.COUNTED:
-            run(statement)
+        run(BUILD("recounted"))
+        run(BUILD("added"))
         self._remove_postings()
-        for statement in change_sql.INVERTED:
-            run(statement)
+        run(BUILD("changed_terms"))
         self._add_postings()
 
     def _remove_postings(self) -> None:
         """Remove the postings of the chunks that go or are counted again; `gone_postings` has their terms."""
-        for statement in change_sql.GONE_POSTINGS:
-            self.connection.execute(statement)
+        self.connection.execute(BUILD("gone_postings"))
 
     def _add_postings(self) -> None:
         """Add the postings of the chunks that came or are counted again."""
-        self.connection.execute(change_sql.ADDED_POSTINGS)
+        self.connection.execute(BUILD("added_postings"))
 
     def _term_forms(self) -> None:
-        added = self._forms_in(self.connection, change_sql.TEXTS_NOW)
+        added = self._forms_in(self.connection, self._texts())
         removed = self._forms_in(self.connection, "FROM texts_before")
         with self._registered("added_forms", added), self._registered("removed_forms", removed):
-            for statement in change_sql.FORMS:
-                self.connection.execute(statement)
+            self.connection.execute(BUILD("changed_forms"))
 
     def _vectors(self) -> None:
         run = self.connection.execute
         self._renumber_vectors()
-        run(table_sql.EMBEDDED_TEXTS.format(chunks=change_sql.CHUNKS_REEMBEDDED))
+        run(BUILD("embedded_texts", chunks=BUILD("chunks_embedded_anew")))
         # Of most parts only the hashes of the texts are read; of the few with new texts, the vectors too.
-        parts = [part for (part,) in run(change_sql.PARTS_WITH_TEXTS).fetchall()]
+        parts = [part for (part,) in run(BUILD("parts_with_texts")).fetchall()]
         self.views.of_parts(self.connection, "needed_embeddings", "embeddings", parts)
         self._add_vectors()
 
     def _renumber_vectors(self) -> None:
         """Give the vectors that stay the numbers that their chunks have now."""
-        for statement in change_sql.RENUMBERED:
-            self.connection.execute(statement)
+        self.connection.execute(BUILD("renumbered_vectors"))
 
     def _add_vectors(self) -> None:
         """Add the vectors of `embedded_texts`."""
         self.connection.execute(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:
-        (moved,) = self.connection.execute(change_sql.MOVED_POSTINGS).fetchone() or (0,)
+        (moved,) = self.connection.execute(BUILD("moved_postings")).fetchone() or (0,)
         return int(self.before["postings_since_rebuild"]) + int(moved)
 
     def _write_arrays(self) -> None:

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
 
 import duckdb
 
 from dagster_project.extras.registry import named
-from dagster_project.index.publish.table_sql import COMMENTS
-from dagster_project.index.publish.view_sql import VIEWS
+from dagster_project.index.publish.table_sql import COMMENTS, VIEWS
+from dagster_project.system.sql_files import SqlFile, literal
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
@@ -23,155 +22,21 @@ _COMMENTS = (
 )
 
 
-class Macro(NamedTuple):
-    """A table macro: its parameters with their defaults, what it returns, and its query."""
-
-    parameters: str
-    comment: str
-    query: str
-
-
-# Macros name their parameters so that no column of the tables they read has the same name: DuckDB puts the value
-# of a parameter wherever its name stands.
-_SIMILAR = Macro(
-    "given, k := 10",
-    "The k chunks whose vectors are nearest to that of a chunk, by cosine over all vectors, itself left out.",
-    """
-WITH near AS (
-  SELECT e.chunk_no, array_cosine_similarity(e.vector, g.vector) AS cosine
-  FROM embeddings e CROSS JOIN (SELECT chunk_no, vector FROM embeddings WHERE chunk_id = given) g
-  WHERE e.chunk_no <> g.chunk_no
-  ORDER BY cosine DESC, e.chunk_no LIMIT k
-)
-SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id,
-  c.source_kind, c.title, c.text_display
-FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank
-""",
-)
-
-_THREAD = Macro(
-    "given",
-    "The mails of a thread in reading order, ghosts among them; the thread is named by its id or by a mail of it.",
-    """
-SELECT t.thread_id, t.position, t.depth, t.message_id, t.parent_id, t.is_ghost, m.from_name, m.from_addr,
-  m.effective_at, m.subject, m.body
-FROM thread_tree t LEFT JOIN messages m USING (message_id)
-WHERE t.thread_id = given
-  OR t.thread_id = (SELECT o.thread_id FROM thread_tree o WHERE o.message_id = trim(given, ' <>'))
-ORDER BY t.position
-""",
-)
-
-_CONTEXT_OF = Macro(
-    "given, n := 1",
-    "A chunk with the n before and the n behind it in the same mail, attachment or document; distance 0 is itself.",
-    """
-SELECT c.chunk_index - g.chunk_index AS distance, c.chunk_id, c.doc_id, c.chunk_index, c.chunk_kind, c.title,
-  c.text_display
-FROM chunks c JOIN (FROM chunks WHERE chunk_id = given) g
-  ON c.doc_id = g.doc_id AND c.attachment_id IS NOT DISTINCT FROM g.attachment_id
-WHERE abs(c.chunk_index - g.chunk_index) <= n
-ORDER BY distance, c.chunk_id
-""",
-)
-
-_QUOTES_OF = Macro(
-    "given",
-    "The places in later mails of its thread that quote a mail: marked quotes that hold a whole line of its own "
-    "text, and lines that repeat it without a mark.",
-    """
-WITH wanted AS (SELECT message_id, thread_id FROM thread_tree WHERE message_id = trim(given, ' <>')),
-own AS (
-  SELECT DISTINCT trim(line, e' \\t\\r') AS line
-  FROM (
-    SELECT unnest(string_split(decode(encode(m.body)[b.byte_start + 1 : b.byte_end]), e'\\n')) AS line
-    FROM messages m JOIN wanted USING (message_id) JOIN blocks b USING (message_id)
-    WHERE b.kind IN ('author', 'patch_or_code')
-  ) WHERE regexp_matches(line, '[\\p{L}\\p{N}].*[\\p{L}\\p{N}].*[\\p{L}\\p{N}]')
-),
-quoted AS (
-  SELECT message_id, byte_start, byte_end, unnest(string_split(text, e'\\n')) AS line
-  FROM (
-    SELECT m.message_id, b.byte_start, b.byte_end,
-      decode(encode(m.body)[b.byte_start + 1 : b.byte_end]) AS text
-    FROM blocks b JOIN messages m USING (message_id) JOIN thread_tree t USING (message_id)
-    JOIN wanted w ON w.thread_id = t.thread_id
-    WHERE b.kind = 'quote' AND m.message_id <> w.message_id
-  )
-),
-places AS (
-  SELECT message_id, byte_start, byte_end, 'marked' AS how, count(*) AS line_count
-  FROM quoted WHERE trim(regexp_replace(line, '^[ \\t]*(?:[>|:][ \\t]*)+', ''), e' \\t\\r') IN (SELECT line FROM own)
-  GROUP BY message_id, byte_start, byte_end
-  UNION ALL
-  SELECT q.message_id, q.byte_start, q.byte_end, 'unmarked', q.line_count
-  FROM inferred_quotes q JOIN wanted w ON q.parent_id = w.message_id
-)
-SELECT p.message_id, m.from_name, m.from_addr, m.effective_at, p.how, p.line_count, p.byte_start, p.byte_end,
-  decode(encode(m.body)[p.byte_start + 1 : p.byte_end]) AS text
-FROM places p JOIN messages m USING (message_id)
-ORDER BY m.effective_at, p.message_id, p.byte_start
-""",
-)
-
-_REVIEWS = Macro(
-    "deed := 'reviewed'",
-    "Who reviews whom: the patches of an author that a person has reviewed, by the trailers of mails; of several revisions "
-    "of a patch one counts. The author is the first who signed the patch off, else its sender. Other deeds are acked, "
-    "tested, reported, suggested.",
-    """
-WITH deeds AS (
-  SELECT t.addr, t.name, m.effective_at, coalesce(p.patch_id, t.message_id) AS patch_mail,
-    coalesce(p.series_id || ' ' || p.title, t.message_id) AS patch
-  FROM trailers t JOIN messages m USING (message_id) LEFT JOIN patch_series p USING (message_id)
-  WHERE contains(t.kind, deed) AND t.kind LIKE '%-by' AND coalesce(t.addr, t.name) IS NOT NULL
-),
-signers AS (
-  SELECT message_id, arg_min(addr, byte_start) AS addr FROM trailers
-  WHERE kind = 'signed-off-by' AND addr IS NOT NULL GROUP BY message_id
-),
-pairs AS (
-  SELECT coalesce(r.person_id, t.addr, t.name) AS reviewer_id, coalesce(r.name, t.name, t.addr) AS reviewer,
-    coalesce(a.person_id, m.from_addr, m.from_name) AS author_id, coalesce(a.name, m.from_name, m.from_addr) AS author,
-    t.patch, t.effective_at
-  FROM deeds t JOIN messages m ON m.message_id = t.patch_mail LEFT JOIN signers s ON s.message_id = m.message_id
-  LEFT JOIN people r ON r.addr = t.addr LEFT JOIN people a ON a.addr = coalesce(s.addr, m.from_addr)
-)
-SELECT any_value(reviewer) AS reviewer, any_value(author) AS author, count(DISTINCT patch) AS patches,
-  min(effective_at) AS first_at, max(effective_at) AS last_at, reviewer_id, author_id
-FROM pairs WHERE reviewer_id <> author_id AND reviewer <> author GROUP BY reviewer_id, author_id
-ORDER BY patches DESC, reviewer_id, author_id
-""",
-)
-
-
-def macros(search: SearchSettings, term_settings: TermSettings) -> dict[str, Macro]:
-    """The macros by name; the defaults of `search_text` are these settings."""
-    return {
-        "search_text": _search_text(search, term_settings),
-        "similar": _SIMILAR,
-        "thread": _THREAD,
-        "context_of": _CONTEXT_OF,
-        "quotes_of": _QUOTES_OF,
-        "reviews": _REVIEWS,
-        **{name: Macro(*macro) for added in named("macros") for name, macro in added.items()},
-    }
+MACROS = SqlFile(__file__, "macros.sql")
 
 
 def create(
     connection: duckdb.DuckDBPyConnection, search: SearchSettings, term_settings: TermSettings
 ) -> None:
-    """Create or replace the views and the macros, with the macros' comments."""
-    for name, statement in VIEWS.items():
-        connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {statement}')
+    """Create or replace the views and the macros, whose defaults are these settings."""
+    for name in VIEWS:
+        connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {VIEWS(name)}')
     names = "|".join(name for (name,) in connection.execute(_TABLE_NAMES).fetchall())
     read = re.compile(rf"\b(FROM|JOIN) ({names})\b")
-    for name, macro in macros(search, term_settings).items():
-        query = read.sub(rf"\1 query_table({_CATALOG} || '\2')", macro.query)
-        connection.execute(
-            f'CREATE OR REPLACE MACRO "{name}"({macro.parameters}, catalog := NULL) AS TABLE {query}'
-        )
-        connection.execute(f'COMMENT ON MACRO TABLE "{name}" IS {_literal(macro.comment)}')
+    values = _search_text(search, term_settings)
+    for macros in (MACROS, *named("macros")):
+        for name in macros:
+            connection.execute(read.sub(rf"\1 query_table({_CATALOG} || '\2')", macros(name, **values)))
 
 
 def comment(connection: duckdb.DuckDBPyConnection, further_views: Collection[str] = ()) -> None:
@@ -180,100 +45,38 @@ def comment(connection: duckdb.DuckDBPyConnection, further_views: Collection[str
     for name, (meaning, columns) in COMMENTS.items():
         what = "VIEW" if name in VIEWS or name in further_views else "TABLE"
         if (name, "", meaning) not in there:
-            connection.execute(f'COMMENT ON {what} "{name}" IS {_literal(meaning)}')
+            connection.execute(f'COMMENT ON {what} "{name}" IS {literal(meaning)}')
         for column, text in columns.items():
             if (name, column, text) not in there:
-                connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS {_literal(text)}')
+                connection.execute(f'COMMENT ON COLUMN "{name}"."{column}" IS {literal(text)}')
 
 
-def _search_text(search: SearchSettings, term_settings: TermSettings) -> Macro:
-    """BM25 of `bm25.TermScores` in SQL; words become terms by `term_forms`, so no stemmer is needed."""
+def _search_text(search: SearchSettings, term_settings: TermSettings) -> dict[str, str]:
+    """The values that settings give the macro `search_text`."""
     weights = bm25.field_weights(search)
-    defaults = [f"{field}_weight := {_double(weight)}" for field, weight in weights.items()]
-    parameters = ["asked", "k := 10", *defaults, f"k1 := {_double(bm25.K1)}", f"b := {_double(bm25.B)}"]
-    frequency = " + ".join(f"{field}_weight * p.{field}_tf" for field in weights)
-    length = " + ".join(f"{field}_weight * l.{field}_length" for field in weights)
-    mean = " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights)
-    return Macro(
-        ", ".join(parameters),
-        "The k best chunks for some words by BM25 with the weights and constants of this version's settings, "
-        "each of which is a named parameter; the lexical half of a search. No rows for a text without a word of the index.",
-        f"""
-{_query_terms(search, term_settings)},
-corpus AS (
-  SELECT count(*) AS chunk_count, {mean} AS mean_length
-  FROM chunk_lengths l WHERE {" + ".join(f"l.{field}_length" for field in weights)} > 0
-),
-found AS (
-  SELECT p.chunk_key, t.df, {frequency} AS tf
-  FROM telling JOIN terms t USING (term) JOIN postings p USING (term_id)
-),
-scored AS (
-  SELECT f.chunk_key, sum(ln(1 + (o.chunk_count - f.df + 0.5) / (f.df + 0.5))
-    * f.tf / (f.tf + k1 * (1 - b + b * ({length}) / o.mean_length))) AS score
-  FROM found f JOIN chunk_lengths l USING (chunk_key) CROSS JOIN corpus o
-  WHERE f.tf > 0
-  GROUP BY f.chunk_key ORDER BY score DESC, f.chunk_key LIMIT k
-)
-SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_key) AS rank, s.score, c.chunk_id, c.doc_id, c.source_kind,
-  c.title, c.text_display
-FROM scored s JOIN chunks c USING (chunk_key) ORDER BY rank
-""",
-    )
-
-
-def _query_terms(search: SearchSettings, term_settings: TermSettings) -> str:
-    """The common table expressions from the words of the query to `telling`, the terms that are searched for."""
-    stop = ", ".join(_literal(word) for word in terms.stems(list(search.stopwords), term_settings))
-    cut = terms.MAX_TERM_CHARS
     humps = "word"
     for hump in terms.HUMPS:
-        humps = f"regexp_replace({humps}, {_literal(hump)}, '\\1_\\2', 'g')"
-    spaced = f"regexp_replace(asked, {_literal(f'([{terms.UNSPACED}]+)')}, ' \\1 ', 'g')"
-    unspaced = _literal(f"[{terms.UNSPACED}]{{2,}}")
-    return f"""WITH words AS (
-  SELECT unnest(if(regexp_full_match(run, {unspaced}), [run[n : n + 1] FOR n IN range(1, length(run))], [run])) AS word
-  FROM (SELECT unnest(regexp_extract_all({spaced}, {_literal(terms.WORD)})) AS run)
-),
-humps AS (SELECT word, list_filter(string_split({humps}, '_'), lambda part: part <> '') AS parts FROM words),
-split AS (
-  SELECT word,
-    if(list_min(list_transform(parts, lambda part: length(part))) >= {terms.PART_CHARS}, parts, string_split(word, '_'))
-      AS parts
-  FROM humps
-),
-known AS (
-  SELECT word FROM words LEFT JOIN term_forms f ON f.form = left(lower(word), {cut})
-  JOIN terms t ON t.term = coalesce(f.term, left(lower(word), {cut}))
-),
-forms AS (
-  SELECT left(lower(word), {cut}) AS form FROM words
-  UNION SELECT left(lower(part), {cut})
-  FROM (SELECT unnest(parts) AS part FROM split WHERE word NOT IN (SELECT word FROM known)) WHERE part <> ''
-),
-compounds AS (SELECT lower(unnest(regexp_extract_all(asked, {_literal(terms.COMPOUND)}))) AS name),
-every_term AS (
-  SELECT coalesce(f.term, forms.form) AS term FROM forms LEFT JOIN term_forms f USING (form)
-  UNION SELECT left(regexp_replace(name, {_literal(terms.DIFF_PREFIX)}, ''), {cut}) FROM compounds
-  WHERE NOT regexp_matches(name, {_literal(terms.HOST)})
-),
-named AS (
-  SELECT coalesce(f.term, lower(word)) AS term FROM words LEFT JOIN term_forms f ON f.form = lower(word)
-  WHERE length(word) > 1 AND word = upper(word) AND word <> lower(word)
-    AND EXISTS (FROM words w WHERE w.word = lower(w.word) AND w.word <> upper(w.word))
-),
-telling AS (
-  SELECT term FROM every_term
-  WHERE NOT list_contains([{stop}]::VARCHAR[], term) OR term IN (FROM named)
-    OR (SELECT bool_and(list_contains([{stop}]::VARCHAR[], term) AND term NOT IN (FROM named)) FROM every_term)
-)"""
+        humps = f"regexp_replace({humps}, {literal(hump)}, '\\1_\\2', 'g')"
+    return {
+        "weights": ", ".join(f"{field}_weight := {_double(weight)}" for field, weight in weights.items()),
+        "k_one": _double(bm25.K1),
+        "b": _double(bm25.B),
+        "frequency": " + ".join(f"{field}_weight * p.{field}_tf" for field in weights),
+        "length": " + ".join(f"{field}_weight * l.{field}_length" for field in weights),
+        "mean": " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights),
+        "all_lengths": " + ".join(f"l.{field}_length" for field in weights),
+        "stop": ", ".join(map(literal, terms.stems(list(search.stopwords), term_settings))),
+        "cut": str(terms.MAX_TERM_CHARS),
+        "part_chars": str(terms.PART_CHARS),
+        "humps": humps,
+        "unspaced": terms.UNSPACED,
+        "word": terms.WORD,
+        "compound": terms.COMPOUND,
+        "diff_prefix": terms.DIFF_PREFIX,
+        "host": terms.HOST,
+    }
 
 
 def _double(value: float) -> str:
     """A DOUBLE literal; without the exponent it would be a DECIMAL, which is slower and can overflow."""
     return text if "e" in (text := repr(float(value))) else f"{text}e0"
-
-
-def _literal(text: str) -> str:
-    """A SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"

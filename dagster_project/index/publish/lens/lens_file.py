@@ -214,7 +214,7 @@ SELECT *, (row_number() OVER (ORDER BY chunk_key, chunk_id) - 1)::INTEGER AS chu
   SELECT chunk_key, chunk_id, doc_id, false AS is_other FROM src.chunks SEMI JOIN shown_docs USING (doc_id)
   WHERE attachment_id IS NULL OR attachment_id IN (SELECT attachment_id FROM shown_attachments)
   UNION ALL SELECT """
-    + table_sql.key_of("chunk_id")
+    + table_sql.BUILD("chunk_key")
     + """, chunk_id, doc_id, true FROM other_chunks)""",
     """CREATE TEMP TABLE shown_ids AS SELECT doc_id AS id FROM shown_docs
 UNION ALL SELECT message_id FROM others UNION ALL SELECT node_id FROM src.nodes SEMI JOIN shown_docs USING (doc_id)""",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dagster_project.index.publish.macro_sql import macros
+from dagster_project.index.publish.macro_sql import MACROS
 from dagster_project.index.search.conditions.people import MAILS, People
 from transforms.mail.address_uses import address_uses
 from transforms.mail.messages import RawMail, read_mail
@@ -14,7 +14,6 @@ from transforms.mail.threads.patch_series import patch_series
 from transforms.mail.trailers import message_trailers
 from transforms.schemas.relations import LINKS, THREAD_TREE
 from transforms.settings.mail import MailSettings
-from transforms.settings.search import SearchSettings, TermSettings
 
 HEADERS = [
     "From: Ann Lee <ann@home.example>\nTo: gauges@lists.example.org\nSubject: [PATCH] gauges: zero",
@@ -63,8 +62,7 @@ def published() -> Iterator[duckdb.DuckDBPyConnection]:
         for name, table in tables.items():
             connection.register(f"{name}_rows", table)
             connection.execute(f"CREATE TABLE {name} AS FROM {name}_rows")
-        macro = macros(SearchSettings(), TermSettings())["reviews"]
-        connection.execute(f"CREATE MACRO reviews({macro.parameters}) AS TABLE {macro.query}")
+        connection.execute(MACROS("reviews"))
         yield connection
 
 

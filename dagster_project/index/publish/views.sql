@@ -1,0 +1,53 @@
+-- The views of the published file.
+-- name: backlinks
+SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
+WHERE to_id IS NOT NULL AND to_id <> from_id
+-- name: readiness_by_source
+SELECT source, kind, count(*) AS texts, count(*) FILTER (WHERE is_searchable) AS searchable,
+  count(waits_for) AS waiting,
+  max(published_at) AS last_published_at, quantile_cont(lag_seconds, 0.5) AS lag_p50_seconds,
+  quantile_cont(lag_seconds, 0.95) AS lag_p95_seconds, max(lag_seconds) AS lag_max_seconds
+FROM readiness GROUP BY source, kind ORDER BY source, kind
+-- name: semantic_chunks
+SELECT c.chunk_id AS id, c.source_kind, coalesce(c.attachment_id, c.doc_id) AS source_id, c.doc_id AS message_id,
+  c.attachment_id, t.thread_id, m.list_id, c.chunk_kind, c.chunk_index, c.chunk_count, c.text_display,
+  coalesce(nullif(x.text_embed, ''), c.text_embed) AS text_embed, c.char_count, c.quote_anchor_chars, c.quote_depth_max,
+  c.has_patch_markers, c.is_quote_heavy, e.vector AS embedding, e.model AS embedding_model,
+  CASE WHEN e.chunk_no IS NOT NULL THEN r.embedded_at END AS embedding_created_at
+FROM chunks c JOIN messages m ON m.message_id = c.doc_id
+LEFT JOIN thread_tree t ON t.message_id = c.doc_id
+LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
+LEFT JOIN embeddings e ON e.chunk_no = c.chunk_no
+LEFT JOIN readiness r ON r.doc_id = c.doc_id
+-- name: reply_times
+SELECT t.thread_id, t.message_id, t.parent_id, coalesce(r.from_name, r.from_addr) AS author,
+  coalesce(p.from_name, p.from_addr) AS answers, r.effective_at AS replied_at,
+  epoch(r.effective_at) - epoch(p.effective_at) AS reply_seconds,
+  row_number() OVER (PARTITION BY t.parent_id ORDER BY r.effective_at, t.message_id) = 1 AS is_first
+FROM thread_tree t JOIN messages r USING (message_id) JOIN messages p ON p.message_id = t.parent_id
+WHERE r.effective_at >= p.effective_at
+-- name: open_threads
+SELECT h.thread_id, h.root_id, h.subject, coalesce(m.from_name, m.from_addr) AS author, h.message_count,
+  h.first_at, h.last_at, w.others = 0 AS is_unanswered
+FROM threads h JOIN messages m ON m.message_id = h.root_id
+JOIN (
+  SELECT t.thread_id, arg_max(o.from_addr, (o.effective_at, o.message_id)) AS last_addr,
+    count(*) FILTER (o.from_addr IS DISTINCT FROM b.from_addr) AS others
+  FROM thread_tree t JOIN messages o USING (message_id) JOIN threads g USING (thread_id)
+  JOIN messages b ON b.message_id = g.root_id GROUP BY t.thread_id
+) w USING (thread_id)
+WHERE w.last_addr = m.from_addr
+-- name: series_versions
+SELECT f.series_id, f.version, f.posting_id,
+  arg_min(f.title, (coalesce(f.part, 0), f.message_id)) FILTER (NOT f.is_reply) AS title,
+  arg_min(coalesce(m.from_name, m.from_addr), (coalesce(f.part, 0), f.message_id)) FILTER (NOT f.is_reply) AS author,
+  min(m.effective_at) FILTER (NOT f.is_reply) AS posted_at,
+  count(*) FILTER (NOT f.is_reply AND NOT f.is_cover) AS patch_count, count(*) FILTER (f.is_reply) AS reply_count,
+  bool_or(f.is_latest) AS is_latest
+FROM patch_series f JOIN messages m USING (message_id)
+GROUP BY f.series_id, f.version, f.posting_id
+-- name: series_reviews
+SELECT f.series_id, f.version, f.message_id, m.effective_at AS replied_at, t.kind AS trailer,
+  coalesce(t.name, t.addr) AS person
+FROM patch_series f JOIN messages m USING (message_id) JOIN trailers t USING (message_id)
+WHERE f.is_reply AND t.kind IN ('reviewed-by', 'acked-by', 'tested-by')

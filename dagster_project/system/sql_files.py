@@ -1,0 +1,55 @@
+"""SQL statements in `.sql` files beside the modules that run them.
+
+A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement (`$name`). What cannot
+be a parameter is a name in braces: in double quotes it is part of an identifier, in single quotes part of a literal, else
+it is SQL, which the caller composes or which is another statement of the file.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+_COMMENT = re.compile(r"^\s*--(?! name: ).*\n", re.MULTILINE)
+_PART = re.compile(r"""'[^']*'|"[^"]*"|\{[a-z_]+\}""")
+_NAME = re.compile(r"\{([a-z_]+)\}")
+
+
+class SqlFile:
+    """The statements of a file, which is read when the first of them is wanted."""
+
+    def __init__(self, module: str, name: str, **values: str):
+        """`module` is the `__file__` of the module that the file lies beside; `values` are those of all statements."""
+        self._path, self._values = Path(module).with_name(name), values
+
+    def __call__(self, statement: str, /, **values: str) -> str:
+        """A statement, with the values of its names in braces; KeyError if the file has no such statement or name."""
+        values = self._values | values
+
+        def filled(part: re.Match[str]) -> str:
+            quote = part[0][0] if part[0][0] in "'\"" else ""
+            return _NAME.sub(lambda name: value(name[1]).replace(quote, quote * 2), part[0])
+
+        def value(name: str) -> str:
+            return values[name] if name in values else self(name, **values)
+
+        return _PART.sub(filled, self._statements[statement])
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the statements in the order of the file."""
+        return iter(self._statements)
+
+    @cached_property
+    def _statements(self) -> dict[str, str]:
+        _, *statements = _COMMENT.sub("", self._path.read_text(encoding="utf-8")).split("-- name: ")
+        return {name: sql.strip() for name, _, sql in (text.partition("\n") for text in statements)}
+
+
+def identifiers(names: Iterable[str]) -> str:
+    """Quoted identifiers, separated by commas."""
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def literal(text: object) -> str:
+    """The literal of a text."""
+    return "'" + str(text).replace("'", "''") + "'"
