@@ -6,7 +6,7 @@ import duckdb
 
 from dagster_project.system.sql_files import SqlFile, identifiers, literal
 
-HARD = "it's {a} \"b\"; --"
+HARD = 'it\'s {a} "b"; --'
 
 
 def test_a_value_is_quoted_as_its_place_asks(tmp_path: Path):
@@ -16,7 +16,9 @@ def test_a_value_is_quoted_as_its_place_asks(tmp_path: Path):
     )
     sql = SqlFile(str(tmp_path / "module.py"), "some.sql", text=HARD)
     with duckdb.connect() as connection:
-        connection.execute(sql("both", table=HARD, column=identifiers([HARD]), rows=f"SELECT {literal(HARD)}"))
+        connection.execute(
+            sql("both", table=HARD, column=identifiers([HARD]), rows=f"SELECT {literal(HARD)}")
+        )
         table = connection.execute(f"FROM {identifiers(['of ' + HARD])}")
         assert (table.description[0][0], table.fetchall()) == (HARD, [(HARD,), (HARD,)])
         assert connection.execute(sql("rows"), {"value": HARD}).fetchall() == [(HARD * 2 + "{2,}",)]
