@@ -12,7 +12,8 @@ from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
 from dagster_project.cli.render.hits import print_rows
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
-from dagster_project.index.search.statements.sql import query_current, query_lake
+from dagster_project.index.search.statements.lake_sql import query_lake
+from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.embedders import make_embedder
 
 

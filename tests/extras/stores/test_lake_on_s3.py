@@ -10,7 +10,7 @@ import pytest
 from upath import UPath
 
 from dagster_project.cli.deployment import deployment
-from dagster_project.index.search.statements.sql import query_lake
+from dagster_project.index.search.statements.lake_sql import query_lake
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import MISSING, OTHER_SCHEMA
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache

@@ -218,6 +218,12 @@ def test_a_search_ranks_once(web: TestClient, monkeypatch: pytest.MonkeyPatch):
     assert ranked.count("compactor pace") == 1
 
 
+def test_each_thread_of_the_sample_has_its_page_also_where_a_mail_answers_one_that_no_source_holds(shipped: Workspace):
+    with client(shipped) as web:
+        threads = shipped.column("SELECT thread_id FROM threads")
+        assert [t for t in threads if web.get(f"/t/{t}").status_code != 200] == []
+
+
 def test_a_thread_is_read_flat_and_as_a_tree(web: TestClient, built_once: Workspace):
     (thread,) = built_once.column("SELECT thread_id FROM thread_tree WHERE message_id = 'm0@example.org'")
     flat, tree = web.get(f"/t/{thread}").text, web.get(f"/t/{thread}?view=tree").text

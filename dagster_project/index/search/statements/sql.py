@@ -1,4 +1,4 @@
-"""SQL on the current published version, and on the lake."""
+"""SQL on the current published version."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,15 +9,11 @@ from duckdb import list_type
 from duckdb.sqltypes import FLOAT, VARCHAR
 
 from assets.protocols.models import Embedder
-from dagster_project.index.publish.lake_file import lake_file, see
-from dagster_project.index.publish.lake_views import quoted
-from dagster_project.index.publish.versions import attach, current_version
+from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import storable_values
-from dagster_project.index.search.statements.closed_off import close_off, kind_of, opened
-from dagster_project.lake.lake import ParquetLake
+from dagster_project.index.search.statements.closed_off import kind_of, opened
 from dagster_project.models.embedders import serving
-from transforms.errors import QueryError
 from transforms.retrieval.query_language import storable
 
 _SEMANTIC = """
@@ -53,26 +49,6 @@ def query_current(
     with opened(file, statement, file.stem, prepare) as connection, faults_translated(file, own=False):
         kind_of(connection, statement)
         return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
-
-
-def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
-    """The rows of one SQL statement on the tables of the lake as it is now, read through the file of views in `folder`.
-
-    QueryError if the statement is wrong, or if a build replaced a file while it was read.
-    """
-    file = lake_file(lake, folder)
-    with duckdb.connect() as connection:
-        see(connection, lake)
-        attach(connection, file, file.stem)
-        connection.execute(f"SET allowed_directories = ['{quoted(lake.base)}']")
-        close_off(connection)
-        try:
-            # COPY would write beside the files that it may read.
-            if kind_of(connection, statement) != duckdb.StatementType.SELECT:
-                raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked of the lake")
-            return connection.execute(storable(statement)).to_arrow_table()
-        except (duckdb.Error, OSError) as error:
-            raise QueryError(str(error)) from error
 
 
 def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:

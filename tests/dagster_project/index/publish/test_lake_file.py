@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
-from dagster_project.index.search.statements.sql import query_lake
+from dagster_project.index.search.statements.lake_sql import query_lake
 from tests.archives import Mail, Workspace
 from transforms.errors import QueryError
 
