@@ -23,7 +23,7 @@ from transforms.settings.models import EmbeddingSettings, SafetySettings
 from transforms.text import redaction
 
 REUSE = "unchanged_texts_are_reused"
-REFUSED = "no_text_is_refused"
+_REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
 _CHUNKS, _JOINED = (
     ("message_chunks", "document_chunks", "conversation_chunks"),
@@ -169,7 +169,7 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
     inputs = ["embeddings", "embedding_refusals", *_CHUNKS, *_JOINED]
     warnings = {
         REUSE: f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
-        REFUSED: "The model refuses no text; those that it refuses are found by their words alone.",
+        _REFUSED: "The model refuses no text; those that it refuses are found by their words alone.",
     }
 
     @dg.multi_asset_check(
@@ -216,4 +216,4 @@ def _warnings(instance: dg.DagsterInstance, refusals: ibis.Table) -> Iterator[dg
     reuse = float(str(figures[RETAINED].value)) if RETAINED in figures else 1.0
     yield warning("embeddings", REUSE, reuse >= _LEAST_REUSE, reuse_ratio=reuse)
     reasons = sorted(set(refusals.reason.to_pyarrow().to_pylist()))[:5]
-    yield warning("embeddings", REFUSED, not reasons, reasons=reasons)
+    yield warning("embeddings", _REFUSED, not reasons, reasons=reasons)

@@ -28,7 +28,7 @@ from dagster_project.sources.detection import Detected, sources_at
 from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
 
-KINDS = tuple(
+_KINDS = tuple(
     k for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings) for k in s.kinds()
 )
 _LANGUAGE = "english"
@@ -77,7 +77,7 @@ class _New:
 )
 @click.option("--name", type=TEXT, help="Name of the source; default: that of its file or folder.")
 @click.option(
-    "--kind", type=click.Choice(KINDS), help="Kind of the source; default: what its files look like."
+    "--kind", type=click.Choice(_KINDS), help="Kind of the source; default: what its files look like."
 )
 @click.option(
     "--language",

@@ -77,7 +77,7 @@ def sweep(
     with counted_progress(len(profiles) * len(variants), show=not quiet and not as_json) as done:
         for variant, changed in built(variants, settings):
             evaluator = make_evaluator(changed, files)
-            for row in measured(evaluator, profiles, measure, done):
+            for row in _measured(evaluator, profiles, measure, done):
                 parts = [variant, row["profile"] if axes or not variant else ""]
                 results.append({**row, "profile": " ".join(filter(None, parts))})
             evaluator.index.close()
@@ -140,7 +140,7 @@ def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str
         yield name, settings
 
 
-def measured(
+def _measured(
     evaluator: IndexEvaluator,
     profiles: Mapping[str, SearchSettings],
     measure: str,

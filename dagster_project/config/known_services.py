@@ -11,7 +11,7 @@ from dagster_project.extras.registry import chats, engines, rankings, sections
 from transforms.settings.base import StageSettings
 from transforms.settings.operations import OWN_ENGINE, OWN_TARGET, EngineSettings, IndexSettings
 
-Section = TypeVar("Section", bound=StageSettings)
+_Section = TypeVar("_Section", bound=StageSettings)
 if TYPE_CHECKING:
 
     class _Sections(StageSettings): ...
@@ -29,7 +29,7 @@ FORMATS = ", ".join(f"`{name}`" for name in _FORMATS)
 class AddedSections(_Sections):
     """The sections that extras add, each with its default."""
 
-    def section(self, model: type[Section]) -> Section:
+    def section(self, model: type[_Section]) -> _Section:
         """The section of that model."""
         return next(value for _, value in self if isinstance(value, model))
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from dagster_project.outgoing.screen import Entry
 from transforms.errors import ContextError
 
-FOLDER = "sessions"
+_FOLDER = "sessions"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -73,7 +73,7 @@ def opened_session(root: Path, name: str) -> Iterator[Session]:
         raise ContextError(
             "a session is named by 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit"
         )
-    place = root / FOLDER / f"{name}.jsonl"
+    place = root / _FOLDER / f"{name}.jsonl"
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     place.touch(exist_ok=True)
     with place.open("r+b") as file:

@@ -74,7 +74,7 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
     )
 
 
-def facts(index: SearchIndex) -> pl.DataFrame:
+def _facts(index: SearchIndex) -> pl.DataFrame:
     """What `transforms.evaluation.report.retrieved_measures` asks of each chunk."""
     return index.frame(_SQL("facts"))
 
@@ -144,7 +144,7 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
     return {"queries": len(texts), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
 
 
-def described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
+def _described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
     """What a reader sees of documents (title and where it is from) and chunks (their first words), by id."""
     titles = index.frame(_SQL("titles"), list(doc_ids))
     texts = index.frame(_SQL("words", chars=str(_SNIPPET_CHARS)), list(chunk_ids))
@@ -191,7 +191,7 @@ class IndexEvaluator:
 
     def facts(self) -> pl.DataFrame:
         """What the index says of each chunk."""
-        return facts(self.index)
+        return _facts(self.index)
 
     def save(self, report: Mapping[str, Any], page: bool = True) -> dict[str, str]:
         """Write a report as JSON, and as a page; returns the paths. All times are under `timing`."""
@@ -215,7 +215,7 @@ class IndexEvaluator:
         results = [(q, r) for q in report["queries"] for r in q["results"].values()]
         hits = [hit for _, result in results for hit in result["hits"]]
         docs = {hit["doc_id"] for hit in hits} | {doc for query, _ in results for doc in query["right"]}
-        return described(self.index, sorted(docs), sorted({hit["chunk_id"] for hit in hits}))
+        return _described(self.index, sorted(docs), sorted({hit["chunk_id"] for hit in hits}))
 
 
 def write_report(report: Mapping[str, Any], folder: Path, name: str, page: bool) -> dict[str, str]:

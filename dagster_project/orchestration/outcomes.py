@@ -10,7 +10,7 @@ import dagster as dg
 from assets.embedding import PAID_TWICE
 from dagster_project.orchestration.plan import Plan
 
-State = Literal["ok", "warning", "fault"]
+_State = Literal["ok", "warning", "fault"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Finding:
     """The result of one check: its area, its state, a sentence about it, and the remedy if something is wrong."""
 
     area: str
-    state: State
+    state: _State
     found: str
     remedy: str = ""
 

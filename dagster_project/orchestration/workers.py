@@ -33,7 +33,7 @@ _RUNS_PER_PROCESS = 6
 
 _PROCESSES, _SIDE_BY_SIDE_BYTES = 4, 64 << 20
 """Processes at most, and source files from which they are worth their start."""
-Step = tuple[str, str | None, int, float]
+_Step = tuple[str, str | None, int, float]
 
 
 class Workers:
@@ -45,7 +45,7 @@ class Workers:
         self.count, self.progress = count, progress
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         context = multiprocessing.get_context("spawn")
-        self._steps: multiprocessing.SimpleQueue[Step | None] = context.SimpleQueue()
+        self._steps: multiprocessing.SimpleQueue[_Step | None] = context.SimpleQueue()
         self._pool = ProcessPoolExecutor(
             count, context, initializer=_begin, initargs=(settings, instance.get_ref(), self._steps)
         )
@@ -119,7 +119,7 @@ def most_of_run(workers: Workers, partitions: int) -> int:
 class _Queued:
     """Progress that is told by the process that waits for this one."""
 
-    def __init__(self, steps: multiprocessing.SimpleQueue[Step | None]):
+    def __init__(self, steps: multiprocessing.SimpleQueue[_Step | None]):
         self.steps, self._used = steps, time.process_time()
 
     def expect(self, stage: str, rows: int) -> None:
@@ -136,7 +136,7 @@ _given: dict[str, Any] = {}
 """What a worker process was begun with; it holds nothing in any other."""
 
 
-def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[Step | None]) -> None:
+def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[_Step | None]) -> None:
     unasked_pandas.keep_out()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _given["instance"] = dg.DagsterInstance.from_ref(instance)

@@ -16,7 +16,7 @@ from dagster_project.servers.own_pages import OwnPages
 from dagster_project.system.dagster_internals import run_dev
 
 
-def main() -> None:
+def _main() -> None:
     """Run `dagster dev`, or the web server that it starts."""
     if sys.argv[1:2] == ["dev"]:
         # `dg dev`, which Dagster names in its place, is a package of its own and calls the same function.
@@ -29,4 +29,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

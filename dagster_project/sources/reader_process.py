@@ -21,7 +21,7 @@ from transforms.formats.read import read_format
 _OPEN_FILES = 64
 
 
-def main() -> None:
+def _main() -> None:
     """Read files until there are no more."""
     memory = int(sys.argv[1])
     for what, limit in (
@@ -90,4 +90,4 @@ def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 
 if __name__ == "__main__":
-    main()
+    _main()

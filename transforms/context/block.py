@@ -39,7 +39,7 @@ FULL, ENDED = "budget", "evidence"
 """Why a block stops: the next passage does not fit, or nothing more bears out the text."""
 
 
-class Omission(NamedTuple):
+class _Omission(NamedTuple):
     """A passage that the block omits, and the reason."""
 
     passage: Passage
@@ -52,7 +52,7 @@ class CompiledBlock(NamedTuple):
     block: str
     tokens: int
     chosen: list[Passage]
-    dropped: list[Omission]
+    dropped: list[_Omission]
 
     @property
     def stopped(self) -> str:
@@ -76,7 +76,7 @@ def compile_block(
     fit. With `expand`, what is left of the budget shows sections and mails in place of the passages from them, the best
     first.
     """
-    dropped = [Omission(passage, NOISE) for passage in passages if is_noise(passage)]
+    dropped = [_Omission(passage, NOISE) for passage in passages if is_noise(passage)]
     listed = [passage for passage in passages if not is_noise(passage)]
     chosen: list[Passage] = []
     remaining = budget_tokens - count([HEAD])[0]
@@ -91,14 +91,14 @@ def compile_block(
         if joins(passage, touched):
             cost = joined[number]
         if _repeats(passage, earlier):
-            dropped.append(Omission(passage, SHOWN))
+            dropped.append(_Omission(passage, SHOWN))
         elif repeated := _repeats(passage, chosen):
-            dropped.append(Omission(passage, repeated))
+            dropped.append(_Omission(passage, repeated))
         elif cost + 1 > remaining and (shorter := _cut_to(passage, cost, remaining - 1, count)):
             chosen.append(shorter)
             remaining = 0
         elif cost + 1 > remaining:
-            dropped.append(Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
+            dropped.append(_Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
         else:
             chosen.append(passage)
             touched |= edges(passage)
@@ -109,7 +109,7 @@ def compile_block(
     while (tokens := count([render_block(chosen)])[0] if chosen else 0) > budget_tokens:
         last = next((n for n in reversed(range(len(chosen))) if chosen[n].expanded), None)
         if last is None:
-            dropped.append(Omission(chosen.pop(), "over_budget: the whole block is too large"))
+            dropped.append(_Omission(chosen.pop(), "over_budget: the whole block is too large"))
         else:
             chosen[last] = replace(chosen[last], expanded=False)
     ordered = [passage for stretch in stretches(chosen) for passage in stretch]

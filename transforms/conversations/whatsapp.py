@@ -190,7 +190,7 @@ def _in_order(dated: list[tuple[_Head, datetime]]) -> list[tuple[_Head, datetime
 def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     match = _AUTHOR.match(body)
     if match is None or ACTION.search(match["author"]):
-        names.update(members(body))
+        names.update(_members(body))
         return Entry(at, "", body, "system")
     author, text = match["author"].strip(), EDITED.sub("", body[match.end() :])
     first, below = text.split("\n", 1)[0], ATTACHED_BELOW.search(text)
@@ -206,7 +206,7 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     said = below or SHARED.match(text)
     if text.lstrip("\u2068\u2069").startswith("\u200e") and not said:
         # iOS writes so what the program says, and before it who did it, or the name of the group.
-        names.update(members(text))
+        names.update(_members(text))
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
     is_edited = len(text) < len(body) - match.end()
     text = text[: below.start()] if below else text
@@ -309,7 +309,7 @@ _NOBODY = re.compile(
 _PHONE = re.compile(r"\+\d[\d ().\u00a0\u202f-]{6,}\d")
 
 
-def members(line: str) -> Iterator[str]:
+def _members(line: str) -> Iterator[str]:
     """The people whom a line of the program names, and the telephone numbers in it.
 
     >>> sorted(set(members("Maud hat Jo Pires und +49 170 1234567 hinzugefügt")))

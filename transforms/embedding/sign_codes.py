@@ -12,7 +12,7 @@ from transforms.embedding.vectors import from_fixed_point
 from transforms.retrieval.postings import GONE, Slots
 from transforms.retrieval.small_tables import top_k
 
-Run = Callable[[Callable[[Any], object], Iterable[Any]], Iterator[object]]
+_Run = Callable[[Callable[[Any], object], Iterable[Any]], Iterator[object]]
 """Gives what a function makes of each value, as `map` does, and as threads do that begin at once."""
 WORD = 64
 _ROWS_AT_ONCE = 1 << 15
@@ -101,7 +101,7 @@ class CodedVectors:
         return found
 
     def comparing(
-        self, queries: np.ndarray, out: np.ndarray | None = None, run: Run = map
+        self, queries: np.ndarray, out: np.ndarray | None = None, run: _Run = map
     ) -> Callable[[], np.ndarray]:
         """Gives the cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 
@@ -125,7 +125,7 @@ class CodedVectors:
 
         return compared
 
-    def differing(self, query: np.ndarray, run: Run = map) -> Callable[[], np.ndarray]:
+    def differing(self, query: np.ndarray, run: _Run = map) -> Callable[[], np.ndarray]:
         """Gives the bits in which the code of the vector in each slot differs from that of a query, uint16.
 
         That is `_NO_VECTOR` where there is no vector. What counts them is begun now by `run`.

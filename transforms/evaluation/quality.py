@@ -31,7 +31,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Difference(NamedTuple):
+class _Difference(NamedTuple):
     """The mean of paired differences (second minus first), its interval, and the p-value of no difference."""
 
     mean: float
@@ -70,7 +70,7 @@ def bootstrap(values: np.ndarray) -> Interval:
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray) -> Difference:
+def paired_difference(first: np.ndarray, second: np.ndarray) -> _Difference:
     """How much better `second` is than `first` on the same queries.
 
     The interval is that of `bootstrap` over the differences. The p-value is that of Fisher's
@@ -81,7 +81,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> Difference:
     mean, low, high = bootstrap(differences)
     observed = abs(differences.sum())
     if not differences.any():
-        return Difference(mean, low, high, 1.0)
+        return _Difference(mean, low, high, 1.0)
     beyond = 0
     random = np.random.default_rng(_SEED)
     step = max(1, _CELLS_AT_ONCE // len(differences))
@@ -89,7 +89,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> Difference:
         signs = random.integers(0, 2, (min(step, _RESAMPLES - start), len(differences)), dtype=np.int8)
         sums = np.abs((2.0 * signs - 1) @ differences)
         beyond += int((sums >= observed * (1 - 1e-12)).sum())
-    return Difference(mean, low, high, (beyond + 1) / (_RESAMPLES + 1))
+    return _Difference(mean, low, high, (beyond + 1) / (_RESAMPLES + 1))
 
 
 def _resampled_means(values: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ VERSION = f"12.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
-TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
+_TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
 _IDENT, _HEADER_BYTES = re.compile(rb"^message-id:", re.I | re.M), 1 << 16
 _BATCH_ROWS = 4096
@@ -133,7 +133,7 @@ def read_mail(
     batch of rows and some 500 bytes per mail.
     """
     shared = {"source": source, "partition": partition, "list_id": list_id}
-    messages, attachments, quarantine = (_Rows(table, shared) for table in TABLES)
+    messages, attachments, quarantine = (_Rows(table, shared) for table in _TABLES)
     copies = Copies()
     for mail in raw:
         fault = mail.fault or _size_fault(mail, settings)

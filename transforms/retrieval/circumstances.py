@@ -49,7 +49,7 @@ _GIVEN = re.compile(
 Day = tuple[int, int, int]
 
 
-class Span(NamedTuple):
+class _Span(NamedTuple):
     """The days from `first` to `last` as year, month and day; in every year if their year is 0."""
 
     first: Day
@@ -70,7 +70,7 @@ class Span(NamedTuple):
 class Circumstances(NamedTuple):
     """The spans of days and the authors that a query names."""
 
-    spans: tuple[Span, ...] = ()
+    spans: tuple[_Span, ...] = ()
     authors: frozenset[str] = frozenset()
 
     def met(self, author: str | None, day: date | None) -> int:
@@ -118,29 +118,29 @@ def keys(name: str) -> list[str]:
     return list(dict.fromkeys([" ".join(dict.fromkeys([words[0], words[-1]])), words[0]])) if words else []
 
 
-def _spans(query: str, today: date) -> tuple[Span, ...]:
+def _spans(query: str, today: date) -> tuple[_Span, ...]:
     """The spans of days that a query names; two days behind "between" or "from" are the ends of one."""
-    found: list[Span] = []
+    found: list[_Span] = []
     for pattern in _DATES if re.search(r"\d", query) else _DATES[-1:]:
         found += [_span(match.groupdict()) for match in pattern.finditer(query)]
         query = pattern.sub(" ", query)
     if len(found) == 2 and found[0] < found[1] and _BETWEEN.search(query):
         (first, _), (_, last) = found
-        found = [Span((first[0] or last[0], *first[1:]), last)]
+        found = [_Span((first[0] or last[0], *first[1:]), last)]
     for yesterday, unit in _AGO.findall(query):
         first, last = (
             today - timedelta(n) for n in ((1, 1) if yesterday else (_UNITS.get(unit.lower(), 0), 0))
         )
-        found.append(Span((first.year, first.month, first.day), (last.year, last.month, last.day)))
+        found.append(_Span((first.year, first.month, first.day), (last.year, last.month, last.day)))
     return tuple(found)
 
 
-def _span(named: Mapping[str, str | None]) -> Span:
+def _span(named: Mapping[str, str | None]) -> _Span:
     """The span of a match of one of _DATES."""
     year, month, day, last = (int(named.get(name) or 0) for name in ("year", "number", "day", "last"))
     if word := named.get("month"):
         month = next(n for n, name in enumerate(_MONTHS, 1) if re.fullmatch(name, word, re.IGNORECASE))
-    return Span((year, month or 1, day or 1), (year, month or 12, last or day or 31))
+    return _Span((year, month or 1, day or 1), (year, month or 12, last or day or 31))
 
 
 def lifted(hits: pl.DataFrame, met: np.ndarray) -> Step:

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict
 
 from transforms.hashing import text_hash
 
-Value = TypeVar("Value")
-Internal = Annotated[Value, "internal"]
+_Value = TypeVar("_Value")
+Internal = Annotated[_Value, "internal"]
 """A value that a profile, a benchmark or a test sets; the settings file cannot."""
 
 

@@ -79,7 +79,7 @@ def diff_segments(
     """
     files = file_starts(text, start, end)
     for a, b in pairwise(sorted({start, *files, end})):
-        name = file_name(text, a, b)
+        name = _file_name(text, a, b)
         # Plain `diff` output has no hunks that are so cheap to count; its length decides.
         count = text.count("\n@@ -", a, b) + text.count("\n***************", a, b)
         if b - a <= patch_chars and count <= patch_hunks:
@@ -114,7 +114,7 @@ def header_lines(text: str, starts: list[int]) -> list[tuple[int, int]]:
     return [(at, text.find("\n", at) + 1 or len(text)) for at in starts]
 
 
-def file_name(text: str, start: int, end: int) -> str:
+def _file_name(text: str, start: int, end: int) -> str:
     """The file that a diff changes, without git's `b/`; empty if its header names none.
 
     >>> file_name("--- a/src/main.c\\n+++ b/src/main.c\\n", 0, 34)

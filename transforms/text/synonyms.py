@@ -5,11 +5,11 @@ import re
 
 FACTOR = 0.5
 """What a word that is added counts, beside 1 for one that was typed."""
-Rule = tuple[tuple[str, ...], tuple[str, ...]]
+_Rule = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 @functools.lru_cache(4)
-def rules(text: str) -> tuple[Rule, ...]:
+def rules(text: str) -> tuple[_Rule, ...]:
     """The rules of a file: which words ask for which others. ValueError names the line that is none.
 
     A line `wal, write-ahead log` lets each ask for the others, `pg => postgres` the first for the second; # begins a
@@ -18,7 +18,7 @@ def rules(text: str) -> tuple[Rule, ...]:
     >>> rules("pg => postgres  # one way")
     ((('pg',), ('postgres',)),)
     """
-    found: list[Rule] = []
+    found: list[_Rule] = []
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.partition("#")[0].strip()
         if not bare:

@@ -35,7 +35,7 @@ _KEY_CHARS = 12
 _HIGHEST_UID = (1 << 32) - 1
 _LISTED_AT_ONCE = 90_000
 """Mails whose UIDs are asked for at once: an answer is one line, and imaplib reads none of more than 1,000,000 bytes."""
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 
 
 class ImapFolder:
@@ -65,7 +65,7 @@ class ImapFolder:
         said = "" if isinstance(error, UnicodeEncodeError) else self.credentials.hidden(str(error))
         return said or type(error).__name__
 
-    def _asked(self, what: str, call: Callable[[], Answer], literals: int = 0) -> Answer:
+    def _asked(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
         """What the server answers; every fault of it as a FetchError that says what was asked for.
 
         At most so many bytes of literals are read.

@@ -24,7 +24,7 @@ from transforms.errors import CheckFailedError
 from transforms.schemas.chunks import UNEMBEDDED
 from transforms.settings.models import EmbeddingSettings
 
-VIEWS = ("embeddings", "postings")
+_VIEWS = ("embeddings", "postings")
 _SQL = SqlFile(__file__, "builds.sql")
 
 
@@ -42,7 +42,7 @@ def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: Embedding
         "unembedded": UNEMBEDDED,
         "frequencies": ", ".join(f"{elsewhere}::USMALLINT AS {tf}" for tf in table_sql.TFS.split(", ")),
     }
-    for name in VIEWS:
+    for name in _VIEWS:
         connection.execute(_SQL(name, **values))
 
 
@@ -60,7 +60,7 @@ class PointBuild(IndexBuild):
     """The full rebuild: all vectors are to be sent."""
 
     texts_stay = True
-    further_views = VIEWS
+    further_views = tuple(_VIEWS)
 
     def _create_vectors(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE TEMP TABLE vectors AS {self._embedded('lake_embeddings')}")
@@ -82,7 +82,7 @@ class PointBuild(IndexBuild):
 
     def _further_rows(self) -> dict[str, int]:
         rows = {}
-        for name in VIEWS:
+        for name in _VIEWS:
             (rows[name],) = self.connection.execute(_SQL(f"count of {name}")).fetchone() or (0,)
         return rows
 

@@ -20,7 +20,7 @@ from dagster_project.system.masking import Credentials, shown_address
 from dagster_project.system.rate_limit import Quota
 from transforms.errors import FetchError, FetchInterruptedError, not_installed
 
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 _NAME_BYTES = 250
 _PATH_BYTES = 1024
 
@@ -43,7 +43,7 @@ class ObjectPrefix:
         finally:
             self.landing.save()
 
-    def _asked(self, call: Callable[[], Answer]) -> Answer:
+    def _asked(self, call: Callable[[], _Answer]) -> _Answer:
         """What the store answers; every fault of it as a FetchError."""
         fault: FetchError
         try:

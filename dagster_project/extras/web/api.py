@@ -22,7 +22,7 @@ from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.settings.search import SearchOptions
 
 Model = TypeVar("Model", bound=BaseModel)
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 _THREAD_OF = """
 SELECT thread_id FROM threads WHERE thread_id = $id UNION SELECT thread_id FROM thread_tree WHERE message_id = $id
@@ -273,7 +273,7 @@ def _read(model: type[Model], request: Request) -> Model:
     return _valid(lambda: model.model_validate(values))
 
 
-def _valid(make: Callable[[], Value]) -> Value:
+def _valid(make: Callable[[], _Value]) -> _Value:
     """What `make` returns; QueryError that names the entry if that is not valid."""
     try:
         return make()

@@ -23,7 +23,7 @@ _LABELS = 6
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     """A column of a plot: place and size in the plot's units, what it says, the address it leads to."""
 
     x: float
@@ -40,7 +40,7 @@ class Plot:
 
     width: int
     height: int
-    columns: list[Column]
+    columns: list[_Column]
     labels: list[tuple[float, str]]
     most: int
 
@@ -126,7 +126,7 @@ def month_plot(rows: Sequence[dict[str, Any]], author: str | None = None) -> Plo
         height = (_HEIGHT - _FLOOR) * row["count"] / most
         since, until = date(row["year"], row["month"], 1), date((at + 1) // 12, (at + 1) % 12 + 1, 1)
         columns.append(
-            Column(
+            _Column(
                 round((at - first) * step, 2),
                 round(_HEIGHT - _FLOOR - height, 2),
                 round(max(step * 0.86, 0.6), 2),

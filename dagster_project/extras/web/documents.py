@@ -51,7 +51,7 @@ _HUES = 8
 
 
 @dataclass(frozen=True)
-class Document:
+class _Document:
     """A document: its row, its HTML, the headings of its outline, and what links to it."""
 
     row: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Chat:
+class _Chat:
     """A window of a conversation: its row, its turns by day, and the windows of the same conversation in order."""
 
     row: Mapping[str, Any]
@@ -81,7 +81,7 @@ class Chat:
 
 def document_page(
     ask: Ask, doc_id: str, cited: tuple[int, int] | None, *, has_files: bool = False
-) -> Document:
+) -> _Document:
     """A document by its id, with the pictures that it embeds if files may be shown; UnknownIdError if there is none."""
     rows = ask(_DOCUMENT, {"id": doc_id}).to_pylist()
     if not rows:
@@ -100,10 +100,10 @@ def document_page(
         )
     else:
         html = markdown_html(text, row["body_start"], slugs, targets, doc_id if has_files else None)
-    return Document(row, html, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
+    return _Document(row, html, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
 
 
-def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> Chat:
+def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:
     """A window of a conversation by its id; UnknownIdError if there is none."""
     rows = ask(_WINDOW, {"id": doc_id}).to_pylist()
     if not rows:
@@ -115,7 +115,7 @@ def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> Chat:
         (day, list(of_day))
         for day, of_day in groupby(_turns(text, turns), key=lambda turn: turn.row["sent_at"].date())
     ]
-    return Chat(row, days, ask(_WINDOWS, {"id": row["conversation_id"]}).to_pylist())
+    return _Chat(row, days, ask(_WINDOWS, {"id": row["conversation_id"]}).to_pylist())
 
 
 def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:

@@ -32,7 +32,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Value:
+class _Value:
     """A value of a facet, how many have it, the address that filters by it or by it no more."""
 
     name: str
@@ -46,7 +46,7 @@ class Facet:
     """One facet with its most frequent values."""
 
     title: str
-    values: list[Value]
+    values: list[_Value]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question) -> Fac
         # Filters may be patterns: what is chosen is listed as the question has it.
         common = [(chosen, sum(counts.values())), *((n, c) for n, c in common if n != chosen)]
     listed = [
-        Value(value, count, question.filtered(name, None if value == chosen else value), value == chosen)
+        _Value(value, count, question.filtered(name, None if value == chosen else value), value == chosen)
         for value, count in common
     ]
     return Facet(_NAMES[name], listed)

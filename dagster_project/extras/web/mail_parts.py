@@ -29,7 +29,7 @@ _OF_HEADER = (
 _OF_HUNK = {b"@": "h", b"+": "a", b"-": "r", b"*": "h", b"!": "a"}
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """A row of the table `blocks`."""
 
     kind: str
@@ -67,7 +67,7 @@ class Part:
 
 def mail_parts(text: Marked, blocks: Iterable[Mapping[str, Any]]) -> list[Part]:
     """The parts of a body whose blocks are rows of the table `blocks`, in order; blank ones go with what is before."""
-    rows = [Block(b["kind"], b["quote_depth"], b["byte_start"], b["byte_end"]) for b in blocks]
+    rows = [_Block(b["kind"], b["quote_depth"], b["byte_start"], b["byte_end"]) for b in blocks]
     parts: list[Part] = []
     for kind, run in groupby(_joined(rows), key=lambda block: block.kind):
         members = list(run)
@@ -81,7 +81,7 @@ def plain_parts(text: Marked, *, is_diff: bool) -> list[Part]:
     return list((_diff if is_diff else _code)(text, 0, end, 0))
 
 
-def _joined(blocks: Sequence[Block]) -> Iterator[Block]:
+def _joined(blocks: Sequence[_Block]) -> Iterator[_Block]:
     """The blocks without blank ones."""
     for block in blocks:
         if block.kind != "blank":

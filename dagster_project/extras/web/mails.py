@@ -26,7 +26,7 @@ _QUOTED = 1_000
 
 
 @dataclass(frozen=True)
-class Mail:
+class _Mail:
     """One mail; `row` are its columns, `node` its place in the thread, `series` its row of `patch_series` or None."""
 
     row: Mapping[str, Any]
@@ -42,12 +42,12 @@ class Mail:
 
 
 @dataclass(frozen=True)
-class Thread:
+class _Thread:
     """A thread: its row of `threads`, the rows of its tree in reading order, and the mails that are shown of it."""
 
     row: Mapping[str, Any]
     tree: list[dict[str, Any]]
-    mails: list[Mail]
+    mails: list[_Mail]
 
     def around(self, message_id: str) -> tuple[str | None, str | None]:
         """The mails before and behind one in reading order, ghosts left out."""
@@ -56,7 +56,7 @@ class Thread:
         return (ids[at - 1] if at else None), (ids[at + 1] if at + 1 < len(ids) else None)
 
 
-def thread_page(ask: Ask, thread_id: str, start: int = 0) -> Thread:
+def thread_page(ask: Ask, thread_id: str, start: int = 0) -> _Thread:
     """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if there is no such thread."""
     rows = ask(_SQL("thread"), {"id": thread_id}).to_pylist()
     if not rows:
@@ -65,10 +65,10 @@ def thread_page(ask: Ask, thread_id: str, start: int = 0) -> Thread:
         )
     tree = ask(_SQL("tree"), {"id": thread_id}).to_pylist()
     ids = [node["message_id"] for node in tree[start : start + PER_PAGE] if not node["is_ghost"]]
-    return Thread(rows[0], tree, _mails(ask, ids, tree))
+    return _Thread(rows[0], tree, _mails(ask, ids, tree))
 
 
-def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -> Thread:
+def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -> _Thread:
     """The thread of a mail with that mail alone; UnknownIdError if no source holds it."""
     found = ask(_SQL("thread_of"), {"id": message_id}).column(0).to_pylist()
     if not found:
@@ -78,10 +78,10 @@ def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -
     mails = _mails(ask, [message_id], tree, cited)
     if not mails:
         raise UnknownIdError(f"{message_id} is a mail that others refer to and no source holds")
-    return Thread(row, tree, mails)
+    return _Thread(row, tree, mails)
 
 
-def reply_address(mail: Mail) -> str | None:
+def reply_address(mail: _Mail) -> str | None:
     """The address (RFC 6068) that opens an answer to all in one's mail program; None if the author's is not shown."""
     row = mail.row
     to = row["reply_to"] or row["from_addr"]
@@ -104,7 +104,7 @@ def reply_address(mail: Mail) -> str | None:
 
 def _mails(
     ask: Ask, ids: Sequence[str], tree: Iterable[dict[str, Any]], cited: tuple[int, int] | None = None
-) -> list[Mail]:
+) -> list[_Mail]:
     """The mails of these ids, in their order, with all that is shown of them; `cited` are bytes of the first."""
     rows = {row["message_id"]: row for row in ask(_SQL("mails"), {"ids": list(ids)}).to_pylist()}
     blocks, lists, attachments, links = (
@@ -127,7 +127,7 @@ def _mails(
         text = Marked(rows[message_id]["body"], cited, spans)
         own = sorted(blocks[message_id], key=lambda block: block["byte_start"])
         mails.append(
-            Mail(
+            _Mail(
                 {**rows[message_id], "lists": [row["list_id"] for row in lists[message_id]]},
                 nodes[message_id],
                 mail_parts(text, own),

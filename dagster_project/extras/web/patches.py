@@ -64,7 +64,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """The two patches that are compared, as rows of `messages`, and their lines: class and text, a diff of diffs.
 
     `note` says why there are none.
@@ -111,17 +111,17 @@ def series_page(ask: Ask, id_: str) -> Series:
     return Series(rows[0]["series_id"], latest[0]["subject"], list(postings.values()))
 
 
-def difference(ask: Ask, old_id: str, new_id: str) -> Difference:
+def difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
     """What changed between two patches: their commit messages and diffs, without numbers of lines and hashes."""
     old, new = (_patch(ask, id_) for id_ in (old_id, new_id))
     before, after = (_comparable(row["body"]) for row in (old, new))
     if len(before) + len(after) > MOST_LINES:
-        return Difference(
+        return _Difference(
             old, new, [], f"the two have {len(before) + len(after):,} lines, {MOST_LINES:,} are compared"
         )
     lines = list(difflib.unified_diff(before, after, "old", "new", n=_CONTEXT, lineterm=""))[2:]
     note = None if lines else "both say the same"
-    return Difference(old, new, [_classed(line) for line in lines], note)
+    return _Difference(old, new, [_classed(line) for line in lines], note)
 
 
 def _patch(ask: Ask, id_: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from transforms.conversations.pseudonyms import short_pseudonyms
 
 RANKED = 100
 """Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
-PER_PAGE = 15
+_PER_PAGE = 15
 SHOWN_OF_THREAD = 4
 """Hits of one thread that are not folded."""
 _LABELS = {
@@ -41,7 +41,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Hit:
+class _Hit:
     """A hit as the page shows it; `row` is that of `schemas.SEARCH_HITS`."""
 
     row: Mapping[str, Any]
@@ -56,8 +56,8 @@ class Hit:
 class Group:
     """Hits of one thread, the best first, or a single hit; `folded` are its further ones, `address` shows all of it."""
 
-    hits: list[Hit]
-    folded: list[Hit]
+    hits: list[_Hit]
+    folded: list[_Hit]
     address: str | None
 
 
@@ -83,7 +83,7 @@ class Results:
 
 def results(index: SearchIndex, question: Question) -> Results:
     """The page of results of a query; QueryError if it cannot be understood."""
-    start, end = time.perf_counter(), question.start + PER_PAGE
+    start, end = time.perf_counter(), question.start + _PER_PAGE
     resolved = index.resolved([question.query], question.filters, question.plain)
     # Ranked once, twice as many as are paged through: some hits say what a higher one says.
     ranked = index.ranked(resolved, limit=max(RANKED // 2, end + 1), spare=2)
@@ -92,7 +92,7 @@ def results(index: SearchIndex, question: Question) -> Results:
     groups = hit_groups(index, question, result.hits.to_pylist()[question.start : end])
     listed = resolved[0].listed
     counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:COUNTED].tolist()
-    before = question.address(start=max(0, question.start - PER_PAGE) or None)
+    before = question.address(start=max(0, question.start - _PER_PAGE) or None)
     return Results(
         groups=groups,
         facets=facets(index.ask, counted, question),
@@ -121,9 +121,9 @@ def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[st
         ).fetchall()
     }
     most = max((row["lexical_score"] for row in rows), default=0.0)
-    groups: dict[str, list[Hit]] = {}
+    groups: dict[str, list[_Hit]] = {}
     for row in rows:
-        hit = Hit(
+        hit = _Hit(
             row,
             page_of_hit(row),
             Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
@@ -135,7 +135,7 @@ def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[st
     return [_group(hits, question) for hits in groups.values()]
 
 
-def _group(hits: list[Hit], question: Question) -> Group:
+def _group(hits: list[_Hit], question: Question) -> Group:
     row = hits[0].row
     is_thread = row["thread_id"] and (row["thread_size"] or 0) > 1
     parameters = {"q": question.query, "plain": "1" if question.plain else ""}

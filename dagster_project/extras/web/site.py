@@ -39,7 +39,7 @@ RETRY_SECONDS = 5
 
 
 @dataclass(frozen=True)
-class State:
+class _State:
     """When the version was published that answers, whether a build is running, since when what came later waits for it."""
 
     published_at: datetime | None
@@ -57,15 +57,15 @@ class Trouble:
     message: str
 
 
-def index_state(root: Path, published_at: str | None, lens: str | None) -> State:
+def index_state(root: Path, published_at: str | None, lens: str | None) -> _State:
     """The state of the index below `root`, whose version says when it was published.
 
     Under a lens nothing is said of builds and of sources, which may be others than those that it shows.
     """
     published = datetime.fromisoformat(published_at) if published_at else None
     if lens is not None:
-        return State(published, False, None)
-    return State(published, is_held(root / BUILD_LOCK), of_sources(root, published)["changed_at"])
+        return _State(published, False, None)
+    return _State(published, is_held(root / BUILD_LOCK), of_sources(root, published)["changed_at"])
 
 
 def trouble_of(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:

@@ -189,7 +189,7 @@ def _of_range(
     return term, is_there, chunk, counts
 
 
-FACTS = "facts.json"
+_FACTS = "facts.json"
 _CHECKED_AT_ONCE = 4 << 20
 """Bytes of the smallest files that are read whenever a version is opened: some milliseconds."""
 _BLOCK = 1 << 20
@@ -210,14 +210,14 @@ def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) 
             files[name] = [path.stat().st_size, _checksum(path)]
             new.append(path)
     facts = {**identity, "files": files}
-    (folder / FACTS).write_text(json.dumps({**facts, "checksum": _of_facts(facts)}))
-    sync([*new, folder / FACTS, *(p for p in folder.rglob("*") if p.is_dir()), folder])
+    (folder / _FACTS).write_text(json.dumps({**facts, "checksum": _of_facts(facts)}))
+    sync([*new, folder / _FACTS, *(p for p in folder.rglob("*") if p.is_dir()), folder])
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
     """What `write_facts` wrote; empty if it is missing or is not what was written."""
     try:
-        facts: dict[str, Any] = json.loads((folder / FACTS).read_bytes())
+        facts: dict[str, Any] = json.loads((folder / _FACTS).read_bytes())
         return facts if facts.pop("checksum") == _of_facts(facts) else {}
     except (OSError, ValueError, KeyError, AttributeError):
         return {}

@@ -53,7 +53,7 @@ class Explanation:
                     "seconds": round(table.seconds, 6),
                     "hits": table.steps["rank"].count(),
                     "dropped": table.steps["reason"].count(),
-                    "rows": [self._named(row) for row in shown(table.steps, rows).iter_rows(named=True)],
+                    "rows": [self._named(row) for row in _shown(table.steps, rows).iter_rows(named=True)],
                 }
                 for table in self.stages
             ],
@@ -143,7 +143,7 @@ def _explanation(
     return Explanation(query, label, understood, version, path, seconds, tables, names, fate_of_id)
 
 
-def shown(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
+def _shown(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
     """The first `rows` that stay and the first `rows` that go."""
     stays = pl.col("rank").is_not_null()
     return pl.concat([steps.filter(stays).head(rows), steps.filter(~stays).head(rows)])

@@ -34,11 +34,11 @@ def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunk
     """
     rows = ChunkRows("section", f"sections-{VERSION}", settings)
     for document in documents_of(documents, nodes):
-        rows.add(document, section_segments(document, settings))
+        rows.add(document, _section_segments(document, settings))
     return rows.tables()
 
 
-def section_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
+def _section_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
     """The segments of one document in order: together they cover the text after the frontmatter once, leads apart."""
     text, last = document.text, len(document.text)
     headings = {node.start for node in document.nodes if node.depth}

@@ -31,10 +31,10 @@ SENTENCE_GAPS = 4
 # Gaps of the short lines that do not belong to the code in their paragraph.
 TRIMMED_GAPS = 2
 # Share of a paragraph's lines from which it is code.
-MOSTLY = 0.6
+_MOSTLY = 0.6
 # Lines of log from which a mail without prose counts as a report.
 REPORT_LINES = 20
-SENTENCE_END = byte_table(b".?!")
+_SENTENCE_END = byte_table(b".?!")
 CODE_END = byte_table(b";{},&|\\/!")
 BULLET_MARK = byte_table(b"-*+o")
 ARROW = ord("-") << 8 | ord(">")
@@ -48,7 +48,7 @@ def mark_code(lines: Lines, words: Words, diff: Mask, python: Mask) -> None:
     author = lines.author()
     prose = (words.gaps >= PROSE_GAPS) & (words.gaps > words.symbols)
     sentence = (words.symbols == 0) & (words.gaps >= SENTENCE_GAPS)
-    sentence &= UPPER[lines.byte] & SENTENCE_END[lines.last] & (lines.indent < 2)
+    sentence &= UPPER[lines.byte] & _SENTENCE_END[lines.last] & (lines.indent < 2)
     prose |= sentence
     dense = author & (words.symbols >= 2) & (words.symbols > words.gaps)
     shaped = _shaped(lines, words, prose, author, python)
@@ -111,7 +111,7 @@ def _dense_paragraphs(lines: Lines, words: Words, shaped: Mask, dense: Mask, pro
     sign = shaped | dense
     size = np.bincount(run)
     full = np.bincount(run, shaped[author]) >= _MIN_CODE_LINES
-    full &= np.bincount(run, sign[author]) >= MOSTLY * size
+    full &= np.bincount(run, sign[author]) >= _MOSTLY * size
     out = np.zeros_like(author)
     out[author] = full[run]
     # Prose that leads to code or thanks below it has signs on one side only.
@@ -262,7 +262,7 @@ ASSIGNMENTS = Rule(
     r"[A-Za-z][\w.\[\]-]*[ \t]*[:+?]?=[ \t]*(?:[\w./:@$%{}+*~,-]+|\"[^\"]*\"|'[^']*'|\(.*\)|\[.*\]|\{.*\})$|"
     r"[A-Za-z_][A-Za-z0-9_]*(?:[._][A-Za-z0-9_]+)+ ?\(.*[,;)]$"
 )
-NAMES = Rule(
+_NAMES = Rule(
     # prompts and names of Smalltalk, R, C++; lists of files, places in files, errors, symbols of a kernel
     r"[A-Za-z0-9_]+[=\-(*'\"^!][#>] |[A-Za-z0-9_.-]+> (?:select|insert|update|create|ls|cd|make|SELECT|\\)|"
     r"[A-Za-z0-9_]+@[A-Za-z0-9_.-]+[ :~][^ ]*[$#] |[a-z]+[#>] ?(?:show|exit|quit|help|print|run)\b|[A-Z]:\\(?:\w|>)|"
@@ -281,7 +281,7 @@ STAMPS = Rule(
     r"\d{4}[-/]\d\d[-/]\d\d[ T:]\d\d:\d\d|\d\d?[/.]\d\d?[/.]\d{2,4} \d\d?:\d\d:\d\d|[0-9a-f]{2}:[0-9a-f]{2}\.[0-9] |"
     r"\d{1,3}(?:\.\d{1,3}){3} - - \[|[A-Z][a-z]{2} +\d+,? (?:\d{4},? )?\d\d?:\d\d:\d\d"
 )
-WORDS = (CODE_WORDS, ASSIGNMENTS, NAMES, SMALLTALK, STAMPS)
+WORDS = (CODE_WORDS, ASSIGNMENTS, _NAMES, SMALLTALK, STAMPS)
 WORD_PAIR = Rule(r"\S+\t\S+$")
 TAIL = Rule(
     r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[/*].*)?$|! !$", search=True

@@ -67,9 +67,9 @@ def closes(line: str) -> bool:
 # Paragraphs that one signature may have, and the lines of each: of a name with its addresses, of a footer.
 PARAGRAPHS = 3
 NAME_LINES = 12
-FOOTER_LINES = 8
+_FOOTER_LINES = 8
 # Share of lines that say how to reach somebody, from which a paragraph without a name is a signature.
-MOSTLY = 0.6
+_MOSTLY = 0.6
 # How wide the lines of a name and its title are.
 NAME_BYTES = 64
 # How wide those of a company are, and a closing above them.
@@ -155,7 +155,7 @@ def _ended(
 ) -> tuple[Rows, Rows]:
     """Where those paragraphs begin and end that are no text; a footer has an address or is short."""
     contact = paragraphs.count(paragraphs.matching(rules.CONTACT, words.symbols[paragraphs.rows] > 0)) > 0
-    selected = final & (paragraphs.size <= FOOTER_LINES) & (contact | (lowest & (paragraphs.size <= 2)))
+    selected = final & (paragraphs.size <= _FOOTER_LINES) & (contact | (lowest & (paragraphs.size <= 2)))
     selected &= paragraphs.count(paragraphs.matching(rules.FOOTER_WORDS, paragraphs.rows_of(selected))) > 0
     several = selected & (paragraphs.size > 2)
     selected[several] = ~_spoken(lines, paragraphs.starts[several])
@@ -231,10 +231,10 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, paragraphs: Paragra
     talk = paragraphs.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
     many = plain & (paragraphs.size > 1)
     signs = (words.symbols[rows] > 0) | (lines.pair[rows] == WEB)
-    dense = plain & (paragraphs.count(signs) >= MOSTLY * paragraphs.size)
+    dense = plain & (paragraphs.count(signs) >= _MOSTLY * paragraphs.size)
     ways = dense & (
         paragraphs.count(paragraphs.matching(rules.REACH, paragraphs.rows_of(dense) & signs))
-        >= MOSTLY * paragraphs.size
+        >= _MOSTLY * paragraphs.size
     )
     reached = paragraphs.first_matching(rules.NAME, many & contact & ~ways)
     titled = paragraphs.first_matching(rules.FULL_NAME, many & (talk == 0) & ~ways)

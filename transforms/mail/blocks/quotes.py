@@ -22,7 +22,7 @@ MAX_FOLDED_LINES = 8
 # How long the folded end of a quote's last line is.
 LAST_FOLDED_BYTES = 32
 FOLDED = byte_table(bytes(range(97, 123)) + b"(\"'0123456789")
-SENTENCE_END = byte_table(b".?!:;>")
+_SENTENCE_END = byte_table(b".?!:;>")
 
 
 class Marks(NamedTuple):
@@ -106,7 +106,7 @@ def _mark_folded(lines: Lines) -> None:
     """
     author, quote = lines.author(), lines.kind == QUOTE
     size = lines.stops - lines.starts
-    inside = lines.shifted(quote & (size >= 60) & ~SENTENCE_END[lines.last], 1)
+    inside = lines.shifted(quote & (size >= 60) & ~_SENTENCE_END[lines.last], 1)
     heads = inside & (lines.byte >= ord("a")) & (lines.byte <= ord("z"))
     below = lines.shifted(quote & (size >= 65), 1) & lines.shifted(quote, -1)
     heads |= below & (size <= 24) & FOLDED[lines.byte]

@@ -22,7 +22,7 @@ from transforms.mail.blocks.lines import (
 )
 
 # A footer has at most this many lines, and names its list within this many lines.
-FOOTER_LINES = 40
+_FOOTER_LINES = 40
 FOOTER_WORD_LINES = 9
 # Lines below a closing rule, at the end of the mail and above a quote.
 CLOSING_LINES = 8
@@ -89,7 +89,7 @@ def _footers(lines: Lines, author: Mask, marks: Mask, ends: Rows, remaining: Row
     word = lines.behind(lines.matches(rules.FOOTER_WORDS, author & near))
     footer = marks & (word <= here + FOOTER_WORD_LINES) & (word < ends)
     paragraph_end = np.append(next_true(~author), lines.n)[np.minimum(word, lines.n)]
-    return footer, np.where(remaining <= FOOTER_LINES, ends, np.minimum(paragraph_end, ends))
+    return footer, np.where(remaining <= _FOOTER_LINES, ends, np.minimum(paragraph_end, ends))
 
 
 def _closing(lines: Lines, author: Mask, drawn: Mask, ends: Rows, remaining: Rows) -> Mask:

@@ -27,10 +27,10 @@ VERSION = "12"
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
 # processor's cache. The threads that read batches at the same time; more than cores do no harm.
 BATCH_BYTES = 16 << 20
-THREADS = 2
+_THREADS = 2
 
 
-def message_blocks(messages: pa.Table, settings: BlockSettings, threads: int = THREADS) -> pa.Table:
+def message_blocks(messages: pa.Table, settings: BlockSettings, threads: int = _THREADS) -> pa.Table:
     """The blocks of every body, ordered by message and position.
 
     Columns: those of `schemas.MESSAGE_BLOCKS`. The blocks of one message are contiguous, from byte

@@ -14,7 +14,7 @@ from transforms.schemas.chunks import SLOW_QUEUE
 from transforms.settings.mail import ChunkSettings
 
 VERSION = "1"
-WAITS = "slow_lane"
+_WAITS = "slow_lane"
 """Exclusion reason of text whose slow chunks do not exist yet."""
 
 
@@ -91,7 +91,7 @@ def _of_bodies(bodies: pa.Table, blocks: pa.Table) -> Iterator[dict[str, Any]]:
             "partition": mail["partition"],
             "byte_start": 0,
             "byte_end": len(mail["body"].encode()),
-            "reason": WAITS,
+            "reason": _WAITS,
             "kind": "body",
             "checksum": parts_hash(inputs),
         }
@@ -108,7 +108,7 @@ def _of_attachments(attachments: pa.Table, mails: Mapping[str, Any]) -> Iterator
             "partition": part["partition"],
             "byte_start": 0,
             "byte_end": len(text.encode()),
-            "reason": WAITS,
+            "reason": _WAITS,
             "kind": part["content_class"] if part["content_class"] in ("log", "patch") else "attachment",
             "checksum": parts_hash([_as_json(mail, _OF_MAIL), _as_json(part, sorted(part)), text]),
         }

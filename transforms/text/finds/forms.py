@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 _TABLE = tomllib.loads((get_data("transforms.text.finds", "table.toml") or b"").decode())
 
-FORMS: dict[str, dict[str, str]] = _TABLE["forms"]
+_FORMS: dict[str, dict[str, str]] = _TABLE["forms"]
 SERVICES = frozenset(_TABLE["services"].split())
 NO_VALUES = frozenset(_TABLE["no_values"].split())
 FILES = frozenset(_TABLE["file_ends"].split())
@@ -56,7 +56,7 @@ def forms() -> dict[str, Form]:
     """The form of the tokens with each prefix."""
     return {
         prefix: Form(kind, re.compile(re.escape(prefix.encode()) + rest.encode()))
-        for kind, rows in FORMS.items()
+        for kind, rows in _FORMS.items()
         for prefixes, rest in rows.items()
         for prefix in prefixes.split()
     }

@@ -16,7 +16,7 @@ MIN_STRIPED = 8
 """Chunks beside the baseline from which an order is striped; fewer stand in order of similarity."""
 DECIMALS = 6
 """Decimals of a similarity, so that orders do not depend on the last bit of a sum."""
-WORD = r"[\p{L}\p{M}\p{N}_]+"
+_WORD = r"[\p{L}\p{M}\p{N}_]+"
 _ROWS_AT_ONCE = 1 << 16
 
 
@@ -121,7 +121,7 @@ def _cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.n
 def _jaccards(frame: pl.DataFrame, first: np.ndarray, second: np.ndarray) -> pl.Series:
     """Shared words : all words, of each pair of rows."""
     words = frame.select(
-        "row", word=pl.col("text_display").str.to_lowercase().str.extract_all(WORD).list.unique()
+        "row", word=pl.col("text_display").str.to_lowercase().str.extract_all(_WORD).list.unique()
     )
     sizes = words["word"].list.len().cast(pl.Int64)
     pairs = pl.DataFrame(

@@ -28,7 +28,7 @@ _OF_PLACE = {*_OF_COPY, "kind", "tag", "type"}
 """The fields that say nothing of what a copy of a mail holds, nor of the mails beside it."""
 _NOTHING = Leaf("kind", "nothing")
 _STORED_IDS = "SELECT DISTINCT message_id, source, partition, stored_message_id FROM memberships"
-Known = Mapping[Leaf, np.ndarray]
+_Known = Mapping[Leaf, np.ndarray]
 """The mask of the chunks that meet each leaf."""
 
 
@@ -78,8 +78,8 @@ def shown_copies(
     connection: duckdb.DuckDBPyConnection,
     values: FieldValues,
     conditions: Sequence[Condition],
-    known: Known,
-    met: Callable[[Known], np.ndarray],
+    known: _Known,
+    met: Callable[[_Known], np.ndarray],
 ) -> ShownCopies:
     """What meets conditions, each copy of a mail by its own source and lists, whatever other copies there are.
 

@@ -86,7 +86,7 @@ def bounded_rows(
     return pa.ipc.open_stream(answer).read_all()
 
 
-def main() -> None:
+def _main() -> None:
     """Answer the request on standard input with rows as an Arrow stream, or with a fault as JSON."""
     resource.setrlimit(resource.RLIMIT_DATA, (_ALL, _ALL))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -151,4 +151,4 @@ def _names_in(tree: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    main()
+    _main()
