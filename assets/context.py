@@ -36,7 +36,7 @@ class ContextTables:
 def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
     """The `chunk_context` table without sentences, and what `context.quotes_moved` returns."""
     bodies = tables.messages.select("source", "partition", "message_id", "body")
-    return embedded_text.joined_context(
+    return embedded_text.parent_context(
         canonical(tables.message_chunks, tables.memberships, "doc_id"),
         canonical(bodies, tables.memberships),
         tables.thread_tree,

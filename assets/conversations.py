@@ -11,7 +11,7 @@ from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.protocols.models import TokenCounter
 from assets.protocols.search import Asker, ContextIndex
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Made, Needs, Shown, Stage, terms_stage
+from assets.stages.declaration import Display, Made, Needs, Stage, terms_stage
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
@@ -30,7 +30,7 @@ def conversation_stages(
             "consolidate_conversations",
             conversations.conversation_markdown,
             conversations.VERSION,
-            Shown(
+            Display(
                 "Writes a window as one Markdown text, entry by entry.",
                 lineage={"markdown": ("conversations.text", "conversations.author", "conversations.sent_at")},
             ),
@@ -42,7 +42,7 @@ def conversation_stages(
             "cut_query_chunks",
             partial(query_chunks.conversation_query_chunks, count=tokens.counts),
             query_chunks.VERSION,
-            Shown(
+            Display(
                 "Cuts the Markdown of a window into the queries with which its context is searched.",
                 lineage={"text": ("conversation_markdown.markdown",)},
             ),
@@ -56,7 +56,7 @@ def conversation_stages(
             "chunk_conversations",
             partial(conversation_chunks.conversation_chunks, count=tokens.counts),
             f"{conversation_chunks.VERSION}.{query_chunks.VERSION}",
-            Shown(
+            Display(
                 "Makes a chunk of each turn of a window, of its segments and of its files; what has none gets a reason.",
                 lineage={
                     "doc_id": ("conversations.doc_id",),
@@ -84,7 +84,7 @@ def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
         "read_conversations",
         _read_conversation,
         f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
-        Shown(
+        Display(
             "Reads the entries of a window of a chat and the documents attached to them; what is no entry goes to "
             "quarantine.",
             kinds=("python",),
@@ -110,7 +110,7 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
             "conversation_candidates",
             _candidates,
             selection.VERSION,
-            Shown("Asks the published index with the queries of a window."),
+            Display("Asks the published index with the queries of a window."),
             inputs=windows,
             settings=settings,
             source_type=CONTEXT,
@@ -120,7 +120,7 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
             "conversation_documents",
             _documents,
             selection.VERSION,
-            Shown(
+            Display(
                 "Keeps the best candidates of each document, in the order in which the context takes them."
             ),
             inputs=("conversation_candidates",),
@@ -132,7 +132,7 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
             "conversation_context",
             partial(_context, count=tokens.counts),
             selection.VERSION,
-            Shown(
+            Display(
                 "Writes what a window found as blocks of Markdown, with citations and a manifest.",
                 code=selection.window_context,
             ),

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from assets.partitions import DOCUMENTS
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Shown, Stage, terms_stage
+from assets.stages.declaration import Display, Stage, terms_stage
 from transforms.documents import files as documents
 from transforms.documents import links, nodes
 from transforms.documents.chunks import table as document_chunks
@@ -31,7 +31,7 @@ def document_stages(
             "read_documents",
             _read_documents,
             documents.VERSION,
-            Shown(
+            Display(
                 "Reads the files of a partition as Markdown; what cannot be read goes to quarantine.",
                 kinds=("python",),
                 code=documents.read_documents,
@@ -44,7 +44,7 @@ def document_stages(
             "document_nodes",
             nodes.document_nodes,
             nodes.VERSION,
-            Shown("Finds the tree of headings of each document, with the text that stands below each."),
+            Display("Finds the tree of headings of each document, with the text that stands below each."),
             inputs=("documents",),
             source_type=DOCUMENTS,
         ),
@@ -52,7 +52,7 @@ def document_stages(
             "document_references",
             links.document_references,
             links.VERSION,
-            Shown("Finds links, wikilinks, embeds and tags in documents, as they are written."),
+            Display("Finds links, wikilinks, embeds and tags in documents, as they are written."),
             inputs=("documents",),
             source_type=DOCUMENTS,
         ),
@@ -60,7 +60,7 @@ def document_stages(
             "chunk_documents",
             document_chunks.document_chunks,
             document_chunks.VERSION,
-            Shown(
+            Display(
                 "Cuts documents into chunks by the chunker of their source; what has none gets a reason.",
                 lineage=_CHUNK_LINEAGE,
             ),

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from assets.protocols.search import Evaluator
-from assets.stages.declaration import Needs, Shown, Stage
+from assets.stages.declaration import Display, Needs, Stage
 from transforms.evaluation import ground_truth, quality
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements
@@ -23,7 +23,7 @@ def evaluation_stages() -> list[Stage]:
             "read_ground_truth",
             lambda evaluator: evaluator.ground_truth(),
             ground_truth.VERSION,
-            Shown("Reads the queries of `evaluation.queries` and their right answers.", group=GROUP),
+            Display("Reads the queries of `evaluation.queries` and their right answers.", group=GROUP),
             outputs=("evaluation_queries", "evaluation_relevance"),
             needs=Needs(("evaluator",)),
         ),
@@ -31,7 +31,7 @@ def evaluation_stages() -> list[Stage]:
             "evaluation_runs",
             lambda queries, evaluator: evaluator.run(queries.to_pyarrow()),
             ground_truth.VERSION,
-            Shown("Asks the published index each query under every profile.", group=GROUP),
+            Display("Asks the published index each query under every profile.", group=GROUP),
             inputs=("evaluation_queries",),
             needs=Needs(("evaluator",), deps=("search_index",)),
         ),

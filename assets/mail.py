@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from assets.partitions import MAIL, SLOW
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Shown, Stage, terms_stage
+from assets.stages.declaration import Display, Stage, terms_stage
 from transforms.mail import address_uses, messages, trailers
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import oversize
@@ -52,7 +52,7 @@ def _read_stage(settings: MailSettings, ocr: str | None) -> Stage:
         "mail",
         _read_mail,
         f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
-        Shown(
+        Display(
             "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
             kinds=("python",),
             code=messages.read_mail,
@@ -68,7 +68,7 @@ def _block_stage(settings: BlockSettings) -> Stage:
         "message_blocks",
         blocks.message_blocks,
         blocks.VERSION,
-        Shown(
+        Display(
             "Divides each body into own text, quotes, signatures, code, patches and logs.",
             lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
         ),
@@ -83,7 +83,7 @@ def _chunk_stage(settings: ChunkSettings) -> Stage:
         "chunk_messages",
         oversize.fast_chunks,
         f"{chunks.VERSION}.{oversize.VERSION}",
-        Shown(
+        Display(
             "Cuts bodies and attachments into chunks; what has none gets a reason, and very long texts wait in "
             "`slow_queue`.",
             lineage=_CHUNK_LINEAGE,
@@ -100,7 +100,7 @@ def _named_stage() -> Stage:
         "message_references",
         _named_in_mails,
         f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
-        Shown(
+        Display(
             "Finds what mails name: other mails by commits, Message-IDs and addresses of archives, and people by "
             "trailers, recipients and authors.",
             code=references.message_references,
@@ -120,7 +120,7 @@ def slow_stages(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
             "chunk_slow_messages",
             oversize.slow_chunks,
             f"{chunks.VERSION}.{oversize.VERSION}",
-            Shown(
+            Display(
                 "Cuts the very long texts of `slow_queue` into chunks, after the rest is published.",
                 lineage=_CHUNK_LINEAGE | {"doc_id": ("slow_queue.doc_id",)},
             ),

@@ -178,11 +178,11 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
             dg.AssetCheckSpec(
                 name,
                 asset="embeddings",
-                blocking=name in checks.RULES,
+                blocking=name in checks.PUBLISH_RULES,
                 description=rule,
                 additional_deps=inputs[1:],
             )
-            for name, rule in (checks.RULES | warnings).items()
+            for name, rule in (checks.PUBLISH_RULES | warnings).items()
         ],
         can_subset=True,
     )

@@ -6,11 +6,11 @@ import dagster as dg
 import polars as pl
 
 from assets.protocols.search import OperationsHistory, Publisher
-from assets.stages.declaration import Made, Needs, Shown, Stage
+from assets.stages.declaration import Display, Made, Needs, Stage
 from assets.stages.shown import of_selected, warning
 from assets.stages.stage import Tables
 from transforms.operations import figures as measures
-from transforms.operations.figures import report
+from transforms.operations.figures import figures_report
 from transforms.settings.operations import OperationsSettings
 
 GROUP = "operations"
@@ -32,9 +32,9 @@ def operations_report_asset() -> dg.AssetsDefinition:
         try:
             from transforms.operations.plots import plots
         except ImportError:
-            text = report(figures, None)
+            text = figures_report(figures, None)
         else:
-            text = report(figures, plots(figures))
+            text = figures_report(figures, plots(figures))
         return dg.MaterializeResult(metadata={"report": dg.MetadataValue.md(text), "characters": len(text)})
 
     return operations_report
@@ -65,7 +65,7 @@ def readiness_stage() -> Stage:
         TABLE,
         make,
         measures.VERSION,
-        Shown(
+        Display(
             "Keeps beside the published file what it says of the times of its texts.", "publish", ("duckdb",)
         ),
         needs=Needs(("publisher",), deps=("search_index",)),

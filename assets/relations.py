@@ -13,7 +13,7 @@ from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import chunk_sentences
 from assets.stages.buckets import OfBucket, Reads
-from assets.stages.declaration import Made, Needs, Shown, Stage
+from assets.stages.declaration import Display, Made, Needs, Stage
 from transforms.documents import links
 from transforms.embedding import context_sentences
 from transforms.embedding import embedded_text as context_transforms
@@ -43,7 +43,7 @@ def _people_stage(settings: PeopleSettings) -> Stage:
         "people",
         lambda address_uses: people.people(address_uses.to_pyarrow(), settings.aliases),
         f"{people.VERSION}-{settings.digest()}",
-        Shown(
+        Display(
             "Joins the addresses that are one person's by what mails say, or an alias.",
             kinds=("ibis", "polars"),
             code=people.people,
@@ -59,7 +59,7 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             "memberships",
             threads_transforms.memberships,
             threads_transforms.VERSION,
-            Shown(
+            Display(
                 "Finds the copies of each mail in all lists, and picks the one that is published.",
                 kinds=("ibis",),
             ),
@@ -69,7 +69,7 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             "mail_buckets",
             _mail_buckets,
             f"{buckets.VERSION}-{threads_transforms.VERSION}",
-            Shown(
+            Display(
                 "Deals mails into buckets, so that what can belong together is in one, and what comes changes few of them.",
                 code=buckets.mail_buckets,
             ),
@@ -80,7 +80,7 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             "build_threads",
             threads_transforms.build_threads,
             threads_transforms.VERSION,
-            Shown(
+            Display(
                 "Joins mails to threads by what they answer, or by their subject.",
                 kinds=(),
                 lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
@@ -102,7 +102,7 @@ def _link_stages() -> list[Stage]:
             "message_links",
             _message_links,
             references.VERSION,
-            Shown(
+            Display(
                 "Finds the mails to which the references of mails lead.",
                 kinds=("ibis",),
                 code=references.message_links,
@@ -115,7 +115,7 @@ def _link_stages() -> list[Stage]:
             "document_links",
             _document_links,
             links.VERSION,
-            Shown(
+            Display(
                 "Finds the documents, sections and mails to which the links of documents lead.",
                 code=links.document_links,
                 lineage={
@@ -129,7 +129,7 @@ def _link_stages() -> list[Stage]:
             "patch_series",
             _patch_series,
             patch_series_transforms.VERSION,
-            Shown(
+            Display(
                 "Joins the mails of a patch series, and a series to its revisions.",
                 code=patch_series_transforms.patch_series,
             ),
@@ -158,7 +158,7 @@ def _quote_stage() -> Stage:
         "inferred_quotes",
         _inferred_quotes,
         quotes.VERSION,
-        Shown(
+        Display(
             "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
             "were not compared before are.",
             code=quotes.inferred_quotes,
@@ -197,7 +197,7 @@ def chunk_context_stage(
         if told
         else partial(_context_of_bucket, term_settings),
         version,
-        Shown(
+        Display(
             "Adds to short replies the text they answer, takes inferred quotes out of chunks, and puts a sentence before "
             "those of the sources that want one.",
             kinds=("ibis",),
@@ -326,9 +326,9 @@ def measure_stages() -> Sequence[Stage]:
     return (
         Stage(
             "measure_counts",
-            lambda *tables: measures.counts_of_bucket(measures.MailTables(*tables)),
+            lambda *tables: measures.counts_of_bucket(measures.BucketTables(*tables)),
             measures.VERSION,
-            Shown(
+            Display(
                 "Counts quotes, duplicates, parents, defects and kinds of discussion in each bucket of mails.",
                 code=measures.counts_of_bucket,
             ),
@@ -339,7 +339,7 @@ def measure_stages() -> Sequence[Stage]:
             "corpus_measures",
             _corpus_measures,
             measures.VERSION,
-            Shown(
+            Display(
                 "Adds up the measures of each list over all buckets, which Dagster draws over time.",
                 kinds=("ibis",),
                 code=measures.corpus_measures,

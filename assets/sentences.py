@@ -66,10 +66,10 @@ def estimate_sentences(
     pending, _ = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
     answers = cache.known(sorted({r.key for r in pending}))
     prompts = [
-        context_sentences.prompt(part)
+        context_sentences.sentence_prompt(part)
         for part in _batches(_unanswered(pending, answers), context_sentences.BATCH_CHUNKS)
     ]
-    tokens, dollars = model.most(prompts, context_sentences.INSTRUCTION)
+    tokens, dollars = model.most(prompts, context_sentences.SENTENCES)
     missing = sum(r.key not in answers for r in pending)
     written = {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
     return SentenceEstimate(len(pending), missing, len(prompts), tokens, dollars), _made(known, written)
@@ -96,7 +96,7 @@ def chunk_sentences(
         asking = context_sentences.Asking(model.model, safety, kinds)
         pending, report.finds = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
         written = answered(
-            pending, context_sentences.INSTRUCTION, context_sentences.BATCH_CHUNKS, model, cache, report
+            pending, context_sentences.SENTENCES, context_sentences.BATCH_CHUNKS, model, cache, report
         )
     made = _made(known, written)
     report.kinds.update(made.column("sentence_kind").to_pylist())
@@ -181,7 +181,7 @@ def _ask(
     if not batches:
         return []
     refused: list[context_sentences.Request] = []
-    prompts = [context_sentences.prompt(batch) for batch in batches]
+    prompts = [context_sentences.sentence_prompt(batch) for batch in batches]
     shape = context_sentences.sentences_shape(len(batches[0]))
     for answer in model.answers(prompts, shape, instruction):
         batch = batches[answer.prompt]

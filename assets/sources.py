@@ -9,7 +9,7 @@ from assets.partitions import SourceType
 from assets.protocols.search import PublishedTables
 from assets.protocols.sources import SourcePartition
 from assets.stages.shown import violated
-from assets.stages.stage import partitions_of
+from assets.stages.stage import partitions_def
 from transforms.hashing import parts_hash
 from transforms.operations import table_checks
 from transforms.schemas.registry import REGISTRY, lake_names
@@ -50,7 +50,7 @@ def partitions_spec(source_type: SourceType, sources: Sequence[str]) -> dg.Asset
         partitions_key(source_type.name),
         group_name=GROUP,
         kinds={"file"},
-        partitions_def=partitions_of(source_type),
+        partitions_def=partitions_def(source_type),
         deps=[source_key(source) for source in sources],
         description=f"The files of all sources of {source_type.name}, by partition. An observation says that those of a "
         "partition changed; its data version is their fingerprint.",

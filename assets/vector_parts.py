@@ -126,7 +126,7 @@ class VectorParts:
         """The hashes of texts that had a vector of `model` in some parts."""
         columns = ["text_hash", "model"]
         stored = (self.lake.stored("embeddings", columns, name) for name in group)
-        return set().union(*(vectors.text_hashes(table, model) for table in stored))
+        return set().union(*(vectors.embedded_hashes(table, model) for table in stored))
 
     def filled(
         self, group: Sequence[str], table: FoundVectors, model: str, dimensions: int

@@ -35,11 +35,11 @@ from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.evaluation.metrics import PassageScore, Span, passage_score
+from transforms.evaluation.metrics import Extent, PassageScore, passage_score
 from transforms.evaluation.quality import bootstrap, paired_difference
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
-from transforms.retrieval.postings import Postings, Segment, Slots
+from transforms.retrieval.postings import Postings, Slots, TermSegment
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings, TermSettings
@@ -87,7 +87,7 @@ class ChunkIndex:
         chunk_numbers = rows["chunk_no"].to_numpy().astype(np.int32)
         frequencies = rows.select(f"{f}_tf" for f in lexical.FIELDS).to_numpy()
         numbers = {term: n for n, term in enumerate(terms_)}
-        segment = Segment(numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths)
+        segment = TermSegment(numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths)
         return Postings([segment], Slots(np.arange(len(self.ids), dtype=np.int32), len(self.ids)))
 
     def ranked(self, questions: Sequence[str]) -> list[list[int]]:
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def ranking_table(
-    questions: Sequence[Question], chunks: pa.Table, spans: Sequence[Span], embedder: Embedder, budget: int
+    questions: Sequence[Question], chunks: pa.Table, spans: Sequence[Extent], embedder: Embedder, budget: int
 ) -> Table:
     """What different rankings of the same chunks find."""
     asked = [question.text for question in questions]
@@ -238,7 +238,7 @@ def recursive_chunks(texts: Mapping[str, str], size: int) -> pa.Table:
     return chunks_from_rows(rows)
 
 
-def character_spans(chunks: pa.Table, texts: Mapping[str, str]) -> list[Span]:
+def character_spans(chunks: pa.Table, texts: Mapping[str, str]) -> list[Extent]:
     """Document, first and last character of each chunk, overlap included."""
     begins = {
         name: np.flatnonzero(np.frombuffer(text.encode(), np.int8) >= -64) for name, text in texts.items()
@@ -250,21 +250,21 @@ def character_spans(chunks: pa.Table, texts: Mapping[str, str]) -> list[Span]:
         name = doc_id.removeprefix("p:").removesuffix(".md")
         places = [place for span in spans for place in (span["byte_start"], span["byte_end"])] or [0]
         start, end = np.searchsorted(begins[name], [min(places), max(places)])
-        found.append(Span(name, int(start), int(end)))
+        found.append(Extent(name, int(start), int(end)))
     return found
 
 
 def scores(
     questions: Sequence[Question],
     ranked: Sequence[Sequence[int]],
-    spans: Sequence[Span],
+    spans: Sequence[Extent],
     budget: int,
     limit: int,
 ) -> list[PassageScore]:
     """The scores of each question over its first `limit` chunks, `budget` characters at most."""
     return [
         passage_score(
-            [Span(question.document, *passage) for passage in question.passages],
+            [Extent(question.document, *passage) for passage in question.passages],
             [spans[hit] for hit in hits[:limit]],
             budget,
         )

@@ -8,7 +8,7 @@ import dagster as dg
 
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.names import REFRESH, REFRESH_NOW
-from dagster_project.orchestration.runs import partitions_of
+from dagster_project.orchestration.runs import run_partitions
 from dagster_project.system.dagster_internals import listed
 from dagster_project.system.locks import RUNS
 from tests.archives import Workspace
@@ -80,7 +80,7 @@ class Daemon:
         for _ in range(most):
             while self.queued:
                 run = self.queued[0]
-                made.append((run.job_name, tuple(sorted(partitions_of(self.instance, [run])))))
+                made.append((run.job_name, tuple(sorted(run_partitions(self.instance, [run])))))
                 self.run(checked=False)
             if not self.look():
                 return made

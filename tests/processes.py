@@ -122,7 +122,7 @@ def weft(folder: Path, *arguments: str | Path) -> Ended:
 
 
 def _run(arguments: list[str], printed: list[Path], home: Path | None, dies_at: str) -> None:
-    from dagster_project.cli.command import run
+    from dagster_project.cli.command import run_command
 
     def die(event: str, given: tuple[object, ...]) -> None:
         if event == "os.rename" and fnmatch(str(given[1]), dies_at):
@@ -138,7 +138,7 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None, dies_at: 
     if home:
         os.environ["DAGSTER_HOME"] = str(home)
     try:
-        run(arguments)
+        run_command(arguments)
     except Exception:  # noqa: BLE001 - as Python does with what leaves a program
         sys.excepthook(*sys.exc_info())
         sys.exit(1)

@@ -13,7 +13,7 @@ from transforms.settings.base import StageSettings, digest_of
 from transforms.settings.search import TermSettings
 from transforms.text import terms
 
-Settings = StageSettings | Mapping[str, StageSettings]
+SettingsOf = StageSettings | Mapping[str, StageSettings]
 """The settings of a stage: one for all its partitions, or one for each source, by its name."""
 
 
@@ -30,7 +30,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Display:
     """What Dagster shows of a stage.
 
     `code` is the function that it links to, `make` by default. `lineage` names the columns (`table.column`) that a column is
@@ -73,10 +73,10 @@ class Stage:
     name: str
     make: Callable[..., Any]
     version: str
-    shown: Shown
+    shown: Display
     inputs: Sequence[str] = ()
     outputs: Sequence[str] = ()
-    settings: Settings | None = None
+    settings: SettingsOf | None = None
     source_type: SourceType | None = None
     digest: Callable[[Any], str] | None = None
     in_buckets: Mapping[str, Reads] | None = None
@@ -114,7 +114,7 @@ class Stage:
         slow = [] if self.source_type else [SLOW_PARTS[table] for table in self.inputs if table in SLOW_PARTS]
         return [*slow, *self.needs.deps, *(["search_index"] if self.asks_index else [])]
 
-    def code_version(self, settings: Settings | None) -> str:
+    def code_version(self, settings: SettingsOf | None) -> str:
         """The version of the code with a digest of `settings`, by which stored tables are compared."""
         version = f"{self.version}b" if self.in_buckets else self.version
         if settings is None:
@@ -147,12 +147,12 @@ def terms_stage(source_type: SourceType, name: str, chunk_table: str, settings: 
         name,
         terms.chunk_terms,
         terms.VERSION,
-        Shown(
+        Display(
             f"Counts the terms of each chunk in `{chunk_table}`, field by field, for the lexical index.",
             lineage={"chunk_id": (f"{chunk_table}.chunk_id",)},
         ),
         inputs=(chunk_table,),
         settings=settings,
         source_type=source_type,
-        columns=terms.CHUNK_COLUMNS,
+        columns=terms.TERM_COLUMNS,
     )

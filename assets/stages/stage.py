@@ -16,7 +16,7 @@ from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES, W
 from assets.protocols.engine import Engine, MadeTable, Outcome
 from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged
 from assets.stages.buckets import BUCKETS, Buckets, Reads
-from assets.stages.declaration import Settings, Stage
+from assets.stages.declaration import SettingsOf, Stage
 from assets.stages.shown import (
     chosen_settings,
     code_reference,
@@ -65,7 +65,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
 
     @dg.multi_asset(
         name=stage.name,
-        partitions_def=partitions_of(source_type) if source_type else None,
+        partitions_def=partitions_def(source_type) if source_type else None,
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.shown.group,
         # Read in the step itself: of each input that Dagster loads it stores two events.
@@ -141,7 +141,7 @@ class _Run:
         self,
         context: dg.AssetExecutionContext,
         stage: Stage,
-        settings: Settings | None,
+        settings: SettingsOf | None,
         loaded: Mapping[str, Any],
     ):
         self.context, self.stage, self.loaded = context, stage, loaded
@@ -279,7 +279,7 @@ class _Run:
 BACKFILL = dg.BackfillPolicy.multi_run(PARTITIONS_OF_RUN)
 
 
-def partitions_of(source_type: SourceType) -> dg.DynamicPartitionsDefinition:
+def partitions_def(source_type: SourceType) -> dg.DynamicPartitionsDefinition:
     """The dynamic partitions of a source type; source types with the same name of partitions share them."""
     return dg.DynamicPartitionsDefinition(name=source_type.partitions)
 

@@ -12,7 +12,7 @@ from assets.protocols.engine import MadeTable
 from assets.protocols.lake import Lake, Partitions, Staged
 from assets.protocols.sources import Sources
 from assets.stages.buckets import OfBucket
-from assets.stages.declaration import Made, Settings, Stage
+from assets.stages.declaration import Made, SettingsOf, Stage
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class StageRun:
     """A stage with the settings of a run and what it needs from the world; `sources` if it reads them."""
 
     stage: Stage
-    settings: Settings | None
+    settings: SettingsOf | None
     lake: Lake
     resources: Mapping[str, Any] = field(default_factory=dict)
     sources: Sources | None = None
@@ -83,7 +83,7 @@ def figures_of(staged: Staged, start: float) -> dict[str, Any]:
     }
 
 
-def _of_source(settings: Settings | None, partition: str) -> Settings | None:
+def _of_source(settings: SettingsOf | None, partition: str) -> SettingsOf | None:
     return settings[partition.partition("/")[0]] if isinstance(settings, Mapping) else settings
 
 

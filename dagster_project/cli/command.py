@@ -21,7 +21,7 @@ _OBJECTS = 50_000
 """New objects after which Python looks for cycles: by its default of 700 that is a tenth of a small build."""
 
 
-def run(arguments: list[str] | None = None) -> None:
+def run_command(arguments: list[str] | None = None) -> None:
     """Run the command of `sys.argv`, or of `arguments`, and end this process.
 
     The command runs in a thread of its own. Python handles signals in the main thread, which is thus free to handle

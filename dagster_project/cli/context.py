@@ -19,7 +19,7 @@ from dagster_project.context import conversation_context as work
 from dagster_project.context.accounting import Account
 from dagster_project.context.sessions import Session, opened_session
 from dagster_project.index.search.opened_index import open_index
-from dagster_project.outgoing.screen import Entry
+from dagster_project.outgoing.screen import Disclosure
 from transforms.context.block import ENDED, FULL, difference
 from transforms.errors import shortened
 
@@ -184,7 +184,7 @@ def _made(
     with closing(open_index(settings, for_assistant=not unmasked, lens=lens)) as index:
         earlier = session.manifests if session and not again else ()
         result = work.context_of(settings, conversation, index, earlier)
-        entries: Sequence[Entry] = ()
+        entries: Sequence[Disclosure] = ()
         if lens:
             account = Account(settings, lens, index, session.entries if session else ())
             entries = account.note(

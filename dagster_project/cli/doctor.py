@@ -32,7 +32,7 @@ from dagster_project.index.files.arrays import damage_of_arrays, folder_of
 from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish.lens.lens_file import damaged_files
 from dagster_project.index.publish.publisher import DuckDBPublisher
-from dagster_project.index.publish.table_sql import RANKED
+from dagster_project.index.publish.table_sql import SCORED
 from dagster_project.index.publish.vector_index import load_vss
 from dagster_project.index.publish.versions import damage_of, first_line
 from dagster_project.lake.forgotten import Forgotten
@@ -249,7 +249,7 @@ def _index(settings: Settings) -> Iterator[Finding]:
     try:
         with duckdb.connect(str(current), read_only=True) as connection:
             yield from _index_facts(connection, current, publisher.layout, remedy)
-            yield from without_headings(connection)
+            yield from documents_without_headings(connection)
             yield from _without_vectors(connection)
             yield from _arrays(connection, current)
         yield from _collection(settings, current)
@@ -291,7 +291,7 @@ def _index_facts(
         if name in expected
     }
     if VECTORS_IN in manifest:
-        expected = {name: count for name, count in expected.items() if name not in RANKED}
+        expected = {name: count for name, count in expected.items() if name not in SCORED}
     if wrong := sorted(name for name in expected if expected[name] != counts.get(name)):
         yield Finding(
             "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", remedy
@@ -329,7 +329,7 @@ def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
         yield Finding("index", "ok", state)
 
 
-def without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+def documents_without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     """A warning if documents without headings are cut by headings, which the chunker `semantic` does."""
     (count,) = connection.execute(
         "SELECT count(DISTINCT doc_id) FROM chunks WHERE chunk_kind = 'semantic_section' "

@@ -11,7 +11,7 @@ from dagster_project.cli.render.hits import print_records
 from dagster_project.cli.terminal.lazy_group import OTHERS, LazyGroup
 from dagster_project.config.settings import load_settings
 from dagster_project.context.block_quality import measured_blocks
-from dagster_project.evaluation.evaluate import converted, drafted, evaluated, make_evaluator
+from dagster_project.evaluation.evaluate import converted, drafted, make_evaluator, report_of
 from dagster_project.evaluation.evaluator import html_page, read_report
 from dagster_project.extras.registry import Command
 from transforms.errors import SettingsError
@@ -50,7 +50,7 @@ def run(
 
     settings = load_settings(config)
     evaluator = make_evaluator(settings, files, profiles)
-    report = evaluated(settings, evaluator, tag)
+    report = report_of(settings, evaluator, tag)
     paths = evaluator.save(report, page)
     if as_json:
         click.echo(Path(paths["json"]).read_text(encoding="utf-8"))

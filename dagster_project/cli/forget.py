@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
+from dagster_project.cli.options import CONFIG, JSON, TEXT_TYPE, explained
 from dagster_project.cli.render.builds import BuildView
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.instance import open_instance
@@ -18,7 +18,7 @@ _SHOWN_IDS = 10
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=TEXT, metavar="[ID|ADDRESS|SOURCE]...")
+@click.argument("names", nargs=-1, type=TEXT_TYPE, metavar="[ID|ADDRESS|SOURCE]...")
 @CONFIG
 @JSON
 @click.option("--yes", is_flag=True, help="Do not ask before.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import TEXT, explained
+from dagster_project.cli.options import TEXT_TYPE, explained
 from transforms.documents.nodes import slug_base
 from transforms.errors import SettingsError
 
@@ -17,7 +17,7 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1", re.M | re.S)
 
 
 @click.command("help")
-@click.argument("topic", required=False, type=TEXT)
+@click.argument("topic", required=False, type=TEXT_TYPE)
 @explained
 def help_(topic: str | None) -> None:
     """Print a page of the documentation or a section of one; without TOPIC list them.

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import Stemmer
 
-from dagster_project.cli.options import TEXT, explained
+from dagster_project.cli.options import TEXT_TYPE, explained
 from dagster_project.config.settings import (
     CONFIG_VARIABLE,
     DEFAULT_CONFIG,
@@ -69,13 +69,13 @@ class _New:
 
 
 @click.command()
-@click.argument("places", nargs=-1, type=TEXT, metavar="[PLACE]...")
+@click.argument("places", nargs=-1, type=TEXT_TYPE, metavar="[PLACE]...")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
     help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
 )
-@click.option("--name", type=TEXT, help="Name of the source; default: that of its file or folder.")
+@click.option("--name", type=TEXT_TYPE, help="Name of the source; default: that of its file or folder.")
 @click.option(
     "--kind", type=click.Choice(_KINDS), help="Kind of the source; default: what its files look like."
 )

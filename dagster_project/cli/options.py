@@ -46,7 +46,7 @@ class QueryCommand(click.Command):
             ) from None
 
 
-TEXT = _Text()
+TEXT_TYPE = _Text()
 CONFIG = click.option(
     "--config",
     type=click.Path(path_type=Path),
@@ -103,22 +103,22 @@ _FILTERS = (
     click.option(
         "--list",
         "list_id",
-        type=TEXT,
+        type=TEXT_TYPE,
         shell_complete=complete_list,
         help="Only mail of this mailing list; * stands for any characters.",
     ),
     click.option(
-        "--from", "author", type=TEXT, help="Only mail of this author: words of a name, or an address."
+        "--from", "author", type=TEXT_TYPE, help="Only mail of this author: words of a name, or an address."
     ),
     click.option(
         "--path",
-        type=TEXT,
+        type=TEXT_TYPE,
         help="Only documents and changes of files at this path; * stands for any characters.",
     ),
-    click.option("--tag", type=TEXT, help="Only documents with this tag, or one below it."),
+    click.option("--tag", type=TEXT_TYPE, help="Only documents with this tag, or one below it."),
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
     click.option(
-        "--source", type=TEXT, shell_complete=complete_source, help="Only what comes from this source."
+        "--source", type=TEXT_TYPE, shell_complete=complete_source, help="Only what comes from this source."
     ),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
     click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day or later."),
@@ -143,7 +143,7 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
 
 _SEARCH_OPTIONS = (
     click.option(
-        "--profile", type=TEXT, help="Search as this profile of the settings says, or a built-in one."
+        "--profile", type=TEXT_TYPE, help="Search as this profile of the settings says, or a built-in one."
     ),
     click.option(
         "--expand",

@@ -16,13 +16,13 @@ from dagster_project.cli.options import (
     CONFIG,
     JSON,
     NO_RESULTS,
-    TEXT,
+    TEXT_TYPE,
     QueryCommand,
     explained,
     filtered,
     searched,
 )
-from dagster_project.cli.render.hits import Shown, print_explanation, print_hits, reading_line
+from dagster_project.cli.render.hits import Details, print_explanation, print_hits, reading_line
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.explain import Explanation, explanation
@@ -38,7 +38,7 @@ from transforms.settings.search import SearchOptions
 
 
 @click.command(cls=QueryCommand)
-@click.argument("queries", nargs=-1, required=True, type=TEXT)
+@click.argument("queries", nargs=-1, required=True, type=TEXT_TYPE)
 @CONFIG
 @JSON
 @click.option("--plain", is_flag=True, help="Take QUERIES as text; nothing in them is syntax.")
@@ -48,7 +48,7 @@ from transforms.settings.search import SearchOptions
 @click.option(
     "--turn",
     "turns",
-    type=TEXT,
+    type=TEXT_TYPE,
     multiple=True,
     help="An earlier turn of the conversation; several from the oldest on.",
 )
@@ -59,7 +59,7 @@ from transforms.settings.search import SearchOptions
     "--why",
     "ident",
     metavar="ID",
-    type=TEXT,
+    type=TEXT_TYPE,
     shell_complete=complete_id,
     help="With all stages, say what became of this Message-ID, document, node or chunk.",
 )
@@ -111,7 +111,7 @@ def search(
     if as_json:
         click.echo(json.dumps(result.as_json(rewritten, version), ensure_ascii=False))
     else:
-        print_hits(texts, result, version, Shown(explains, more))
+        print_hits(texts, result, version, Details(explains, more))
     if not result.hits.num_rows:
         sys.exit(NO_RESULTS)
 
@@ -127,7 +127,7 @@ def _explain(result: Explanation, as_json: bool, rows: int) -> None:
 
 
 @click.command("similar")
-@click.argument("name", metavar="ID", type=TEXT, shell_complete=complete_id)
+@click.argument("name", metavar="ID", type=TEXT_TYPE, shell_complete=complete_id)
 @CONFIG
 @JSON
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits.")
@@ -149,7 +149,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="ID", type=TEXT, shell_complete=complete_id)
+@click.argument("name", metavar="ID", type=TEXT_TYPE, shell_complete=complete_id)
 @CONFIG
 @JSON
 @explained

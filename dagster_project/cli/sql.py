@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import CONFIG, JSON, TEXT, explained
+from dagster_project.cli.options import CONFIG, JSON, TEXT_TYPE, explained
 from dagster_project.cli.render.hits import print_rows
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
@@ -18,7 +18,7 @@ from dagster_project.models.embedders import make_embedder
 
 
 @click.command()
-@click.argument("statement", type=TEXT)
+@click.argument("statement", type=TEXT_TYPE)
 @CONFIG
 @JSON
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")

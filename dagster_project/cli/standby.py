@@ -25,7 +25,7 @@ def run() -> None:
     code = _handed_over(sys.argv[1:])
     if code is not None:
         sys.exit(code)
-    from dagster_project.cli.command import run as run_here
+    from dagster_project.cli.command import run_command as run_here
 
     run_here()
 
@@ -44,7 +44,7 @@ def _handed_over(arguments: Sequence[str]) -> int | None:
     try:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(PATIENCE)
-            asking.connect(str(place(config_of(arguments))))
+            asking.connect(str(socket_file(config_file(arguments))))
             socket.send_fds(asking, [len(body).to_bytes(4, "big")], [0, 1, 2])
             asking.sendall(body)
             if asking.recv(1) != BEGUN:
@@ -59,7 +59,7 @@ def _handed_over(arguments: Sequence[str]) -> int | None:
     return answer[0] if answer else 1
 
 
-def config_of(arguments: Sequence[str]) -> Path:
+def config_file(arguments: Sequence[str]) -> Path:
     """The settings file that a command names, as `config_path` finds it."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for option, following in pairwise([*options, ""]):
@@ -75,7 +75,7 @@ def sockets() -> Path:
     return Path(above) / f"weft-{os.getuid()}"
 
 
-def place(config: Path) -> Path:
+def socket_file(config: Path) -> Path:
     """The socket for a settings file and this installation; OSError if its folder is not there, or not this user's alone."""
     folder = sockets()
     found = folder.lstat()

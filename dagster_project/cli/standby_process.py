@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dagster_project.cli.command import main, unexpected
-from dagster_project.cli.standby import BEGUN, PATIENCE, config_of, place, sockets
+from dagster_project.cli.standby import BEGUN, PATIENCE, config_file, socket_file, sockets
 from dagster_project.system import unasked_pandas
 
 _COMMAND = (sys.executable, "-P", "-m", "dagster_project.cli.standby_process")
@@ -25,7 +25,7 @@ _COMMAND = (sys.executable, "-P", "-m", "dagster_project.cli.standby_process")
 @contextlib.contextmanager
 def standing_by(config: Path | None) -> Iterator[None]:
     """While this lasts, a process waits for commands of the settings file."""
-    command = [*_COMMAND, str(config or config_of(()))]
+    command = [*_COMMAND, str(config or config_file(()))]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield
@@ -38,7 +38,7 @@ def standing_by(config: Path | None) -> Iterator[None]:
 def _stand_by(config: Path) -> None:
     threading.Thread(target=_end_with_parent, args=(os.dup(0),), daemon=True).start()
     sockets().mkdir(mode=0o700, exist_ok=True)
-    own = place(config)
+    own = socket_file(config)
     with socket.socket(socket.AF_UNIX) as listener:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(own))

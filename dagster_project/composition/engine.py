@@ -10,7 +10,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import engines, load
 
 
-class Engine(protocol.Engine, Protocol):
+class BuildEngine(protocol.Engine, Protocol):
     """An engine as builds use it; `run_partitions` are the partitions of a run of a build, at most."""
 
     run_partitions: int
@@ -31,10 +31,10 @@ class LocalEngine:
         """Nothing."""
 
 
-def make_engine(settings: Settings) -> Engine:
+def make_engine(settings: Settings) -> BuildEngine:
     """The engine of `[engine]`, which begins nothing before the first tasks; SettingsError without its packages."""
     offer = engines().get(settings.engine.kind)
-    engine: Engine = load(offer.make)(settings) if offer else LocalEngine()
+    engine: BuildEngine = load(offer.make)(settings) if offer else LocalEngine()
     return engine
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from assets.protocols.models import LanguageModel
 from dagster_project.composition.engine import make_engine, on_engine
-from dagster_project.composition.resources import EmbeddingModel, Index, Lake, Remotes, SentenceModel
+from dagster_project.composition.resources import EmbeddingModel, Index, RunLake, RunRemotes, SentenceModel
 from dagster_project.composition.stores import make_lake, make_sources
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
@@ -119,7 +119,7 @@ def make_mirror(settings: Settings) -> Mirror | None:
     return mirror
 
 
-def sweep(settings: Settings) -> int:
+def temporary_sweep(settings: Settings) -> int:
     """Delete the unfinished files of processes that are gone; their number."""
     lake = make_lake(settings)
     return (
@@ -143,10 +143,10 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     publisher = PartitionPublisher(make_publisher(settings, lake), sources)
     return {
         "io_manager": LakeIOManager(lake),
-        "lake": Lake.around(lake, uri=settings.lake_uri),
+        "lake": RunLake.around(lake, uri=settings.lake_uri),
         "engine": make_engine(settings),
         "sources": sources,
-        "remotes": Remotes.around(
+        "remotes": RunRemotes.around(
             SourceRemotes(settings),
             sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote},
         ),

@@ -31,7 +31,7 @@ from transforms.settings.documents import (
     PICTURE_FORMATS,
     DocumentChunkSettings,
     DocumentSettings,
-    Needs,
+    Patterns,
 )
 from transforms.settings.mail import (
     BlockSettings,
@@ -172,7 +172,7 @@ class DocumentSourceSettings(NamedSource):
     chunker: Literal["tree", "sections", "semantic"] | None = Field(
         None, description="how documents become chunks; none: `document_chunks.chunker`"
     )
-    needs: Needs = Field(ISSUE_NEEDS, description="issues: what each must have, by regular expressions")
+    needs: Patterns = Field(ISSUE_NEEDS, description="issues: what each must have, by regular expressions")
 
     @property
     def source_type(self) -> str:

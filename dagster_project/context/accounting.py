@@ -9,19 +9,19 @@ from dagster_project.index.search.lookup import document_bytes
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
-from dagster_project.outgoing.screen import Disclosures, Entry
+from dagster_project.outgoing.screen import Disclosure, Disclosures
 
 
 class Account:
     """The account of one command, which sees `index` under the lens of that name; `before` is what its session was shown."""
 
-    def __init__(self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Entry] = ()):
+    def __init__(self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Disclosure] = ()):
         self.settings, self.lens, self.index = settings, lens, index
         self.disclosures = Disclosures(lens, settings.lenses[lens], before)
 
     def note(
         self, tool: str, asked: str, shown: Sequence[Disclosed], masked: Counter[str]
-    ) -> Sequence[Entry]:
+    ) -> Sequence[Disclosure]:
         """What an answer adds to the session, once its receipt is written; DisclosureLimitError if that is too much."""
         sizes = partial(document_bytes, self.index.ask)
         entries = self.disclosures.add(shown, PackagedTokenCounter().counts, sizes)

@@ -16,10 +16,10 @@ from assets.protocols.search import Asker
 from dagster_project.context.passages import passages
 from dagster_project.index.search.filters import Filters, where_conditions
 from dagster_project.index.search.opened_version import HnswScores
-from dagster_project.index.search.ranking import Near, batches
+from dagster_project.index.search.ranking import Near, row_batches
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.static import PackagedTokenCounter
-from transforms.context.candidates import borne_out, in_stretches, parts, telling_terms
+from transforms.context.candidates import borne_out, in_stretches, query_parts, telling_terms
 from transforms.context.passages import Passage
 from transforms.context.selection import most_passages
 from transforms.errors import QueryError
@@ -167,7 +167,7 @@ class IndexForContext:
         vectors = self._query_vectors(texts)
         self.paths, self.missing = Counter(), []
         found = [pl.DataFrame(schema=pipeline.RANKED)]
-        for batch in batches(index.ranking, index, texts, allowed):
+        for batch in row_batches(index.ranking, index, texts, allowed):
             own = slice(batch.first, batch.first + len(batch.queries))
             batch.knows(vectors[own], terms[own], searched)
             if settings.mode == "ann":
@@ -199,7 +199,7 @@ class IndexForContext:
         evidence = np.zeros(len(candidates))
         rows, similarity = (candidates.get_column(n).to_numpy() for n in ("row", "similarity"))
         for row in np.unique(rows).tolist():
-            own, asked = np.flatnonzero(rows == row), parts(texts[row])
+            own, asked = np.flatnonzero(rows == row), query_parts(texts[row])
             chunks = candidates.get_column("chunk_no").to_numpy()[own]
             words = index.query_terms(asked, settings.stopwords)
             scores = [bm25.TermScores(some, index.postings, index.weighed(settings), None) for some in words]
@@ -239,7 +239,7 @@ class IndexForContext:
 
     def _near(
         self, settings: ContextSettings, vectors: np.ndarray, allowed: Sequence[np.ndarray | None]
-    ) -> Iterator[fusion.Scores]:
+    ) -> Iterator[fusion.Rating]:
         """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
 
         They come from the HNSW index if there is one and it finds enough; `paths` counts.

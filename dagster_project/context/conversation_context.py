@@ -13,7 +13,7 @@ import polars as pl
 from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
 from dagster_project.context.published_versions import PublishedVersions
-from dagster_project.context.rules import Rules, included_chunks, rules_of
+from dagster_project.context.rules import Rules, context_rules, included_chunks
 from dagster_project.index.search.completeness import Completeness
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.index.search.statements.sql import query_current
@@ -144,7 +144,7 @@ def read_conversation(
             content = f"{mail['subject'] or ''}\n\n{mail['body']}" if mail else decoded(data)
             if mail or not looks_like_whatsapp(content):
                 own += [mail["message_id"]] if mail else []
-                return ConversationText(content, 1, Asker(own), rules_of(settings, path))
+                return ConversationText(content, 1, Asker(own), context_rules(settings, path))
             chat = conversations.masked_chat(read_whatsapp(content, _GIVEN, timezone or "UTC"), None)
             messages = [e for e in chat.entries if e.kind == "message"]
     except ChatFormatError as error:
@@ -158,7 +158,7 @@ def read_conversation(
         conversations.consolidate(*columns).markdown,
         len(messages),
         Asker(own, until=max(e.at for e in messages)),
-        rules_of(settings, path),
+        context_rules(settings, path),
     )
 
 
@@ -257,7 +257,7 @@ def context_of(
     )
     clock.ended("block", len(ordered), len(compiled.chosen), "passages")
     facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
-    facts["queries"] = selection.coverage(queries, candidates, compiled)
+    facts["queries"] = selection.query_coverage(queries, candidates, compiled)
     return ContextResult(
         selection.CONTEXT if compiled.chosen else selection.NO_HITS,
         compiled.block,

@@ -35,7 +35,7 @@ class Rules:
         return settings.model_copy(update={"where": where})
 
 
-def rules_of(settings: Settings, file: Path | None) -> Rules:
+def context_rules(settings: Settings, file: Path | None) -> Rules:
     """The rules of [[context.rules]] that match a file, by its path below the settings file or else by its name."""
     if file is None:
         return Rules()

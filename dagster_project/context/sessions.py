@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dagster_project.outgoing.screen import Entry
+from dagster_project.outgoing.screen import Disclosure
 from transforms.errors import ContextError
 
 _FOLDER = "sessions"
@@ -36,9 +36,9 @@ class Session:
         return [turn["manifest"] for turn in self.turns]
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Disclosure]:
         """What a lens counts of the turns."""
-        return [Entry(*entry) for turn in self.turns for entry in turn["entries"]]
+        return [Disclosure(*entry) for turn in self.turns for entry in turn["entries"]]
 
     def manifest(self, number: int) -> Mapping[str, Any]:
         """The manifest of a turn, from 1; ContextError if there is no such turn."""
@@ -53,7 +53,7 @@ class Session:
             under = f"lens {self.turns[0]['lens']}" if self.turns[0]["lens"] else "no lens"
             raise ContextError(f"session {self.name} goes under {under}; begin one of another name")
 
-    def add(self, lens: str | None, manifest: Mapping[str, Any], entries: Sequence[Entry]) -> None:
+    def add(self, lens: str | None, manifest: Mapping[str, Any], entries: Sequence[Disclosure]) -> None:
         """Add a turn, before its block is shown."""
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
         turn = {"turn": len(self.turns) + 1, "at": at, "lens": lens, "manifest": manifest, "entries": entries}

@@ -49,7 +49,7 @@ def make_evaluator(
     )
 
 
-def evaluated(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
+def report_of(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
     """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag unless it is None."""
     truth = with_tag(required_queries(evaluator), tag)
     index_contents = evaluator.contents(truth.relevance)

@@ -31,7 +31,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankingOffer:
     """A service that ranks in place of the published file, if `index.target` has its name.
 
     `opened` is a function of a published file and the section `[index]` that returns the ranking, None if the service does
@@ -46,7 +46,7 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class Engine:
+class EngineOffer:
     """What makes partitions elsewhere, if `engine.kind` has its name.
 
     `make` is a function of the settings that returns the engine, `embedder` one of the settings and an embedder that returns
@@ -117,9 +117,9 @@ class Extra:
     """A function that takes how a table of the lake is read, and returns the texts that stages embed as queries."""
     checks: str = ""
     """A function of the settings that returns asset checks."""
-    rankings: Mapping[str, Ranking] = field(default_factory=dict)
+    rankings: Mapping[str, RankingOffer] = field(default_factory=dict)
     """By their names."""
-    engines: Mapping[str, Engine] = field(default_factory=dict)
+    engines: Mapping[str, EngineOffer] = field(default_factory=dict)
     """By their names."""
     models: Mapping[str, ModelService] = field(default_factory=dict)
     """By their names."""
@@ -158,12 +158,12 @@ def load(place: str) -> Any:
         raise not_installed(error, module.split(".")[2]) from error
 
 
-def rankings() -> dict[str, Ranking]:
+def rankings() -> dict[str, RankingOffer]:
     """The services that may rank, by name."""
     return {name: ranking for extra in extras() for name, ranking in extra.rankings.items()}
 
 
-def engines() -> dict[str, Engine]:
+def engines() -> dict[str, EngineOffer]:
     """The engines that may make partitions, by name."""
     return {name: engine for extra in extras() for name, engine in extra.engines.items()}
 

@@ -14,7 +14,7 @@ from zlib import crc32
 import pyarrow as pa
 from upath import UPath
 
-from dagster_project.lake.parquet_files import MISSING, Entries, Footer, read_entries
+from dagster_project.lake.parquet_files import MISSING, Entries, ParquetFooter, read_entries
 from transforms.hashing import text_hash
 from transforms.schemas.table import Table
 
@@ -44,7 +44,7 @@ class KeptFooters:
 
     def footer(
         self, path: str, state: str, table: Table, read: Callable[[], Entries | str], *, is_list: bool
-    ) -> Footer | str:
+    ) -> ParquetFooter | str:
         """The footer of a file of a table, or its fault; a list of parts (`is_list`) must have no rows."""
         row = self._row(path, state, table, read)
         if isinstance(row, str):
@@ -113,9 +113,9 @@ class LocalFooters:
 
     def __init__(self, file: Path):
         self.kept = KeptFooters(file)
-        self._asked: dict[tuple[str, bool], tuple[str, Table, Footer]] = {}
+        self._asked: dict[tuple[str, bool], tuple[str, Table, ParquetFooter]] = {}
 
-    def footer(self, path: str, table: Table, *, is_list: bool) -> Footer | str:
+    def footer(self, path: str, table: Table, *, is_list: bool) -> ParquetFooter | str:
         """The footer of a stored file, or its fault; one that is as it was is not read again."""
         try:
             found = Path(path).stat()
@@ -128,7 +128,7 @@ class LocalFooters:
         if known and known[0] == state and known[1] == table:
             return known[2]
         footer = self.kept.footer(path, state, table, lambda: read_entries(Path(path)), is_list=is_list)
-        if isinstance(footer, Footer):
+        if isinstance(footer, ParquetFooter):
             self._asked[path, is_list] = (state, table, footer)
         return footer
 
@@ -156,11 +156,11 @@ def _digest(columns: pa.Schema) -> str:
     return text_hash(f"{columns.names} {columns.types}")
 
 
-TEMPORARY = ".tmp-"
+PARTIAL = ".tmp-"
 """Begins the names of files that are being written; a process id follows."""
 
 
-class Copies:
+class FooterCopies:
     """The copies in a folder: DuckDB requests the same metadata of a remote file hundreds of times."""
 
     def __init__(self, folder: Path):
@@ -178,7 +178,7 @@ class Copies:
     def temporary(self) -> Path:
         """A name for a new file."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(6)}"
+        return self.folder / f"{PARTIAL}{os.getpid()}-{secrets.token_hex(6)}"
 
     def drop(self, place: UPath) -> None:
         """Delete the copies of a remote file."""

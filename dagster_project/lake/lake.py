@@ -15,11 +15,11 @@ from upath import UPath
 from assets.partitions import IN_PARTS, SLOW_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
 from dagster_project.extras.registry import store_part
-from dagster_project.lake.kept_footers import TEMPORARY, Copies, local_footers
+from dagster_project.lake.kept_footers import PARTIAL, FooterCopies, local_footers
 from dagster_project.lake.parquet_files import (
     CORRUPT,
     MISSING,
-    Footer,
+    ParquetFooter,
     checked,
     is_local,
     opened,
@@ -117,7 +117,7 @@ class ParquetLake:
         place = self.path(table, partition)
         if is_local(place):
             return Path(str(place))
-        return Copies(self.copies).of(place)
+        return FooterCopies(self.copies).of(place)
 
     def stage(
         self,
@@ -133,7 +133,7 @@ class ParquetLake:
         Equal tables have equal content hashes, whatever their inputs were.
         """
         place = self.path(table, partition)
-        temporary = Copies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
+        temporary = FooterCopies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
         content_hash, rows = write_file(temporary, self.tables[table], data, code_version, inputs)
         return StagedFile(temporary, place, content_hash, rows, temporary.stat().st_size)
 
@@ -153,10 +153,10 @@ class ParquetLake:
         listed = self.stage(table, None, self.tables[table].empty(), code_version=code_version, inputs=hashes)
         return replace(listed, content_hash=_hash_of_parts(sorted(hashes.items())), row_count=rows)
 
-    def footer(self, table: str, partition: str | None = None) -> Footer | None:
+    def footer(self, table: str, partition: str | None = None) -> ParquetFooter | None:
         """The footer of the stored table; None if it does not exist or cannot be read."""
         footer = self._table_footer(table, partition)
-        return footer if isinstance(footer, Footer) else None
+        return footer if isinstance(footer, ParquetFooter) else None
 
     def code_version(self, table: str, partition: str | None = None) -> str | None:
         """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
@@ -182,17 +182,17 @@ class ParquetLake:
         """The fault of a stored file, None if it is valid. Of a table in parts, the fault of the list of parts."""
         return footer if isinstance(footer := self._file_footer(table, partition), str) else None
 
-    def _table_footer(self, table: str, partition: str | None) -> Footer | str:
+    def _table_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
         """The footer of the stored table, of a table in parts the sum of its parts' footers; or its fault."""
         footer = self._file_footer(table, partition)
         if isinstance(footer, str) or partition is not None or table not in IN_PARTS:
             return footer
         parts = [self._file_footer(table, part) for part in footer.inputs]
-        hashes = [part.content_hash for part in parts if isinstance(part, Footer)]
+        hashes = [part.content_hash for part in parts if isinstance(part, ParquetFooter)]
         if hashes != list(footer.inputs.values()):
             return "not the list of its parts"
-        rows = sum(part.row_count for part in parts if isinstance(part, Footer))
-        return Footer(_hash_of_parts(footer.inputs.items()), footer.code_version, {}, rows)
+        rows = sum(part.row_count for part in parts if isinstance(part, ParquetFooter))
+        return ParquetFooter(_hash_of_parts(footer.inputs.items()), footer.code_version, {}, rows)
 
     def parts(self, table: str) -> list[str]:
         """The names of the parts of a table that is stored in parts, sorted; LakeDamageError without their list."""
@@ -210,7 +210,7 @@ class ParquetLake:
         if isinstance(fault := self._table_footer(table, None), str):
             raise self.unusable(table, None, fault)
 
-    def _file_footer(self, table: str, partition: str | None) -> Footer | str:
+    def _file_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
         """The footer of the stored file, or its fault."""
         is_list = partition is None and table in IN_PARTS
         if self._look:
@@ -286,9 +286,9 @@ class ParquetLake:
     def evaluated(self, expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:
         """The rows of a function of Ibis tables, applied to Arrow tables in memory."""
         # It loads Ibis, which a search does without.
-        from dagster_project.lake.lake_backend import evaluated
+        from dagster_project.lake.lake_backend import computed
 
-        return evaluated(expression, *tables)
+        return computed(expression, *tables)
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
@@ -327,7 +327,7 @@ class ParquetLake:
         return sorted(
             f"{p.parent.name}/{p.name.removesuffix('.parquet')}"
             for p in folder.glob("*/*.parquet")
-            if not p.name.startswith(TEMPORARY)
+            if not p.name.startswith(PARTIAL)
         )
 
     def places(self) -> list[tuple[str, str | None]]:
@@ -356,7 +356,7 @@ class ParquetLake:
             require_leases()
         place.unlink(missing_ok=True)
         if not is_local(place):
-            Copies(self.copies).drop(place)
+            FooterCopies(self.copies).drop(place)
 
     def sweep(self) -> int:
         """Delete the temporary files of killed runs; returns their number.
@@ -366,11 +366,11 @@ class ParquetLake:
         """
         count = 0
         if not is_local(self.base):
-            Copies(self.copies).sweep()
+            FooterCopies(self.copies).sweep()
         for table in filter(partitions_of, {file.stem for file in self.base.glob("*.parquet")}):
             self.discard(table)  # earlier versions of Weft stored it as a whole
-        for path in Path(self._folder or self.copies).rglob(f"{TEMPORARY}*"):
-            pid = path.name.removeprefix(TEMPORARY).split("-")[0]
+        for path in Path(self._folder or self.copies).rglob(f"{PARTIAL}*"):
+            pid = path.name.removeprefix(PARTIAL).split("-")[0]
             if is_left_over(path, pid):
                 path.unlink(missing_ok=True)
                 count += 1

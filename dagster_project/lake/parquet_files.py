@@ -35,7 +35,7 @@ OTHER_FOOTER = "damaged: its footer is not what was written"
 
 
 @dataclass(frozen=True)
-class Footer:
+class ParquetFooter:
     """What the footer of a lake file says: content hash, version of the code that wrote it, hashes of its inputs."""
 
     content_hash: str
@@ -125,7 +125,7 @@ def _is_signed(file: pa.NativeFile | BinaryIO) -> bool:
     return not place or footer[place : place + len(_UNSIGNED)] == _hash_of_footer(footer, place)
 
 
-def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> Footer | str:
+def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> ParquetFooter | str:
     """The footer of a stored file, or the file's fault; a list of parts (`is_list`) must have no rows."""
     found = read_entries(path)
     if isinstance(found, str):
@@ -148,14 +148,14 @@ class Entries:
         """Version of the code that wrote the file; None if that was not Weft."""
         return self.written.get(_CODE.decode())
 
-    def footer(self, *, is_declared: bool) -> Footer | str:
+    def footer(self, *, is_declared: bool) -> ParquetFooter | str:
         """The footer of a file of the lake, or its fault; `is_declared` if its columns are those of its table."""
         if not is_declared:
             return OTHER_SCHEMA
         content, code, inputs = (self.written.get(name.decode()) for name in (_CONTENT, _CODE, _INPUTS))
         if content is None or code is None or inputs is None:
             return "not written by Weft"
-        return Footer(content, code, json.loads(inputs), self.rows)
+        return ParquetFooter(content, code, json.loads(inputs), self.rows)
 
 
 def read_entries(path: Path | UPath) -> Entries | str:

@@ -8,7 +8,7 @@ from dagster_project.extras.registry import load, model_service
 from dagster_project.models.static import StaticEmbedder
 from dagster_project.system.rate_limit import RunBudget
 from transforms.errors import ModelMismatchError
-from transforms.settings.models import TABLES, EmbeddingSettings, GeminiSettings, SafetySettings
+from transforms.settings.models import BUNDLED, EmbeddingSettings, GeminiSettings, SafetySettings
 
 
 def make_embedder(
@@ -19,7 +19,7 @@ def make_embedder(
     jobs: Path | None = None,
 ) -> Embedder:
     """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
-    if settings.model in TABLES:
+    if settings.model in BUNDLED:
         return StaticEmbedder(settings)
     make = load(model_service(settings.model).embedder)
     served: Embedder = make(settings, gemini or GeminiSettings(), safety, budget, jobs)
@@ -32,7 +32,7 @@ def serving(embedder: Embedder, manifest: Mapping[str, str], place: object) -> E
     ModelMismatchError if the index is of a model that is neither.
     """
     model, dimensions = manifest["model"], int(manifest["dimensions"])
-    tables = (EmbeddingSettings.model_validate({"model": name}) for name in TABLES)
+    tables = (EmbeddingSettings.model_validate({"model": name}) for name in BUNDLED)
     for known in (embedder, *map(StaticEmbedder, tables)):
         if (known.model, known.dimensions) == (model, dimensions):
             return known

@@ -22,10 +22,10 @@ from dagster_project.models.vector_segments import (
     Key,
     LaidOutVectors,
     SharedSegments,
-    damage_of,
+    count_of,
     matches_in,
     read_segment,
-    rows_of,
+    segment_damage,
     size_of,
     table_of,
     write_segment,
@@ -81,7 +81,7 @@ class ParquetEmbeddingCache:
 
     def count(self, model: str, dimensions: int, task: str) -> int:
         """How many vectors there are; one that two processes made at once counts twice."""
-        return sum(map(rows_of, self.segments(model, dimensions, task).values()))
+        return sum(map(count_of, self.segments(model, dimensions, task).values()))
 
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
         """The text hashes that have a vector, all in memory."""
@@ -222,7 +222,7 @@ class ParquetEmbeddingCache:
             folder = self._folder(*key)
             damages += [Damage(s, "set aside as damaged") for s in sorted(folder.glob(f"*{_SET_ASIDE}"))]
             for segment in self._segments(*key):
-                if reason := damage_of(segment, key[1]):
+                if reason := segment_damage(segment, key[1]):
                     damages.append(Damage(segment, reason))
         return damages
 

@@ -105,7 +105,7 @@ class PieceTokenizer:
         if special:
             return self._with_special(texts, special)
         first = " " if self._cuts is LLAMA else ""  # the tokenizer's own rule
-        pieces_of, edges_of_texts = pieces([first + text if text else text for text in texts], self._cuts)
+        pieces_of, edges_of_texts = cuts([first + text if text else text for text in texts], self._cuts)
         pieces_of = pieces_of.dictionary_encode()
         distinct, edges = self._ids(pieces_of.dictionary.to_pylist())
         codes = pieces_of.indices.to_numpy()
@@ -160,7 +160,7 @@ class PieceTokenizer:
         return ids.tobytes()
 
 
-def pieces(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarray]:
+def cuts(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarray]:
     """The pieces of all texts, one after the other, large_string, and the number of the first piece of each text.
 
     The numbers, int64, have the number of all pieces at their end.

@@ -41,7 +41,7 @@ def size_of(segment: Path) -> int:
         return 0
 
 
-def rows_of(segment: Path) -> int:
+def count_of(segment: Path) -> int:
     """How many vectors a segment has; 0 if it is damaged or gone."""
     try:
         with pa.OSFile(str(segment)) as file:
@@ -82,7 +82,7 @@ def matches_in(
                 yield indexes[rows], rounded(vectors[rows])
 
 
-def damage_of(segment: Path, dimensions: int) -> str | None:
+def segment_damage(segment: Path, dimensions: int) -> str | None:
     """Why a segment cannot be trusted; None if it can, or is gone."""
     try:
         table = read_segment(segment)

@@ -20,7 +20,7 @@ from dagster_project.composition.objects import (
     make_publisher,
     make_sources,
     require_served_models,
-    sweep,
+    temporary_sweep,
 )
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
@@ -84,7 +84,7 @@ def build(
         translate_disk_faults(settings.root),
         only_build(settings.root, settings.lake_uri),
     ):
-        sweep(settings)
+        temporary_sweep(settings)
         interrupted = close_dead_runs(instance, settings.root, only_command=True)
         alert_interrupted(settings.alerts, settings.root, interrupted)
         work = _Build(settings, instance, CountedProgress(tell))

@@ -16,7 +16,7 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER
 from dagster_project.orchestration.plan import Plan, make_plan
-from dagster_project.orchestration.runs import close_dead_runs, partitions_of, under_way
+from dagster_project.orchestration.runs import close_dead_runs, run_partitions, under_way
 from dagster_project.orchestration.work import Work
 from dagster_project.system.dagster_internals import request_backfill
 from transforms.errors import SettingsError, WeftError
@@ -142,7 +142,7 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
             "`weft build` make everything here"
         )
     close_dead_runs(instance, settings.root)
-    plan = planned(settings, instance, partitions_of(instance, under_way(instance)))
+    plan = planned(settings, instance, run_partitions(instance, under_way(instance)))
     source_of = {partition.key: partition.source for partition in plan.partitions}
     stale = {p: t for p, t in plan.stale.items() if not names or source_of[p] in names}
     broken = {source: fault for source, fault in plan.broken.items() if not names or source in names}

@@ -12,7 +12,7 @@ import dagster as dg
 from assets.partitions import CONTEXT, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES
 from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
-from dagster_project.index.publish.version_inputs import TABLES
+from dagster_project.index.publish.version_inputs import TYPED
 from dagster_project.lake.oversize import waiting_bytes
 from dagster_project.orchestration.alerts import alert_sources
 from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
@@ -20,7 +20,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_TAG, STATE_TAG
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import Plan
-from dagster_project.orchestration.runs import partitions_of, tables_of, under_way
+from dagster_project.orchestration.runs import run_partitions, run_tables, under_way
 from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOURCE
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import source_bytes
@@ -28,7 +28,7 @@ from dagster_project.system.dagster_internals import partitions_of_backfills
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import ServiceError, SourceError
 
-NOTHING = "nothing changed: the index shows what the sources hold"
+UNCHANGED = "nothing changed: the index shows what the sources hold"
 _SOURCE_TABLES = {table for source_type in SOURCE_TYPES for table in source_type.tables}
 _LITTLE, _SHARE_OF_INDEX, _SHARE_OF_SOURCES = 4 << 20, 0.02, 0.5
 """Bytes of long texts that are made before a publish nevertheless; the same as a share of the file that it changes, and of
@@ -62,10 +62,10 @@ class Runs:
 def runs_of_dagster(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Runs:
     """What the runs of an instance say to whoever goes on with a refresh."""
     going = under_way(instance)
-    making = {(t, p) for run in going for p in partitions_of(instance, [run]) for t in tables_of(run)}
+    making = {(t, p) for run in going for p in run_partitions(instance, [run]) for t in run_tables(run)}
     tried: set[Tried] = set()
     for run in instance.get_runs(dg.RunsFilter(tags={REFRESH_TAG: refresh})):
-        tried |= tried_by(run.tags, tables_of(run), partitions_of(instance, [run]))
+        tried |= tried_by(run.tags, run_tables(run), run_partitions(instance, [run]))
     backfilled = partitions_of_backfills(instance, lambda: asset_definitions(settings))
     return Runs(tuple(going), making, backfilled, tried)
 
@@ -109,7 +109,7 @@ def reconcile(
             return works, ""
     works = [*steps.partitions(plan.context, Phase.CONTEXT), *steps.partitions(plan.slow, Phase.SLOW)]
     is_left = plan.stale or plan.publish or plan.slow or plan.broken
-    return works, "what is left was tried: the next refresh tries again" if is_left else NOTHING
+    return works, "what is left was tried: the next refresh tries again" if is_left else UNCHANGED
 
 
 _TABLES = {
@@ -179,11 +179,11 @@ class _Steps:
                 and footer.content_hash != published.get(p.key, {}).get(table)
                 for p in self.plan.partitions
                 if p.key not in self.runs.backfilled
-                for table in TABLES[p.source_type]
+                for table in TYPED[p.source_type]
             )
 
 
-def requests(
+def next_requests(
     settings: Settings, instance: dg.DagsterInstance, refresh: str, made: Collection[str] | None = None
 ) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, Runs]:
     """The runs that Dagster's daemon is to begin next for a refresh, or why none; and the runs that the answer is of.

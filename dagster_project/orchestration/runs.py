@@ -44,7 +44,7 @@ def held_by_run(
     if run is None or instance is None:
         yield
         return
-    tables = tables_of(run)
+    tables = run_tables(run)
     waits: list[str] = []
 
     def note_wait() -> None:
@@ -68,7 +68,7 @@ def refresh_of(run: dg.DagsterRun) -> str:
     return run.tags.get(REFRESH_TAG) or run.tags.get("dagster/backfill") or run.run_id[:8]
 
 
-def tables_of(run: dg.DagsterRun) -> set[str]:
+def run_tables(run: dg.DagsterRun) -> set[str]:
     """The tables that a run makes; of a whole job, launched on its page, those that say what it holds."""
     if run.asset_selection is not None:
         return {key.path[-1] for key in run.asset_selection if len(key.path) == 1}
@@ -99,7 +99,7 @@ def living(instance: dg.DagsterInstance, root: Path) -> list[dg.DagsterRun]:
     return [run for run in map(instance.get_run_by_id, ids) if run]
 
 
-def partitions_of(instance: dg.DagsterInstance, runs: Iterable[dg.DagsterRun]) -> set[str]:
+def run_partitions(instance: dg.DagsterInstance, runs: Iterable[dg.DagsterRun]) -> set[str]:
     """The partitions that some runs are of."""
     return {partition for run in runs for partition in partitions_within(instance, run.tags)}
 

@@ -11,12 +11,12 @@ from assets.stages.declaration import Stage
 from assets.stages.stage import LAKE, lake_state
 from dagster_project.composition.objects import make_publisher
 from dagster_project.config.settings import Settings
-from dagster_project.index.publish.version_inputs import TABLES
+from dagster_project.index.publish.version_inputs import TYPED
 from dagster_project.index.publish.versions import version_of
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.oversize import QUEUE
-from dagster_project.lake.parquet_files import Footer
+from dagster_project.lake.parquet_files import ParquetFooter
 from dagster_project.orchestration.asset_graph import make_assets, partition_stages
 from transforms.conversations.windows import last_windows
 
@@ -28,7 +28,7 @@ CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
 
 def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
     """True if all tables of a partition are in the lake, whatever they were made of."""
-    return lake.has_tables(TABLES[partition.source_type], partition.key)
+    return lake.has_tables(TYPED[partition.source_type], partition.key)
 
 
 def stale_context(
@@ -101,7 +101,7 @@ def stale_reasons(
     return stale
 
 
-def _reason(stage: Stage, partition: str, footers: Sequence[Footer | None], lake: ParquetLake) -> str:
+def _reason(stage: Stage, partition: str, footers: Sequence[ParquetFooter | None], lake: ParquetLake) -> str:
     """Why a stage has to run, of what stands in the files that it made."""
     there = [footer for footer in footers if footer]
     if not there and not any(lake.is_stored(table, partition) for table in stage.tables):

@@ -17,7 +17,7 @@ from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
 
 FOLDER, FILE = "receipts", "receipts.jsonl"
-FIRST = "0" * 64
+GENESIS = "0" * 64
 """What the first receipt has for the hash of the one before."""
 _MOST_PASSAGES = 500
 _MOST_PLACE = 1_000
@@ -85,7 +85,7 @@ class Receipts:
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The receipts, oldest first; ReceiptError names the first line at which the chain is broken."""
-        before = FIRST
+        before = GENESIS
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -123,7 +123,7 @@ def _end(file: BinaryIO) -> tuple[int, str]:
         read_back *= 2
     file.truncate(size - len(end) + len(whole))
     if not whole:
-        return 0, FIRST
+        return 0, GENESIS
     last = whole[:-1].rpartition(b"\n")[2] + b"\n"
     receipt = _read(last)
     if receipt is not None and isinstance(receipt.get("number"), int):

@@ -22,7 +22,7 @@ from transforms.errors import (
 from transforms.hashing import bytes_sha256
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import LensSettings
-from transforms.text.finds.finder import KINDS
+from transforms.text.finds.finder import FIND_KINDS
 from transforms.text.redaction import masked_in_place
 
 _NAMES = {
@@ -35,7 +35,7 @@ _SHOWN_OF_HITS = (
 )  # fmt: skip
 Ask = Callable[[str, Mapping[str, object]], pa.Table]
 """Gives the rows of a statement with named parameters on one published file."""
-_MARK = re.compile(rf"\[({'|'.join(KINDS)})\]")
+_MARK = re.compile(rf"\[({'|'.join(FIND_KINDS)})\]")
 
 
 @dataclass
@@ -155,7 +155,7 @@ Sizes = Callable[[Sequence[str]], Mapping[str, int]]
 """Gives the bytes of documents by id."""
 
 
-class Entry(NamedTuple):
+class Disclosure(NamedTuple):
     """A text that a session was shown: the document it is of, its hash, tokens and bytes."""
 
     doc_id: str
@@ -167,19 +167,19 @@ class Entry(NamedTuple):
 class Disclosures:
     """What one session was shown, each text once; several threads may add to it."""
 
-    def __init__(self, name: str, lens: LensSettings, shown: Iterable[Entry] = ()):
+    def __init__(self, name: str, lens: LensSettings, shown: Iterable[Disclosure] = ()):
         self.name, self.lens = name, lens
         self._entries = {entry.sha256: entry for entry in shown}
         self._lock = threading.Lock()
 
     def add(
         self, shown: Sequence[Disclosed], count: Callable[[Sequence[str]], list[int]], sizes: Sizes
-    ) -> list[Entry]:
+    ) -> list[Disclosure]:
         """Note the texts of an answer and return the new ones; DisclosureLimitError, and none noted, if that is too much."""
         if not self.lens.is_limited:
             return []
         found = [
-            Entry(passage.doc_id, bytes_sha256(data := passage.text.encode()), tokens, len(data))
+            Disclosure(passage.doc_id, bytes_sha256(data := passage.text.encode()), tokens, len(data))
             for passage, tokens in zip(shown, count([passage.text for passage in shown]), strict=True)
         ]
         with self._lock:
@@ -201,7 +201,7 @@ class Disclosures:
                 f"answer has {more:,} new ones: ask for less, or begin another session"
             )
 
-    def _require_share(self, entries: Iterable[Entry], sizes: Mapping[str, int | None]) -> None:
+    def _require_share(self, entries: Iterable[Disclosure], sizes: Mapping[str, int | None]) -> None:
         """What has no size of its own, as a thread, is shown by its parts alone."""
         share = self.lens.share or 1
         shown = dict.fromkeys(sizes, 0)

@@ -32,7 +32,7 @@ from dagster_project.system.globs import (
     partition_name,
     recall,
     remember,
-    sweep,
+    sweep_parts,
     valid_text,
 )
 from transforms.conversations import windows as conversations
@@ -242,7 +242,7 @@ class ChatFiles:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        return sweep(self._memory_file)
+        return sweep_parts(self._memory_file)
 
 
 def _with_files(chat: Chat, files: AttachedFiles) -> Chat:

@@ -19,7 +19,7 @@ from dagster_project.config.settings import USUALLY_EXCLUDED
 from dagster_project.sources.chat_exports import FILE_PROGRAMS, is_slack, program_of_folder, zipped_format
 from dagster_project.sources.mail_places import begins_as_mail, month_of
 from dagster_project.sources.public_inbox import is_inbox, repositories
-from dagster_project.sources.reading_files import opened
+from dagster_project.sources.reading_files import open_file
 from dagster_project.system.globs import is_file, is_folder
 from transforms.conversations.exports import chat_columns
 from transforms.conversations.programs import program_of
@@ -159,7 +159,7 @@ def _kind_of(file: Path) -> str | None:
             return "eml"
         if suffix == ".zip":
             return zipped_format(file)
-        with opened(file) as stream:
+        with open_file(file) as stream:
             head = (_UNPACKED[suffix](stream) if suffix in _UNPACKED else stream).read(
                 _HEAD_OF_JSON if suffix.removeprefix(".") in ISSUE_FORMATS else _HEAD
             )
@@ -217,7 +217,7 @@ def _links_by_name(files: Sequence[Path]) -> bool:
     """True if notes link as `[[name]]`, as those of a vault do."""
     for file in islice((f for f in files if f.suffix.lower() == ".md"), 200):
         try:
-            with opened(file) as stream:
+            with open_file(file) as stream:
                 if b"[[" in stream.read(1 << 16):
                     return True
         except OSError:

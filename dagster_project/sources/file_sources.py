@@ -21,8 +21,8 @@ from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
 from dagster_project.sources.mail_places import mail_partition, mail_paths, month_of, period_of, youngest_year
 from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
-from dagster_project.sources.reading_files import TooLargeError, bounded, content, opened, why_unreadable
-from dagster_project.sources.trees import parts_of, tree_files
+from dagster_project.sources.reading_files import TooLargeError, bounded, content, open_file, why_unreadable
+from dagster_project.sources.trees import tree_files, tree_parts
 from dagster_project.system.globs import (
     fixed_folder,
     is_folder,
@@ -30,7 +30,7 @@ from dagster_project.system.globs import (
     partition_name,
     recall,
     remember,
-    sweep,
+    sweep_parts,
     valid_text,
 )
 from dagster_project.system.long_work import ordered_map
@@ -283,7 +283,7 @@ class FileSources:
         refuse_missing_ocr(self.settings.documents)
         found = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
         for partition, part in sorted(
-            parts_of(found, "whole" if source.kind == "issues" else source.grain).items()
+            tree_parts(found, "whole" if source.kind == "issues" else source.grain).items()
         ):
             files = [_File(f.path, f.name, f.fault or self._identify(f.path)[0], f.fault) for f in part]
             fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
@@ -323,7 +323,7 @@ class FileSources:
             self._seen[str(path)] = known
             return str(known[4]), known[5] if isinstance(known[5], str) else None
         try:
-            with opened(path) as stream:
+            with open_file(path) as stream:
                 head = stream.read(_HEAD_BYTES)
                 digest = blake2b(head, digest_size=16)
                 while block := stream.read(1 << 20):
@@ -336,7 +336,7 @@ class FileSources:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        return sweep(self._memory_file) + self.chats.sweep() + self._readers.converted.sweep()
+        return sweep_parts(self._memory_file) + self.chats.sweep() + self._readers.converted.sweep()
 
 
 def _state(path: Path) -> list[object] | str:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from dagster_project.config.settings import Settings, SourceSettings
-from dagster_project.sources.reading_files import COMPRESSED, opened, why_unreadable
+from dagster_project.sources.reading_files import COMPRESSED, open_file, why_unreadable
 from dagster_project.system.globs import (
     entries_below,
     fixed_folder,
@@ -145,7 +145,7 @@ def is_archive(path: Path) -> bool:
 def begins_as_mail(path: Path, only: bytes = b"") -> bool:
     """True if a file begins with a header, or with the `only` bytes; one that cannot be read is a mail, and faulty."""
     try:
-        with opened(path) as stream:
+        with open_file(path) as stream:
             head = stream.read(200)
     except OSError:
         return not only

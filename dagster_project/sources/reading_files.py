@@ -31,7 +31,7 @@ class TooLargeError(Exception):
     """What a file holds passes a cap; the text is the reason, as `code: explanation`."""
 
 
-def opened(path: Path) -> IO[bytes]:
+def open_file(path: Path) -> IO[bytes]:
     """A file to read; OSError if it is none: a pipe or a device could be waited for, or read, without end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -42,7 +42,7 @@ def opened(path: Path) -> IO[bytes]:
 
 def bounded(path: Path, cap: int, setting: str) -> bytes:
     """The bytes of a file, however many it says it has; TooLargeError if they are over `cap`."""
-    with opened(path) as stream:
+    with open_file(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         data = (stream.read(size + 1) or b"") if size <= cap else b""
         if len(data) > size:  # it grows, or is one of those that have no size before they are read
@@ -70,7 +70,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     if path.suffix not in _MEMBERS:
         return bounded(path, settings.max_archive_bytes, "mail.max_archive_bytes"), None
     data = bytearray()
-    with opened(path) as stream:
+    with open_file(path) as stream:
         stored = os.fstat(stream.fileno()).st_size
         cap = min(settings.max_archive_bytes, plausible_bytes(stored))
         try:
@@ -89,7 +89,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
 
 def part(path: Path, start: int, count: int) -> bytes:
     """At most `count` bytes of what is in a file, decompressed by its ending, from `start` on; OSError as `opened`."""
-    with opened(path) as stream:
+    with open_file(path) as stream:
         if path.suffix not in _MEMBERS:
             stream.seek(start)
             return stream.read(count) or b""

@@ -61,7 +61,7 @@ def tree_files(
     return files
 
 
-def parts_of(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile]]:
+def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile]]:
     """The files by the name of their partition.
 
     `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`: files that take long to

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-from dagster_project.sources.reading_files import opened, plausible_bytes
+from dagster_project.sources.reading_files import open_file, plausible_bytes
 from transforms.errors import ChatFormatError
 
 _BLOCK = 1 << 20
@@ -36,7 +36,7 @@ class ZippedExport:
         self._members: dict[str, zipfile.ZipInfo] = {}
         self.repeated: list[str] = []
         """Names that several files have; the first of each is read."""
-        self._stream = opened(path)
+        self._stream = open_file(path)
         try:
             self._archive = zipfile.ZipFile(self._stream)
             self._list()

@@ -50,7 +50,7 @@ def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
         return {}
 
 
-def sweep(memory: Path) -> int:
+def sweep_parts(memory: Path) -> int:
     """Delete what killed processes left beside a file that `remember` writes; the number of files."""
     leftovers = list(memory.parent.glob(f"{glob.escape(memory.name)}.*"))
     for file in leftovers:

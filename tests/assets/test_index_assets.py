@@ -10,7 +10,7 @@ import pytest
 
 from assets.conversations import context_stages
 from assets.partitions import CONTEXT, CONVERSATIONS
-from assets.stages.stage import BACKFILL, assets_of, partitions_of
+from assets.stages.stage import BACKFILL, assets_of, partitions_def
 from assets.vector_parts import VectorParts
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
@@ -34,7 +34,7 @@ def test_a_part_that_lacks_the_vector_of_a_refused_text_is_looked_at_by_each_run
 
 @pytest.mark.parametrize("definition", WINDOWS, ids=CONTEXT.tables)
 def test_the_context_is_made_by_window_and_says_which_version_it_asks(definition: dg.AssetsDefinition):
-    assert definition.partitions_def == partitions_of(CONVERSATIONS)
+    assert definition.partitions_def == partitions_def(CONVERSATIONS)
     assert definition.backfill_policy == BACKFILL
     assert dg.AssetKey("search_index") in definition.dependency_keys
     (spec,) = definition.specs

@@ -14,7 +14,7 @@ from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Workspace
 from tests.fuzz.fuzzing import seeds, within_limits
 from transforms.errors import QueryError, UnknownIdError
-from transforms.retrieval.query_language import FIELDS
+from transforms.retrieval.query_language import CONDITIONS
 
 COUNT = 200
 WORDS = [
@@ -51,7 +51,7 @@ def word(choose: random.Random) -> str:
 
 def fielded(choose: random.Random) -> str:
     value = choose.choice([*VALUES, word(choose), f'"{word(choose)}"', f"({word(choose)} OR {word(choose)})"])
-    return f"{choose.choice(['', '', '-'])}{choose.choice(sorted(FIELDS))}:{value}"
+    return f"{choose.choice(['', '', '-'])}{choose.choice(sorted(CONDITIONS))}:{value}"
 
 
 def mixed(choose: random.Random) -> str:

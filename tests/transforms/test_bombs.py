@@ -18,7 +18,7 @@ from transforms.mail.blocks.table import message_blocks
 from transforms.mail.html_text import html_text
 from transforms.mail.messages import RawMail, read_mail
 from transforms.settings.mail import BlockSettings, MailSettings
-from transforms.text.shallow_markup import MAX_DEPTH, shallow_markup
+from transforms.text.shallow_markup import MAX_LEVELS, shallow_markup
 
 TIMES, ALLOWED = 4, 9
 """A bomb of so many times the size, and what it may take: the square would be 16."""
@@ -119,9 +119,9 @@ def test_no_tags_nest_deeper_than_allowed(before: list[str], repeated: list[str]
     markup = shallow_markup("".join(before) + "".join(repeated) * 1300)
     root = LexborHTMLParser(markup).root
     level, depth = [root], 0
-    while level and depth < 3 * MAX_DEPTH:
+    while level and depth < 3 * MAX_LEVELS:
         level, depth = [child for node in level if node for child in node.iter(include_text=False)], depth + 1
-    assert depth <= 2 * MAX_DEPTH
+    assert depth <= 2 * MAX_LEVELS
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "operations.publish_checks.rule_violations": lambda t: publish_checks.rule_violations(
         t.message_chunks, t.chunk_context, t.embeddings, t.embedding_refusals, "another model", 256
     ),
-    "embedding.embedded_text.joined_context": lambda t: embedded_text.joined_context(
+    "embedding.embedded_text.parent_context": lambda t: embedded_text.parent_context(
         _requoted(t), t.messages, t.thread_tree, t.inferred_quotes
     ),
     "embedding.embedded_text.parent_texts": lambda t: embedded_text.parent_texts(
@@ -147,7 +147,7 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
 
 
 WINDOWED = {
-    "embedding.embedded_text.joined_context",
+    "embedding.embedded_text.parent_context",
     "embedding.embedded_text.parent_texts",
     "mail.threads.corpus_measures.corpus_measures",
     "mail.threads.threads.memberships",

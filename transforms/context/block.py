@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from transforms.context.passages import (
     HEAD,
     Passage,
+    as_quote,
     edges,
-    heading,
     is_noise,
     joins,
-    quoted,
     render_block,
     render_stretch,
     said_at,
     stretches,
+    title_line,
     turn_line,
 )
 from transforms.errors import ContextError
@@ -80,13 +80,13 @@ def compile_block(
     listed = [passage for passage in passages if not is_noise(passage)]
     chosen: list[Passage] = []
     remaining = budget_tokens - count([HEAD])[0]
-    headings = count([heading(passage) for passage in listed])
+    headings = count([title_line(passage) for passage in listed])
     alone = count([render_stretch([passage], is_first=False) for passage in listed])
-    joined = count([quoted(p.text if p.turn is None else turn_line(p, said_at(p))) for p in listed])
+    joined = count([as_quote(p.text if p.turn is None else turn_line(p, said_at(p))) for p in listed])
     touched: set[tuple[str, int]] = set()
     headed: set[tuple[str, str]] = set()
     for number, passage in enumerate(listed):
-        under = passage.doc_id, heading(passage)
+        under = passage.doc_id, title_line(passage)
         cost = alone[number] + headings[number] * (under not in headed)
         if joins(passage, touched):
             cost = joined[number]

@@ -78,7 +78,7 @@ def _parts_of_short(queries: pl.DataFrame) -> pl.DataFrame:
 
 def _asked_parts(text: str) -> list[str]:
     """The parts of a text that has several, and the halves of each that names two things."""
-    whole = parts(text)
+    whole = query_parts(text)
     return [*(whole if len(whole) > 1 else ()), *(half for part in whole for half in _halves(part))]
 
 
@@ -268,7 +268,7 @@ _LEAST_WORDS, _LEAST_OF_QUESTION, _LEAST_OF_HALF = 15, 4, 3
 _MOST = 16
 
 
-def parts(text: str) -> list[str]:
+def query_parts(text: str) -> list[str]:
     """The parts of a text in order: questions, and paragraphs, small ones together; at most 16, longer in a long text.
 
     >>> parts("We moved to a new host. Why is the index bloated? And which lock does a vacuum take?")

@@ -104,7 +104,7 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     return "".join(texts)
 
 
-def heading(passage: Passage) -> str:
+def title_line(passage: Passage) -> str:
     """The heading under which a passage stands in a block."""
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
     return f"## {_named(passage.title)}{date}\n\n"
@@ -128,7 +128,7 @@ def joins(passage: Passage, others: Set[tuple[str, int]]) -> bool:
 def stretches(chosen: Sequence[Passage]) -> list[list[Passage]]:
     """The passages as a block shows them: those under one heading together, where the first of them was, in the order of
     their document; turns of a chat that are near each other, and texts that touch, are one stretch."""
-    keys = [(passage.doc_id, heading(passage)) for passage in chosen]
+    keys = [(passage.doc_id, title_line(passage)) for passage in chosen]
     places = {key: number for number, key in reversed(list(enumerate(keys)))}
     order = sorted(range(len(chosen)), key=lambda n: (places[keys[n]], chosen[n].shown[1]))
     found: list[list[Passage]] = []
@@ -147,9 +147,9 @@ def render_block(chosen: Sequence[Passage]) -> str:
     sign ends it, and their brackets of citations get a backslash: those without are Weft's.
     """
     ordered = stretches(chosen)
-    before = [None, *((stretch[0].doc_id, heading(stretch[0])) for stretch in ordered)]
+    before = [None, *((stretch[0].doc_id, title_line(stretch[0])) for stretch in ordered)]
     rendered = (
-        render_stretch(stretch, is_first=(stretch[0].doc_id, heading(stretch[0])) != last)
+        render_stretch(stretch, is_first=(stretch[0].doc_id, title_line(stretch[0])) != last)
         for stretch, last in zip(ordered, before, strict=False)
     )
     return "\n".join([HEAD, *rendered]) if chosen else ""
@@ -160,8 +160,8 @@ def render_stretch(stretch: Sequence[Passage], *, is_first: bool = True) -> str:
     first, start, end = stretch[0], stretch[0].shown[1], stretch[-1].shown[2]
     page = f" page {bisect_right(first.page_starts, start)}" if first.page_starts else ""
     is_chat = first.turn is not None
-    text = quoted(_conversation(stretch) if is_chat else "".join(p.shown[0] for p in stretch))
-    return f"{heading(first) if is_first else ''}{text}\n\n\u27e8{_named(first.place)}{page} bytes {start}-{end}\u27e9\n"
+    text = as_quote(_conversation(stretch) if is_chat else "".join(p.shown[0] for p in stretch))
+    return f"{title_line(first) if is_first else ''}{text}\n\n\u27e8{_named(first.place)}{page} bytes {start}-{end}\u27e9\n"
 
 
 def _conversation(turns: Sequence[Passage]) -> str:
@@ -213,10 +213,10 @@ def _render_mail(mail: Mapping[str, Any]) -> str:
         *([f"Date: {at:%Y-%m-%d %H:%M}"] if at else []),
         *([f"Subject: {_named(subject)}"] if subject is not None else []),
     ]
-    return "\n".join([*headers, "", *([quoted(mail["body"]), ""] if mail["body"] else [])])
+    return "\n".join([*headers, "", *([as_quote(mail["body"]), ""] if mail["body"] else [])])
 
 
-def quoted(text: str) -> str:
+def as_quote(text: str) -> str:
     """`text` with `> ` before each line, whichever sign ends it, and a backslash before brackets of citations."""
     lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
     return "\n".join(f"> {line}".rstrip() for line in lines)

@@ -143,7 +143,7 @@ def window_context(
                     context_manifest(
                         compilation,
                         question,
-                        {**facts, "queries": coverage(queries, found, compilation)},
+                        {**facts, "queries": query_coverage(queries, found, compilation)},
                         settings,
                     ),
                     sort_keys=True,
@@ -176,7 +176,7 @@ def context_manifest(
     )
 
 
-def coverage(
+def query_coverage(
     queries: pl.DataFrame, candidates: pl.DataFrame, compilation: block.CompiledBlock
 ) -> list[dict[str, Any]]:
     """Of each query of one window the hash of its text, the numbers of its passages, and their best evidence.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.documents.frontmatter import BOM, Frontmatter, frontmatter
+from transforms.documents.frontmatter import BOM_CHARACTER, Frontmatter, frontmatter
 from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
 from transforms.formats.converted import VERSION as FORMATS_VERSION
@@ -166,7 +166,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     stored = _stored_text(file, kind)
     if not stored.text.strip("\ufeff \t\r\n\f\v"):
         raise _FileFaultError("empty: there is nothing but blanks in it")
-    mark = len(BOM.encode()) if stored.text.startswith(BOM) else 0
+    mark = len(BOM_CHARACTER.encode()) if stored.text.startswith(BOM_CHARACTER) else 0
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
     found = (front.defect, parsed.defect if parsed else None)
@@ -206,7 +206,7 @@ def _stored_text(file: RawFile, kind: str) -> Converted:
     text, defects = _decoded(file.data, html_charset(file.data) if kind == "html" else None)
     if kind not in _CONVERTERS:
         return Converted(text, defects)
-    converted = _CONVERTERS[kind](text.removeprefix(BOM))
+    converted = _CONVERTERS[kind](text.removeprefix(BOM_CHARACTER))
     if converted is None:
         raise _FileFaultError(f"unreadable: it cannot be converted from {kind} to Markdown")
     title = html_title(text) if kind == "html" else None

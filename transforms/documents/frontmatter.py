@@ -10,7 +10,7 @@ MAX_FRONTMATTER_VALUES = 5000
 """Values of a frontmatter after its aliases are followed."""
 MAX_FRONTMATTER_DEPTH = 32
 
-BOM = "\ufeff"
+BOM_CHARACTER = "\ufeff"
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n|\n|\r)")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)", re.MULTILINE)
 
@@ -35,7 +35,7 @@ def frontmatter(text: str) -> Frontmatter:
     A defect is `frontmatter_malformed`, `frontmatter_not_a_mapping` or `frontmatter_too_large` (more
     bytes, values or nesting than the limits above, aliases followed).
     """
-    body_start = len(BOM.encode()) if text.startswith(BOM) else 0
+    body_start = len(BOM_CHARACTER.encode()) if text.startswith(BOM_CHARACTER) else 0
     opening = _OPENING.match(text)
     closing = _CLOSING.search(text, opening.end()) if opening else None
     if opening is None or closing is None:

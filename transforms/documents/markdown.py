@@ -45,7 +45,7 @@ _COMMENT = re.compile(
 _NOT_NEWLINE = re.compile(rb"[^\r\n]")
 
 
-class Block(NamedTuple):
+class MarkdownBlock(NamedTuple):
     """One block of a text.
 
     `kind` is heading, paragraph, list, item, quote, code, table, html, rule or footnote. The range is
@@ -88,14 +88,14 @@ class Markdown(NamedTuple):
     `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None.
     """
 
-    blocks: list[Block]
+    blocks: list[MarkdownBlock]
     links: list[Link]
     opaque: list[tuple[int, int]]
     comments: list[tuple[int, int]]
     defect: str | None = None
 
     @property
-    def headings(self) -> list[Block]:
+    def headings(self) -> list[MarkdownBlock]:
         """The headings in document order."""
         return [block for block in self.blocks if block.kind == "heading"]
 
@@ -109,7 +109,7 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     data = text.encode()
     body = data[body_start:]
     if _is_too_deep(body):
-        paragraph = Block("paragraph", body_start, len(data))
+        paragraph = MarkdownBlock("paragraph", body_start, len(data))
         return Markdown([paragraph], [], [], [], "nesting_too_deep")
     scan = _Scan(data, body_start)
     scan.run(body.decode() if body_start else text, DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS)
@@ -129,7 +129,7 @@ class Outline(NamedTuple):
     """The outermost blocks of a text, and its code.
 
     `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` what they are
-    (see `Block`). `code` are the half-open ranges of all code blocks, outermost or not, each with
+    (see `MarkdownBlock`). `code` are the half-open ranges of all code blocks, outermost or not, each with
     True if it is fenced.
     """
 
@@ -239,7 +239,7 @@ class _Scan:
     def __init__(self, data: bytes, shift: int) -> None:
         self.data = data
         self.shift = shift
-        self.blocks: list[Block] = []
+        self.blocks: list[MarkdownBlock] = []
         self.links: list[Link] = []
         self.opaque: list[tuple[int, int]] = []
         self.html: list[tuple[int, int]] = []
@@ -305,7 +305,7 @@ class _Scan:
             text = " ".join("".join(self.heading or ()).split())
             self.heading = None
             start, end = self._whole_lines(start, end)
-            self.blocks.append(Block("heading", start, end, self.depth, int(detail[1]), text))
+            self.blocks.append(MarkdownBlock("heading", start, end, self.depth, int(detail[1]), text))
         elif _KINDS.get(name) in _CONTAINERS:
             self.depth -= 1
 
@@ -317,7 +317,7 @@ class _Scan:
             self.covered = end
         fenced = kind == "code" and isinstance(detail, dict)
         info = detail["Fenced"] if fenced else detail if kind == "footnote" else ""
-        self.blocks.append(Block(kind, start, end, self.depth, 0, info, fenced))
+        self.blocks.append(MarkdownBlock(kind, start, end, self.depth, 0, info, fenced))
 
     def _whole_lines(self, start: int, end: int) -> tuple[int, int]:
         """The range widened to whole lines; a carriage return alone ends a line too (CommonMark 2.1)."""

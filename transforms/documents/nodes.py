@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.documents.markdown import Block, parse
+from transforms.documents.markdown import MarkdownBlock, parse
 from transforms.schemas.documents import DOCUMENT_NODES
 from transforms.schemas.table import rows_of
 
@@ -93,7 +93,7 @@ class Slugs:
 class _Span(NamedTuple):
     """A heading that is a node: the end of its span, the end of its own text."""
 
-    heading: Block
+    heading: MarkdownBlock
     end: int
     body_end: int
 
@@ -101,7 +101,7 @@ class _Span(NamedTuple):
 class _Tree:
     """The nodes of one document."""
 
-    def __init__(self, doc_id: str, title: str, data: bytes, headings: list[Block]) -> None:
+    def __init__(self, doc_id: str, title: str, data: bytes, headings: list[MarkdownBlock]) -> None:
         self.doc_id = doc_id
         self.title = title
         self.size = len(data)
@@ -165,7 +165,7 @@ def _crumb(title: str) -> str:
     return title if len(title) <= MAX_CRUMB_CHARS else title[: MAX_CRUMB_CHARS - 1] + "…"
 
 
-def _spans(headings: list[Block], size: int) -> list[_Span]:
+def _spans(headings: list[MarkdownBlock], size: int) -> list[_Span]:
     """The span of every heading: to the next heading of its level or above, its own text to the next."""
     ends = [size] * len(headings)
     open_headings: list[int] = []

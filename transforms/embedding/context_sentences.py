@@ -25,7 +25,7 @@ from transforms.text.redaction import screened
 
 VERSION = "1"
 PROMPT_VERSION = "1"
-INSTRUCTION = (
+SENTENCES = (
     "You write one sentence about each chunk of a mail or document, to be put before it in a search index. `place` "
     "says where a chunk stands, `before` what comes before it, `text` is the chunk. Say what the chunk is about and "
     "how it fits in: name things by their names instead of pronouns, in the language of the chunk, in at most 30 "
@@ -218,7 +218,7 @@ def sentences_shape(count: int) -> type[Sentences]:
     return create_model("Sentences", __base__=Sentences, sentences=(exactly, ...))
 
 
-def prompt(batch: Sequence[Request]) -> dict[str, Any]:
+def sentence_prompt(batch: Sequence[Request]) -> dict[str, Any]:
     """The data of a prompt on some chunks."""
     read = {DOCUMENT: batch[0].document} if batch[0].document else {}
     return read | {"chunks": [{"number": n, **request.data} for n, request in enumerate(batch, 1)]}

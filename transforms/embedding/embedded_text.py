@@ -18,7 +18,7 @@ _SUBSTANCE = re.compile(r"[^\W_]")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
-def joined_context(
+def parent_context(
     chunks: ibis.Table, messages: ibis.Table, tree: ibis.Table, quotes: ibis.Table
 ) -> tuple[pa.Table, pa.Table]:
     """The table `chunk_context` without sentences, and the result of `quotes_moved`, of mail that is published.

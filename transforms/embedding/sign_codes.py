@@ -14,7 +14,7 @@ from transforms.retrieval.small_tables import top_k
 
 _Run = Callable[[Callable[[Any], object], Iterable[Any]], Iterator[object]]
 """Gives what a function makes of each value, as `map` does, and as threads do that begin at once."""
-WORD = 64
+WORD_BITS = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512
 _CACHED = 1 << 11
@@ -34,7 +34,7 @@ def sign_codes(vectors: np.ndarray) -> np.ndarray:
     A word is a row of the result, so that a search reads memory in order; bits beyond the dimensions are 0.
     """
     bits = np.packbits(vectors > 0, axis=1)
-    padded = np.zeros((len(bits), -(-vectors.shape[1] // WORD) * WORD // 8), dtype=np.uint8)
+    padded = np.zeros((len(bits), -(-vectors.shape[1] // WORD_BITS) * WORD_BITS // 8), dtype=np.uint8)
     padded[:, : bits.shape[1]] = bits
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
@@ -245,7 +245,7 @@ def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:
 
     What eight bits add to it is looked up by their byte, as product quantisation does (Jegou, Douze and Schmid 2011).
     """
-    padded = np.zeros(len(codes) * WORD, dtype=np.float32)
+    padded = np.zeros(len(codes) * WORD_BITS, dtype=np.float32)
     padded[: len(query)] = query
     by_byte = padded.reshape(-1, 8) @ _BITS
     bytes_of_rows = codes.view(np.uint8).reshape(len(codes), -1, 8)

@@ -77,7 +77,7 @@ def from_fixed_point(vectors: np.ndarray) -> np.ndarray:
     return vectors.astype(np.float32) * np.float32(1 / _STEPS)
 
 
-def text_hashes(table: pa.Table | None, model: str) -> set[str]:
+def embedded_hashes(table: pa.Table | None, model: str) -> set[str]:
     """The hashes of the texts of which an `embeddings` table (text_hash, model) holds a vector of `model`."""
     if table is None:
         return set()

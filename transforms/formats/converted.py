@@ -83,7 +83,7 @@ def is_section(heading: str) -> bool:
     return bool(_SECTIONS.fullmatch(heading))
 
 
-def table(rows: Iterable[Iterable[object]]) -> str:
+def as_table(rows: Iterable[Iterable[object]]) -> str:
     """A Markdown table, the first row its head; empty without any text. Cells are on one line."""
     lines = [[" ".join(str(cell).split()).replace("|", r"\|") for cell in row] for row in rows]
     if not any(map(any, lines)):

@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import mammoth
 import python_calamine
 
-from transforms.formats.converted import DC, Converted, FormatError, Zipped, heading, paged, plain, table
+from transforms.formats.converted import DC, Converted, FormatError, Zipped, as_table, heading, paged, plain
 from transforms.formats.html_markdown import html_markdown
 
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
@@ -127,7 +127,7 @@ def _shapes(tree: Element) -> Iterator[str]:
                 yield heading(2, title)
         elif shape.tag == f"{_P}graphicFrame":
             for grid in shape.iter(f"{_A}tbl"):
-                yield table(
+                yield as_table(
                     [" ".join(_paragraphs(cell)) for cell in row.iter(f"{_A}tc")]
                     for row in grid.iter(f"{_A}tr")
                 )
@@ -178,7 +178,7 @@ def _blocks(parent: Element, *, is_slide: bool = False) -> Iterator[str]:
         elif element.tag == f"{_TEXT}list":
             yield "\n".join(_items(element, ""))
         elif element.tag == f"{_TABLE}table":
-            yield table(_cells(row) for row in element.iter(f"{_TABLE}table-row"))
+            yield as_table(_cells(row) for row in element.iter(f"{_TABLE}table-row"))
         elif is_slide and element.get(f"{_PRESENTATION}class") == "title":
             if title := " ".join(_inline(p) for p in element.iter(f"{_TEXT}p")).strip():
                 yield heading(2, title)
@@ -258,7 +258,7 @@ def sheets_markdown(data: bytes) -> Converted:
         if columns:
             parts += [
                 heading(2, name),
-                table([row[n] if n < len(row) else "" for n in columns] for row in texts),
+                as_table([row[n] if n < len(row) else "" for n in columns] for row in texts),
             ]
     converted = Converted("\n\n".join(parts) + "\n", [])
     return zipped.with_core_properties(converted) if zipped else converted

@@ -16,7 +16,7 @@ from transforms.mail.html_text import html_text
 from transforms.mail.mime_tree import (
     CONTENT_FIELDS,
     Declared,
-    Leaf,
+    MimeLeaf,
     Tree,
     children,
     declared,
@@ -140,7 +140,7 @@ def _uu_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
     return around[0] + b"".join(out) + around[1], ["uuencode_amid_text"]
 
 
-class Part(NamedTuple):
+class MimePart(NamedTuple):
     """An attached part before its content is looked at."""
 
     position: int
@@ -164,7 +164,7 @@ class ParsedMail:
     body: str = ""
     body_format: str = "none"
     charset_outcome: str = "none"
-    parts: list[Part] = field(default_factory=list)
+    parts: list[MimePart] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
 
     def note(self, defect: str) -> None:
@@ -216,14 +216,14 @@ def _read_payload(mail: ParsedMail, payload: bytes, quick: bool) -> None:
         if top.kind.startswith("text/"):
             _add_text(mail, _decoded(payload, encodings, top.kind, mail), top)
         else:
-            leaf = Leaf(0, mime_headers(fields), top, None, 0)
+            leaf = MimeLeaf(0, mime_headers(fields), top, None, 0)
             _attach(mail, leaf, _decoded(payload, encodings, top.kind, mail))
         return
     try:
         tree = (regular_tree(fields, payload) if quick else None) or parsed_tree(fields, payload)
     except RecursionError:
         mail.note("mime_too_deep")
-        mail.parts.append(Part(0, None, top.kind, None, payload, None, "nested too deeply"))
+        mail.parts.append(MimePart(0, None, top.kind, None, payload, None, "nested too deeply"))
         return
     _read_tree(tree, mail, 0, _MAX_DEPTH)
 
@@ -275,7 +275,7 @@ def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
         _add_text(mail, tree.behind, declared("", "text/plain"))
     if tree.rest:
         next_position = max((leaf.position for leaf in parts), default=first - 1) + 1
-        mail.parts.append(Part(next_position, None, "text/plain", None, tree.rest, None, None))
+        mail.parts.append(MimePart(next_position, None, "text/plain", None, tree.rest, None, None))
 
 
 def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMail) -> bytes:
@@ -288,14 +288,14 @@ def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMa
     return data
 
 
-def _attach(mail: ParsedMail, leaf: Leaf, data: bytes) -> None:
+def _attach(mail: ParsedMail, leaf: MimeLeaf, data: bytes) -> None:
     """Attach a part; a mail that is nothing but an empty part has none."""
     if leaf.depth or data.strip():
         kind, charset = leaf.declared.kind, leaf.declared.charset
-        mail.parts.append(Part(leaf.position, filename(leaf.part), kind, charset, data, None, None))
+        mail.parts.append(MimePart(leaf.position, filename(leaf.part), kind, charset, data, None, None))
 
 
-def _inner_message(leaf: Leaf, kind: str, mail: ParsedMail, levels: int) -> Part:
+def _inner_message(leaf: MimeLeaf, kind: str, mail: ParsedMail, levels: int) -> MimePart:
     """A mail inside the mail, as text: its main headers, then its body; its own parts are attached too."""
     texts: list[str] = []
     for inner in _inner_mails(leaf.part, kind, mail):
@@ -309,7 +309,7 @@ def _inner_message(leaf: Leaf, kind: str, mail: ParsedMail, levels: int) -> Part
         for defect in inside.defects:
             mail.note(defect)
         texts.append("".join(lines) + ("\n" + inside.body if inside.body else ""))
-    return Part(leaf.position, filename(leaf.part), kind, None, b"", "\n".join(texts), None)
+    return MimePart(leaf.position, filename(leaf.part), kind, None, b"", "\n".join(texts), None)
 
 
 def _inner_mails(part: Message, kind: str, mail: ParsedMail) -> list[Message]:

@@ -41,7 +41,7 @@ class Declared(NamedTuple):
     body_format: str
 
 
-class Leaf(NamedTuple):
+class MimeLeaf(NamedTuple):
     """A part that holds no others, the multipart/alternative it stands in, and how deep."""
 
     position: int
@@ -256,7 +256,7 @@ _MAX_PARTS = 1000
 """Parts of one mail that are looked at."""
 
 
-def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) -> Iterator[Leaf]:
+def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) -> Iterator[MimeLeaf]:
     """The parts that hold no others, in order, without recursion; messages inside count as one part."""
     stack: list[tuple[Message, int | None, int]] = [(root, None, 0)]
     index = first - 1
@@ -276,7 +276,7 @@ def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) 
             for child in reversed(children(part)):
                 stack.append((child, inside, depth + 1))
             continue
-        yield Leaf(index, part, content, alternative, depth)
+        yield MimeLeaf(index, part, content, alternative, depth)
         if kind.startswith("message/") and part.is_multipart():
             index += sum(1 for _ in part.walk()) - 1
 
@@ -287,7 +287,7 @@ def children(part: Message) -> list[Message]:
     return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
 
 
-def is_body(leaf: Leaf) -> bool:
+def is_body(leaf: MimeLeaf) -> bool:
     """Whether a part is shown as the mail's text; a multipart that could not be taken apart is."""
     if leaf.depth == 0:
         return leaf.declared.kind.startswith(("text/", "multipart/"))

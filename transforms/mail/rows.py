@@ -20,7 +20,7 @@ from transforms.mail.headers import (
     references,
     subject_norm,
 )
-from transforms.mail.mime import ParsedMail, Part
+from transforms.mail.mime import MimePart, ParsedMail
 from transforms.settings.mail import MailSettings
 
 SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
@@ -143,7 +143,7 @@ def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
     }
 
 
-def part_hashes(parts: Sequence[Part]) -> Sequence[str]:
+def part_hashes(parts: Sequence[MimePart]) -> Sequence[str]:
     """A hash of the content of each part, in order of the hashes; of equal parts each has another.
 
     Names and types of parts do not count, nor do line ends, which relays change.
@@ -154,7 +154,7 @@ def part_hashes(parts: Sequence[Part]) -> Sequence[str]:
     return sorted(parts_hash((data, str(n))) for data, count in contents.items() for n in range(count))
 
 
-def _content(part: Part) -> bytes:
+def _content(part: MimePart) -> bytes:
     return part.data if part.text is None else part.text.encode()
 
 
@@ -190,7 +190,7 @@ def attachment_rows(
 
 
 def _attachment_row(
-    part: Part, mail: dict[str, Any], settings: MailSettings, convert: Convert | None
+    part: MimePart, mail: dict[str, Any], settings: MailSettings, convert: Convert | None
 ) -> tuple[dict[str, Any], bool]:
     data = _content(part)
     if part.text is not None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from transforms.text.visible import table
+from transforms.text.visible import table_text
 
-STAGES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
+STAGE_RATES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
 """Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, what it took."""
 HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
     "at": pl.Datetime("us", "UTC"),
@@ -48,16 +48,16 @@ def throughput(stages: pl.DataFrame) -> pl.DataFrame:
     return summed.with_columns(rate=rate).sort("seconds", "stage", descending=[True, False])
 
 
-def report(figures: Figures, plots: bytes | None) -> str:
+def figures_report(figures: Figures, plots: bytes | None) -> str:
     """Markdown: the facts, the plots (a PNG, None if nothing draws) inline, and the numbers behind the bars."""
     picture = f"data:image/png;base64,{base64.b64encode(plots).decode()}" if plots else ""
     sections = [
-        table(("fact", "value"), list(figures.facts.items())),
+        table_text(("fact", "value"), list(figures.facts.items())),
         f"![Throughput, lag, reuse, size, and what is published]({picture})"
         if picture
         else "`pip install 'weft[plots]'` adds plots to this report.",
         "### Rows per second, by step of the last runs",
-        table(
+        table_text(
             ("step", "rows", "seconds", "rows/s"),
             [
                 (s, f"{n:,}", f"{t:,.2f}", f"{r:,.0f}")
@@ -65,7 +65,7 @@ def report(figures: Figures, plots: bytes | None) -> str:
             ],
         ),
         f"### {QUARANTINE}",
-        table(
+        table_text(
             ("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()]
         ),
     ]

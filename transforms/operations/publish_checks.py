@@ -4,7 +4,7 @@ import ibis
 
 from transforms.embedding.embedded_text import texts_to_embed
 
-RULES = {
+PUBLISH_RULES = {
     "chunk_ids_are_unique": "No two published chunks have the same id.",
     "every_chunk_has_its_vector": "The text of every published chunk has a vector, or a reason why the model refuses it.",
     "vectors_are_of_the_model": "All vectors are of the configured model, width and task.",

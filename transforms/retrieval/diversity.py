@@ -50,7 +50,7 @@ def diversified(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     return unchanged(pl.concat(parts))
 
 
-def evidence(scores: Sequence[float], words: Sequence[AbstractSet[str]]) -> list[int]:
+def thread_evidence(scores: Sequence[float], words: Sequence[AbstractSet[str]]) -> list[int]:
     """Which hits of a thread answer together, at most `MOST_EVIDENCE`: the best, then those that show more of the query.
 
     `scores` descend; `words` are the words of the query that each passage shows. Each further hit adds most words that

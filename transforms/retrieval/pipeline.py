@@ -63,7 +63,7 @@ RANKED: dict[str, pl.DataType | type[pl.DataType]] = {
 the chunk, rare ones weighing more, 0 to 1; `evidence` is what labels go by (`labels.evidence`)."""
 
 
-class Stage(NamedTuple):
+class Sieve(NamedTuple):
     """One step: its name in STAGES, what it does, and the facts (`hits.FACTS`) that it reads."""
 
     name: str
@@ -71,18 +71,18 @@ class Stage(NamedTuple):
     facts: tuple[str, ...] = ()
 
 
-class Progress(NamedTuple):
+class Interim(NamedTuple):
     """The hits of a search behind some of its stages, with their facts, and what each of these dropped."""
 
     hits: pl.DataFrame
     dropped: tuple[pl.DataFrame, ...] = ()
 
 
-_DOCUMENTS = Stage("documents", collapse.best_of_documents)
-_AGGREGATED = Stage("aggregated", aggregation.in_sections, ("path",))
+_DOCUMENTS = Sieve("documents", collapse.best_of_documents)
+_AGGREGATED = Sieve("aggregated", aggregation.in_sections, ("path",))
 
 
-def pooling(settings: SearchSettings) -> list[Stage]:
+def pooling(settings: SearchSettings) -> list[Sieve]:
     """The stages from all candidates to a bounded number of them, which read no facts.
 
     Of each document the best hits are taken before anything that looks at a bounded number of hits;
@@ -92,38 +92,38 @@ def pooling(settings: SearchSettings) -> list[Stage]:
     return _switched_on(
         (
             least is not None,
-            Stage("gated", lambda hits, _: cutoffs.near_enough(hits, "vector_score", least or 0)),
+            Sieve("gated", lambda hits, _: cutoffs.near_enough(hits, "vector_score", least or 0)),
         ),
-        (settings.thread_weight > 0, Stage("threads", with_thread_share)),
+        (settings.thread_weight > 0, Sieve("threads", with_thread_share)),
         (settings.aggregation == "off", _DOCUMENTS),
-        (True, Stage("pool", pooled)),
+        (True, Sieve("pool", pooled)),
     )
 
 
-def scaling(settings: SearchSettings) -> list[Stage]:
+def scaling(settings: SearchSettings) -> list[Sieve]:
     """The stages between the pool and the reranker."""
     return _switched_on(
-        (settings.latest_first, Stage("latest", collapse.latest_first, tuple(REVISION))),
-        (settings.aggregation == "before_elbow", Stage("sources", by_source, ("source",))),
+        (settings.latest_first, Sieve("latest", collapse.latest_first, tuple(REVISION))),
+        (settings.aggregation == "before_elbow", Sieve("sources", by_source, ("source",))),
     )
 
 
-def finishing(settings: SearchSettings) -> list[Stage]:
+def finishing(settings: SearchSettings) -> list[Sieve]:
     """The stages behind the reranker."""
     gathers = settings.aggregation
     return _switched_on(
         (gathers == "before_elbow", _AGGREGATED),
-        (settings.elbow, Stage("elbow", cutoffs.before_elbow)),
+        (settings.elbow, Sieve("elbow", cutoffs.before_elbow)),
         (gathers == "after_elbow", _AGGREGATED),
         (gathers != "off", _DOCUMENTS),
-        (settings.collapse_duplicates, Stage("unique", collapse.unlike, (*ORIGIN, *REVISION))),
-        (settings.diversity > 0, Stage("diverse", diversity.diversified, ("vector",))),
-        (settings.collapse_threads, Stage("one_per_thread", collapse.best_of_threads)),
-        (True, Stage("final", limited)),
+        (settings.collapse_duplicates, Sieve("unique", collapse.unlike, (*ORIGIN, *REVISION))),
+        (settings.diversity > 0, Sieve("diverse", diversity.diversified, ("vector",))),
+        (settings.collapse_threads, Sieve("one_per_thread", collapse.best_of_threads)),
+        (True, Sieve("final", limited)),
     )
 
 
-def _switched_on(*stages: tuple[bool, Stage]) -> list[Stage]:
+def _switched_on(*stages: tuple[bool, Sieve]) -> list[Sieve]:
     return [stage for is_on, stage in stages if is_on]
 
 
@@ -133,7 +133,7 @@ def facts(settings: SearchSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for stage in stages for name in stage.facts))
 
 
-def started(fused: pl.DataFrame, report: Report | None = None) -> Progress:
+def started(fused: pl.DataFrame, report: Report | None = None) -> Interim:
     """Candidates (`ranking.FUSED`) of any number of queries as HITS; `report` gets the first three of STAGES."""
     hits = from_candidates(fused)
     if report is not None:
@@ -142,12 +142,12 @@ def started(fused: pl.DataFrame, report: Report | None = None) -> Progress:
             listed = hits.drop_nulls(f"{name}_rank").sort("query", f"{name}_rank")
             report(name, listed.select("query", "chunk_no", score=f"{name}_score"), nothing)
         report("fused", hits, nothing)
-    return Progress(hits)
+    return Interim(hits)
 
 
 def through(
-    progress: Progress, stages: Sequence[Stage], settings: SearchSettings, report: Report | None = None
-) -> Progress:
+    progress: Interim, stages: Sequence[Sieve], settings: SearchSettings, report: Report | None = None
+) -> Interim:
     """The progress behind further stages; `report` gets the list of each of them."""
     hits, dropped = progress.hits, list(progress.dropped)
     for stage in stages:
@@ -156,7 +156,7 @@ def through(
             dropped.append(drops)
         if report is not None:
             report(stage.name, hits, drops)
-    return Progress(hits, tuple(dropped))
+    return Interim(hits, tuple(dropped))
 
 
 def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:

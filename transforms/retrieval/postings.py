@@ -63,7 +63,7 @@ class TermNumbers(Protocol):
 
 
 @dataclass(frozen=True)
-class Segment:
+class TermSegment:
     """The postings of some chunks, which have numbers of their own from 0, in the order of their slots.
 
     The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
@@ -79,7 +79,7 @@ class Segment:
     lengths: np.ndarray
 
 
-class Part(NamedTuple):
+class Slice(NamedTuple):
     """Postings of a term: the slots of the chunks that hold it, ascending, and for each the row of `Postings.counts`."""
 
     slots: np.ndarray
@@ -94,7 +94,7 @@ class Part(NamedTuple):
 
 
 def found(
-    slots: np.ndarray, parts: Sequence[Part], slot_count: int
+    slots: np.ndarray, parts: Sequence[Slice], slot_count: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Of each part, which of some slots are in it, and where: of many slots by marks, of few as the part finds them."""
     numbers = slots.astype(np.int32)
@@ -123,7 +123,7 @@ class GoneTerms(NamedTuple):
 class Postings:
     """The inverted index: its segments, the slots of its chunks, and what of the postings is of chunks that are gone."""
 
-    segments: Sequence[Segment]
+    segments: Sequence[TermSegment]
     slots: Slots
     gone: GoneTerms = field(default_factory=lambda: GoneTerms({}, np.zeros(0, dtype=np.int64)))
 
@@ -165,7 +165,7 @@ class Postings:
         found = sum(rows.stop - rows.start for _, rows in self._rows(term))
         return found if gone is None else found - int(self.gone.counts[gone])
 
-    def parts(self, term: str) -> list[Part]:
+    def parts(self, term: str) -> list[Slice]:
         """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one."""
         parts, later = [], []
         for number, rows in self._rows(term):
@@ -175,10 +175,10 @@ class Postings:
                     (segment.chunks[rows] + np.int32(slot), segment.codes[rows].astype(np.int32) + code)
                 )
             else:
-                parts.append(Part(segment.chunks[rows], segment.codes[rows]))
+                parts.append(Slice(segment.chunks[rows], segment.codes[rows]))
         if later:
             slots, codes = zip(*later, strict=True)
-            parts.append(Part(np.concatenate(slots), np.concatenate(codes)))
+            parts.append(Slice(np.concatenate(slots), np.concatenate(codes)))
         return parts
 
     def _rows(self, term: str) -> list[tuple[int, slice]]:

@@ -19,7 +19,7 @@ from lark.lexer import Lexer
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval import query_fields
 
-FIELDS = {
+CONDITIONS = {
     "s": "s", "subject": "s", "b": "b", "body": "b", "nq": "nq", "q": "q",
     "dfn": "dfn", "dfhh": "dfhh", "dfa": "dfa", "dfb": "dfb",
     "f": "f", "from": "f", "to": "to", "cc": "cc", "reviewed": "reviewed", "acked": "acked", "tested": "tested",
@@ -44,7 +44,7 @@ MAX_CONDITION_WORDS = 512
 MAX_DEPTH = 32  # groups and negations inside of each other; each level calls the one below it
 
 META = "meta."  # begins the prefix of a field of frontmatter, whose key is the rest
-_FIELD = re.compile(rf"({'|'.join(FIELDS)}|{re.escape(META)}[\w.-]+):(?![\s:)\\]|//|\Z)")
+_FIELD = re.compile(rf"({'|'.join(CONDITIONS)}|{re.escape(META)}[\w.-]+):(?![\s:)\\]|//|\Z)")
 # A short option of a command, a number and --option are not negations; -O2, -Wl,x and -n=1 neither.
 _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
 # AND, OR and NOT are words of SQL, and of whoever writes in capitals.
@@ -134,10 +134,10 @@ class Query:
 
 def plain_query(text: str) -> Query:
     """The query in which nothing is syntax; QueryError if it is too long."""
-    return Query(text, bounded(text))
+    return Query(text, in_limit(text))
 
 
-def bounded(text: str, what: str = "the query") -> str:
+def in_limit(text: str, what: str = "the query") -> str:
     """The text as `storable`; QueryError if it has more than MAX_CHARACTERS."""
     if len(text) > MAX_CHARACTERS:
         raise QueryError(
@@ -157,7 +157,7 @@ def parsed_query(text: str) -> Query:
 
     A text of several lines is pasted, and so taken as it stands.
     """
-    text = bounded(text)
+    text = in_limit(text)
     stripped = text.strip()
     if "\n" in stripped:
         return plain_query(text)
@@ -241,7 +241,7 @@ def _tokens(query: str) -> Iterator[Token]:
 def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Token]:
     """A word or pattern with the factor behind it; a fault if it `begins` like a field that there is not."""
     word = query[at:end]
-    if begins and query[at - 1 : at] != ":" and (reason := query_fields.unknown_field(word, FIELDS)):
+    if begins and query[at - 1 : at] != ":" and (reason := query_fields.unknown_field(word, CONDITIONS)):
         raise QuerySyntaxError(query, at, reason)
     word, factor = query_fields.boosted(word) if begins else (word, "")
     yield Token("PATTERN" if query_fields.is_pattern(word) else "WORD", word, start_pos=at)
@@ -313,7 +313,7 @@ class _Reader:
             prefix, value = node.children
             if name:
                 raise self.fault(prefix, f"a field stands inside of {name}:( )")
-            return self.condition(value, FIELDS.get(str(prefix), str(prefix)), ranks, depth)
+            return self.condition(value, CONDITIONS.get(str(prefix), str(prefix)), ranks, depth)
         if node.data == "group":
             return self.condition(node.children[1], name, ranks, self.deeper(node, depth))
         if node.data == "boosted":

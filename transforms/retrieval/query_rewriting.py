@@ -49,7 +49,7 @@ _FILLER = frozenset((
 ))
 # fmt: on
 """Words of a turn that are never added."""
-INSTRUCTION = (
+REWRITING = (
     "You rewrite the last question of a conversation so that it can be searched for without the conversation. `turns` "
     "are the turns before it, oldest first, `query` is the question. Answer with `query`, the question with pronouns "
     "and omissions replaced by what they stand for and without filler, in its language, and `entities`, the names of "
@@ -107,7 +107,7 @@ def by_model(query: str, answer: Rewritten, label: str) -> Standalone:
     return _with(query, rewritten, _new(entities, rewritten)[:_ENTITIES], label)
 
 
-def prompt(query: str, turns: Sequence[str]) -> dict[str, Any]:
+def rewriting_prompt(query: str, turns: Sequence[str]) -> dict[str, Any]:
     """The data of a prompt: the last turns, each cut, and the query."""
     return {"turns": [t[:_TURN_CHARS] for t in turns[-_TURNS:]], "query": query}
 

@@ -38,7 +38,7 @@ def _patterns(needs: dict[str, str]) -> dict[str, str]:
     return needs
 
 
-Needs = Annotated[dict[str, str], AfterValidator(_patterns)]
+Patterns = Annotated[dict[str, str], AfterValidator(_patterns)]
 """Regular expressions by the name of what they find."""
 CONVERTED_FORMATS = ("pdf", "docx", "pptx", "sheet", "opendocument", "epub", "notebook", "picture")
 """Formats that are read in a process of their own, in the order of their names in the documentation."""

@@ -130,7 +130,7 @@ def language_dollars(name: str, sent: int, said: int, held: int = 0) -> float:
     return ((sent - held + held * HELD_SHARE) * prompt + said * answer) / 1e6
 
 
-TABLES = {"static": "wordllama-l2-supercat", "weft": "weft-1"}
+BUNDLED = {"static": "wordllama-l2-supercat", "weft": "weft-1"}
 _TABLE_DIMENSIONS = 256
 _TRANSFORMER = {
     "name": "sentence-transformers/all-MiniLM-L6-v2",
@@ -192,7 +192,7 @@ class EmbeddingSettings(StageSettings):
             if getattr(self, setting) is not None:
                 kinds = "transformer and openai" if "prefix" in setting else "transformer"
                 raise ValueError(f"{setting} is for {kinds} only")
-        if self.model in TABLES and (self.name, self.dimensions) != (None, _TABLE_DIMENSIONS):
+        if self.model in BUNDLED and (self.name, self.dimensions) != (None, _TABLE_DIMENSIONS):
             raise ValueError(f"{self.model} takes no name and has {_TABLE_DIMENSIONS} dimensions")
         if self.model in ("transformer", "openai") and (
             not self.name or "dimensions" not in self.model_fields_set
@@ -226,8 +226,8 @@ class EmbeddingSettings(StageSettings):
 
         Two settings that could give a text different vectors never share it.
         """
-        if self.model in TABLES:
-            base = f"{TABLES[self.model]}-{self.dimensions}"
+        if self.model in BUNDLED:
+            base = f"{BUNDLED[self.model]}-{self.dimensions}"
         else:
             base = (self.name or "").rstrip("/").rsplit("/", 1)[-1] if self.names_folder else str(self.name)
             base += f"@{self.revision}" if self.revision else ""

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from transforms.text.segments import Segment, line_windows
+from transforms.text.segments import TextSegment, line_windows
 
 DIFF_MARK = (
     r"(?m)^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch|"
@@ -71,7 +71,7 @@ def first_diff(text: str, start: int, end: int) -> int | None:
 
 def diff_segments(
     text: str, start: int, end: int, pack_chars: int, patch_chars: int, patch_hunks: int
-) -> Iterator[Segment]:
+) -> Iterator[TextSegment]:
     """Segments that cover a diff without overlap: by file, else by hunk, else by lines.
 
     A file's diff is one segment up to `patch_chars` characters and `patch_hunks` hunks. Above, its
@@ -83,11 +83,11 @@ def diff_segments(
         # Plain `diff` output has no hunks that are so cheap to count; its length decides.
         count = text.count("\n@@ -", a, b) + text.count("\n***************", a, b)
         if b - a <= patch_chars and count <= patch_hunks:
-            yield Segment(a, b, name)
+            yield TextSegment(a, b, name)
         else:
             hunks = [(m.start(), m.group()) for m in DIFF_HUNK.finditer(text, a, b)]
             for c, d, hunk in _hunk_ranges(text, (a, b), hunks, min(pack_chars, patch_chars), patch_chars):
-                yield Segment(c, d, name, hunk)
+                yield TextSegment(c, d, name, hunk)
 
 
 def file_starts(text: str, start: int, end: int) -> list[int]:

@@ -81,7 +81,7 @@ def commit_message(text: str) -> str:
     return _TRAILERS.sub("", _AUTHOR.sub("", text[: diff.start()] if diff else text)).strip()
 
 
-def explanation(text: str, subject: str, terms: Mapping[str, str], weights: Mapping[str, int]) -> str:
+def patch_message(text: str, subject: str, terms: Mapping[str, str], weights: Mapping[str, int]) -> str:
     r"""The message above a patch if this says something, and with the subject has half of what matches; else nothing.
 
     `terms` are those of words that match, `weights` those of terms, 1 if not named.

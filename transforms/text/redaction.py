@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import polars as pl
 
 from transforms.settings.models import SafetySettings
-from transforms.text.finds.finder import KINDS, SECRETS, finds_in
+from transforms.text.finds.finder import FIND_KINDS, SECRETS, finds_in
 from transforms.text.finds.forms import Find
 from transforms.text.visible import is_picture
 
@@ -93,7 +93,7 @@ def sensitivity(texts: pl.Series) -> pl.Series:
     ['public', 'personal', 'secret']
     """
     names = ["public"] * len(texts)
-    for row, finds in finds_in(texts, KINDS):
+    for row, finds in finds_in(texts, FIND_KINDS):
         names[row] = "secret" if any(find.kind in SECRETS for find in finds) else "personal"
     return pl.Series(names, dtype=pl.String)
 

@@ -52,14 +52,14 @@ def _behind_last(text: str, marks: Sequence[str], low: int, high: int) -> int:
 PARAGRAPH = re.compile(r"\n(?:[ \t>]*\n)+")
 SENTENCE = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|(?<=[。！？])")
 LINE = re.compile(r"\n")
-WORD = re.compile(r"\s+")
+SPACES = re.compile(r"\s+")
 # A definition begins at the left margin: after a blank line, after a closing brace at the margin, or with a keyword.
 DEFINITION = re.compile(
     r"\n(?:[ \t]*\n)+(?=[^\s}#)])|\n[})][^\n]{0,20}\n(?=[^\s}#)])|\n(?=(?:def|class|sub) \w)"
 )
 
 
-class Segment(NamedTuple):
+class TextSegment(NamedTuple):
     """A half-open range of characters of a text, and the diff file and hunk header that contain it."""
 
     start: int
@@ -81,7 +81,7 @@ class ProseLimits(NamedTuple):
     recursive: bool = False
 
 
-def prose_segments(text: str, start: int, end: int, limits: ProseLimits) -> Iterator[Segment]:
+def prose_segments(text: str, start: int, end: int, limits: ProseLimits) -> Iterator[TextSegment]:
     """Segments that cover a range of text in order.
 
     Cuts fall on paragraphs. A paragraph over the limits is cut at sentences, else lines, else words,
@@ -98,7 +98,7 @@ def prose_segments(text: str, start: int, end: int, limits: ProseLimits) -> Iter
         lead = at - _overlap_start(text, start, at, overlap, paragraphs) if at > start else 0
         room = limits._replace(segment=limits.segment - lead, paragraph=max(limits.paragraph - lead, 1))
         cut = _prose_cut(text, at, end, room, paragraphs)
-        yield Segment(at - lead, cut)
+        yield TextSegment(at - lead, cut)
         at = cut
 
 
@@ -117,7 +117,7 @@ def _prose_cut(text: str, at: int, end: int, limits: ProseLimits, paragraphs: li
         if following - at <= limits.paragraph:
             return following
     window = text[at : at + room]
-    for boundary in (SENTENCE, LINE, WORD):
+    for boundary in (SENTENCE, LINE, SPACES):
         cuts = [m.end() for m in boundary.finditer(window) if m.end() < room]
         late = [c for c in cuts if c > room // 3]
         if late:
@@ -155,12 +155,12 @@ def line_windows(text: str, start: int, end: int, limit: int) -> Iterator[tuple[
         yield start, end
 
 
-def section_segments(text: str, limit: int) -> Iterator[Segment]:
+def section_segments(text: str, limit: int) -> Iterator[TextSegment]:
     """Sections between blank lines, packed up to `limit` characters; a longer section is cut at lines."""
     yield from _packed(text, [m.end() for m in PARAGRAPH.finditer(text)], limit)
 
 
-def code_segments(text: str, limit: int) -> Iterator[Segment]:
+def code_segments(text: str, limit: int) -> Iterator[TextSegment]:
     """Definitions at the left margin, packed up to `limit` characters; a longer one is cut at lines.
 
     A definition includes the comment above it if no blank line separates them.
@@ -168,7 +168,7 @@ def code_segments(text: str, limit: int) -> Iterator[Segment]:
     yield from _packed(text, [m.end() for m in DEFINITION.finditer(text)], limit)
 
 
-def sql_segments(text: str, limit: int) -> Iterator[Segment]:
+def sql_segments(text: str, limit: int) -> Iterator[TextSegment]:
     """SQL statements, packed up to `limit` characters; a longer one is cut at lines.
 
     The tokenizer of sqlglot separates the semicolons that end a statement from those in strings,
@@ -188,15 +188,15 @@ def sql_segments(text: str, limit: int) -> Iterator[Segment]:
     yield from _packed(text, sorted({at + 1 for at in lines if at >= 0}), limit)
 
 
-def _packed(text: str, edges: list[int], limit: int) -> Iterator[Segment]:
+def _packed(text: str, edges: list[int], limit: int) -> Iterator[TextSegment]:
     """Neighbouring ranges between edges joined up to `limit`; a longer one is cut at lines."""
     begin = 0
     for a, b in pairwise([0, *edges, len(text)]):
         if b - begin > limit and a > begin:
-            yield Segment(begin, a)
+            yield TextSegment(begin, a)
             begin = a
         if b - begin > limit:
-            yield from (Segment(c, d) for c, d in line_windows(text, begin, b, limit))
+            yield from (TextSegment(c, d) for c, d in line_windows(text, begin, b, limit))
             begin = b
     if begin < len(text):
-        yield Segment(begin, len(text))
+        yield TextSegment(begin, len(text))

@@ -7,7 +7,7 @@ is never too low; on a malformed page it may be too high.
 import re
 from collections import Counter
 
-MAX_DEPTH = 512
+MAX_LEVELS = 512
 """Elements inside each other; browsers stop there, too."""
 MAX_FORMATS = 16
 """Elements of fonts that are open at once: HTML opens each of them again in every paragraph."""
@@ -65,7 +65,7 @@ _HTML = (_SPECIAL - _DRAWINGS) | _FORMATS | _VOID | {"ruby", "span", "sub", "sup
 
 
 def shallow_markup(markup: str) -> str:
-    """`markup` without the tags that nest deeper than `MAX_DEPTH`; all text stays, and a line break for each block.
+    """`markup` without the tags that nest deeper than `MAX_LEVELS`; all text stays, and a line break for each block.
 
     Of an element with more than `MAX_ATTRIBUTES` the others are left out, and so is the code of scripts.
 
@@ -137,7 +137,7 @@ class _Nesting:
             while self._open and self._open[-1] in ended:
                 self._pop()
         if (
-            len(self._open) >= MAX_DEPTH
+            len(self._open) >= MAX_LEVELS
             or (name in _FORMATS and self._formats >= MAX_FORMATS)
             or (name in _INDENTS and sum(self._counts[n] for n in _INDENTS) >= MAX_INDENTS)
         ):

@@ -22,7 +22,7 @@ _TEXT_AT_ONCE = 1 << 23
 """Bytes of text whose words are counted at once; they take some twenty times as much memory."""
 _HALF = np.uint64(32)
 """Bits of a number that a term has of a pair of text and term."""
-FIELDS = {
+COLUMN_OF = {
     "title": "title",
     "text": "text_lex",
     "quote": "quote_lex",
@@ -33,7 +33,7 @@ FIELDS = {
     "rest": "rest_lex",
 }
 """Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
-CHUNK_COLUMNS = ("chunk_id", *FIELDS.values())
+TERM_COLUMNS = ("chunk_id", *COLUMN_OF.values())
 """The columns of chunks that terms are counted of."""
 
 WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
@@ -254,7 +254,7 @@ def _in_pieces(words: Iterable[str]) -> list[str]:
 _HUMP = re.compile(r"[^\W\d_]\d*[A-Z]")
 
 
-def parts(text: str, settings: TermSettings) -> list[str]:
+def word_parts(text: str, settings: TermSettings) -> list[str]:
     """The terms of the words of one text, each once, in order; those with underscores in their parts alone.
 
     Every text that holds these words in any case has these terms, which is not so of the parts of camelCase, nor of a
@@ -268,11 +268,11 @@ def parts(text: str, settings: TermSettings) -> list[str]:
 
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term stands in each field of each chunk."""
-    frame = pl.DataFrame(chunks.select(list(CHUNK_COLUMNS)))
+    frame = pl.DataFrame(chunks.select(list(TERM_COLUMNS)))
     lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
     frame = frame.with_columns(pl.col(lists).list.join("\n"))
-    fields = {name: frame.select("chunk_id", column) for name, column in FIELDS.items()}
-    filled = {n: f.filter(pl.col(FIELDS[n]).str.len_bytes() > 0) for n, f in fields.items()}
+    fields = {name: frame.select("chunk_id", column) for name, column in COLUMN_OF.items()}
+    filled = {n: f.filter(pl.col(COLUMN_OF[n]).str.len_bytes() > 0) for n, f in fields.items()}
     return field_terms(filled, settings)
 
 

@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~$&]")
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table whose cells are shown as they are: in one, an image would be fetched by whoever looks at it."""
     cells = [[_cell(str(value)) for value in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))

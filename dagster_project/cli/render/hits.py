@@ -24,17 +24,17 @@ _EXPANSION_CHARS = 200
 _INDENT = 5
 
 
-class Shown(NamedTuple):
+class Details(NamedTuple):
     """What is printed beside the texts of hits: how they were found, and what else matches in their documents."""
 
     explain: bool = False
     more: bool = False
 
 
-_PLAIN = Shown()
+_PLAIN = Details()
 
 
-def print_hits(queries: list[str], result: SearchResult, version: str, shown: Shown = _PLAIN) -> None:
+def print_hits(queries: list[str], result: SearchResult, version: str, shown: Details = _PLAIN) -> None:
     """Hits as people read them, those of one thread together: subject, author, text, what it answers, citation."""
     console = terminal()
     rows = result.hits.to_pylist()
@@ -79,7 +79,7 @@ def _print_understood(console: Console, query: Understood) -> None:
         )
 
 
-def _print_hit(console: Console, hit: dict[str, Any], shown: Shown, is_further: bool) -> None:
+def _print_hit(console: Console, hit: dict[str, Any], shown: Details, is_further: bool) -> None:
     """One hit; a further one of its thread stands under the subject of the first, unless it has another."""
     subject = Text(hit["subject"] or "(no subject)", style="bold cyan")
     facts = Text(" · ".join(_facts(hit)))
@@ -139,7 +139,7 @@ def _bare(subject: str | None) -> str:
     return re.sub(r"^(?:\s*(?:\w{2,3}:|\[[^\]]*\]))+\s*", "", subject or "").casefold()
 
 
-def _print_other(console: Console, hit: dict[str, Any], shown: Shown) -> None:
+def _print_other(console: Console, hit: dict[str, Any], shown: Details) -> None:
     """What a hit stands for, what else of its mail or document matches, and what is shown around it."""
     constituents = [part for part in hit["constituents"] if part["doc_id"] != hit["doc_id"]]
     for part in constituents[:_SHOWN_WITH_A_HIT]:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from assets.embedding import query_vectors
 from assets.protocols.models import Embedder, EmbeddingCache
-from assets.stages.declaration import Made, Needs, Shown, Stage
+from assets.stages.declaration import Display, Made, Needs, Stage
 from dagster_project.extras.graph.transforms import chunk_classes as classes_transforms
 from dagster_project.extras.graph.transforms import hal_export, stripes
 from dagster_project.extras.graph.transforms import keywords as keyword_transforms
@@ -45,7 +45,7 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
             "keywords",
             _keywords,
             keyword_transforms.VERSION,
-            Shown(
+            Display(
                 "Finds the keywords of each tree: a term has authority in all of a tree.",
                 group=GROUP,
                 code=keyword_transforms.keywords,
@@ -58,7 +58,7 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
             "prompt_hashes",
             _prompt_hashes,
             prompt_transforms.VERSION,
-            Shown(
+            Display(
                 "Gives each question of `qa-pairs.md` to the nearest chunks of its folder; new questions are embedded.",
                 group=GROUP,
                 code=prompt_transforms.prompt_hashes,
@@ -74,7 +74,7 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
             "document_graph",
             _document_graph,
             hal_export.VERSION,
-            Shown(
+            Display(
                 "Writes the files of the graph, after the index is published.",
                 group=GROUP,
                 kinds=("json",),
@@ -98,7 +98,7 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
             "classify_chunks",
             _chunk_classes,
             classes_transforms.VERSION,
-            Shown(
+            Display(
                 "Says of each chunk of documents whether it is code.",
                 group=GROUP,
                 code=classes_transforms.chunk_classes,
@@ -113,7 +113,7 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
             "build_stripes",
             _stripes,
             stripes.VERSION,
-            Shown(
+            Display(
                 "Compares the chunks of a document with its baselines, and orders them by that.",
                 group=GROUP,
                 code=stripes.chunk_similarities,
@@ -128,7 +128,7 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
             "find_keywords",
             _chunk_keywords,
             keyword_transforms.VERSION,
-            Shown(
+            Display(
                 "Finds in each chunk the keywords of the nearest folder above its document.",
                 group=GROUP,
                 code=keyword_transforms.chunk_keywords,

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from dagster_project.cli.options import CONFIG, JSON, TEXT, QueryCommand, explained
+from dagster_project.cli.options import CONFIG, JSON, TEXT_TYPE, QueryCommand, explained
 from dagster_project.cli.search import search
 from dagster_project.cli.serving import run_until_interrupted
 from dagster_project.cli.terminal.completion import complete_id
@@ -66,7 +66,7 @@ def print_prompted(hits: Sequence[Prompted]) -> None:
 
 
 @graph.command()
-@click.argument("document", type=TEXT, shell_complete=complete_id)
+@click.argument("document", type=TEXT_TYPE, shell_complete=complete_id)
 @CONFIG
 @JSON
 @click.option("-n", "count", type=click.IntRange(1), default=3, show_default=True, help="How many chunks.")
@@ -78,7 +78,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
     DOCUMENT is the id of a document, its path, or the end of its path.
     """
     folder = load_settings(config).root / "index"
-    rows = stripes_and_prompts.stripe(folder, document, count, "technical" if technical else "conceptual")
+    rows = stripes_and_prompts.stripe_of(folder, document, count, "technical" if technical else "conceptual")
     if as_json:
         click.echo(json.dumps({"document": rows[0]["doc_id"], "chunks": rows}, ensure_ascii=False))
     else:
@@ -86,7 +86,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 
 
 @graph.command(cls=QueryCommand)
-@click.argument("query", type=TEXT)
+@click.argument("query", type=TEXT_TYPE)
 @CONFIG
 @JSON
 @click.option("--static", is_flag=True, help="First look for a stored question with nearly the same words.")

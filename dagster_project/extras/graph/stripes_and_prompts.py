@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagster_project.extras.graph.transforms.prompt_hashes import MOST_BITS, distances, simhash
-from dagster_project.index.search.lookup import COMPARED
+from dagster_project.index.search.lookup import COMPARED_CHARS
 from dagster_project.index.search.statements.sql import query_current
 from transforms.errors import QueryError, UnknownIdError, shortened
-from transforms.retrieval.query_language import bounded
+from transforms.retrieval.query_language import in_limit
 
 _NAMED = """
 SELECT doc_id FROM documents
@@ -39,7 +39,7 @@ class Prompted(NamedTuple):
     text: str
 
 
-def stripe(folder: Path, document: str, count: int, baseline: str = "conceptual") -> list[dict[str, Any]]:
+def stripe_of(folder: Path, document: str, count: int, baseline: str = "conceptual") -> list[dict[str, Any]]:
     """The first `count` chunks of a document's stripe in the index below `folder`, the baseline first.
 
     `document` is an id, a path, or the end of a path. Rows have the columns of the SQL macro `stripe` and
@@ -61,7 +61,7 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
 
     Of one question the chunk comes first in which it is answered.
     """
-    query_hash = simhash(bounded(query))
+    query_hash = simhash(in_limit(query))
     stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
     if not query_hash or not stored.num_rows:
         return []
@@ -96,7 +96,7 @@ def _document(folder: Path, name: str) -> str:
         return str(doc_ids[0])
     if doc_ids:
         raise QueryError(f"{name!r} is the name of several documents: {', '.join(doc_ids)}")
-    near = query_current(folder, _NEAREST, {"name": name[:COMPARED]}).column("doc_id").to_pylist()
+    near = query_current(folder, _NEAREST, {"name": name[:COMPARED_CHARS]}).column("doc_id").to_pylist()
     hint = f"; the nearest names are {', '.join(near)}" if near else ""
     raise UnknownIdError(f"the index holds no document {shortened(name)!r}{hint}")
 

@@ -1,10 +1,10 @@
 """A collection of Qdrant that ranks in place of the published file: what is sent there, and how it is asked."""
 
-from dagster_project.extras.registry import Extra, Ranking
+from dagster_project.extras.registry import Extra, RankingOffer
 
 EXTRA = Extra(
     rankings={
-        "qdrant": Ranking(
+        "qdrant": RankingOffer(
             opened="dagster_project.extras.qdrant.service:ranking_of",
             mirror="dagster_project.extras.qdrant.service:make_mirror",
             # A service, or for trials a folder that one process at a time opens, and the name of the alias.

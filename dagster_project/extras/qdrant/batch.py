@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from dagster_project.extras.qdrant.points import NOTHING, Known, Listed, Points
+from dagster_project.extras.qdrant.points import NO_POINTS, Known, Listed, Points
 from dagster_project.extras.qdrant.searches import DENSE, WHOLES, WORDS, Search
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from dagster_project.index.search.opened_version import OpenedVersion
-from dagster_project.index.search.query_batch import Mask, QueryBatch
+from dagster_project.index.search.query_batch import Allow, QueryBatch
 from dagster_project.index.search.ranking import Near
 from transforms.retrieval import bm25, fusion
 from transforms.settings.search import SearchSettings
@@ -22,7 +22,7 @@ class PointTermScores(bm25.TermScores):
 
     nearest, top = np.zeros(0, dtype=np.int64), 0.0
     """The best allowed chunks, best first, and the score of the first."""
-    known, known_wholes = NOTHING, NOTHING
+    known, known_wholes = NO_POINTS, NO_POINTS
     """The scores of the candidates and their threads, and of their mails and pages by the number of the document."""
 
     def best(self, k: int) -> np.ndarray:
@@ -53,7 +53,7 @@ class PointScores:
 
     def __init__(self, nearest: np.ndarray, high: float, low: float):
         self.nearest, self.high, self.low = nearest, high, low
-        self.known = NOTHING
+        self.known = NO_POINTS
 
     def best(self, k: int) -> np.ndarray:
         """The `k` nearest chunks, best first, ties by number."""
@@ -89,7 +89,7 @@ class PointRanking:
         version: OpenedVersion,
         queries: Sequence[str],
         first: int,
-        masks: Sequence[Mask],
+        masks: Sequence[Allow],
         factors: Sequence[Mapping[str, float]],
         conditions: Sequence[FieldConditions | None],
     ) -> QueryBatch:
@@ -99,8 +99,8 @@ class PointRanking:
         return batch
 
     def nearest(
-        self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Mask], near: Near
-    ) -> Iterator[fusion.Scores]:
+        self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
+    ) -> Iterator[fusion.Rating]:
         """The cosines of each vector with the chunks that its mask allows, many vectors in one round trip."""
         for first in range(0, len(vectors), _QUERIES_AT_ONCE):
             searches = []
@@ -153,7 +153,7 @@ class PointsBatch(QueryBatch):
             self._scores = key, scores
         return self._scores[1]
 
-    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Scores]:
+    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Rating]:
         return iter(self._near)
 
     def _lists(

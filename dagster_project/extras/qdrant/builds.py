@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dagster_project.index.files.arrays import fits
 from dagster_project.index.files.hit_rows import write_hit_rows
-from dagster_project.index.files.posting_arrays import VECTORS_IN, vectors_of, write_vectors
+from dagster_project.index.files.posting_arrays import VECTORS_IN, vectors_at, write_vectors
 from dagster_project.index.files.segments import postings_of
 from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.full_build import IndexBuild
@@ -142,7 +142,7 @@ class PointUpdate(PointBuild, IndexUpdate):
         unsent, dimensions = unsent_of(self.file), int(self.facts["dimensions"])
         unsent.mkdir()
         np.save(unsent / "chunks.npy", self.came)
-        vectors = vectors_of(self.connection, "SELECT chunk_no, vector FROM vectors", self.came, dimensions)
+        vectors = vectors_at(self.connection, "SELECT chunk_no, vector FROM vectors", self.came, dimensions)
         np.save(unsent / "vectors.npy", vectors)
 
     def _write_all_arrays(self) -> None:

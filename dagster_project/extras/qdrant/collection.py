@@ -71,7 +71,7 @@ def connected(url: str) -> QdrantClient:
 
 
 @contextmanager
-def faults_of(name: str) -> Iterator[None]:
+def request_faults(name: str) -> Iterator[None]:
     """IndexUnavailableError for what Qdrant refuses, or if nobody answers."""
     try:
         yield
@@ -121,7 +121,7 @@ class Collection:
 
     def create(self, dimensions: int) -> None:
         """Make the collection, empty; one that a killed publish left goes."""
-        with faults_of(self.name):
+        with request_faults(self.name):
             if self.client.collection_exists(self.name):
                 self.client.delete_collection(self.name)
             sparse = models.SparseVectorParams(index=models.SparseIndexParams(full_scan_threshold=0))
@@ -145,14 +145,14 @@ class Collection:
             )
             for p in points
         ]
-        with faults_of(self.name):
+        with request_faults(self.name):
             for start in range(0, len(structs), _POINTS_AT_ONCE):
                 self.client.upsert(self.name, structs[start : start + _POINTS_AT_ONCE], wait=True)
 
     def supersede(self, ids: Sequence[str], until: int) -> None:
         """Say of points that they do not count from a publish on."""
         facts = {"until": until, "gone_at": int(time.time())}
-        with faults_of(self.name):
+        with request_faults(self.name):
             for start in range(0, len(ids), _IDS_AT_ONCE):
                 part = models.PointIdsList(points=list(ids[start : start + _IDS_AT_ONCE]))
                 self.client.set_payload(self.name, facts, points=part, wait=True)
@@ -161,7 +161,7 @@ class Collection:
         """Take back what an unfinished publish with this number, or a later one, did."""
         came = models.Filter(must=[_range("since", gte=number)])
         went = models.Filter(must=[_range("until", gte=number, lt=NEVER)])
-        with faults_of(self.name):
+        with request_faults(self.name):
             self.client.delete(self.name, models.FilterSelector(filter=came), wait=True)
             self.client.set_payload(self.name, {"until": NEVER}, points=went, wait=True)
 
@@ -169,12 +169,12 @@ class Collection:
         """Delete what counts neither in this publish nor in the one before, once readers had time to go on."""
         before = int(time.time()) - _KEPT_SECONDS
         gone = models.Filter(must=[_range("until", lt=number), _range("gone_at", lt=before)])
-        with faults_of(self.name):
+        with request_faults(self.name):
             self.client.delete(self.name, models.FilterSelector(filter=gone), wait=True)
 
     def count(self, number: int) -> int:
         """How many points count in a publish; 0 if the collection does not exist."""
-        with faults_of(self.name):
+        with request_faults(self.name):
             if not self.client.collection_exists(self.name):
                 return 0
             valid = _filter(Allowed(number))
@@ -194,7 +194,7 @@ class Collection:
             )
             for search in (searches[number] for number in asked)
         ]
-        with faults_of(self.name):
+        with request_faults(self.name):
             answers = self.client.query_batch_points(self.name, requests) if requests else []
         found = [_found([])] * len(searches)
         for number, answer in zip(asked, answers, strict=True):
@@ -206,7 +206,7 @@ class Collection:
 
         IndexUnavailableError if a point is not there.
         """
-        with faults_of(self.name):
+        with request_faults(self.name):
             found: dict[str, Any] = {
                 str(point.id): point.vector
                 for start in range(0, len(ids), _VECTORS_AT_ONCE)
@@ -236,12 +236,12 @@ class Collection:
             create_alias=models.CreateAlias(collection_name=self.name, alias_name=alias)
         )
         delete = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
-        with faults_of(self.name):
+        with request_faults(self.name):
             self.client.update_collection_aliases([delete, create])
 
     def drop_others(self, alias: str, keep: Sequence[str]) -> None:
         """Delete the collections that were made for an alias, but this one and those to keep."""
-        with faults_of(self.name):
+        with request_faults(self.name):
             names = [collection.name for collection in self.client.get_collections().collections]
             for name in names:
                 if re.fullmatch(re.escape(alias) + _SUFFIX, name) and name not in (self.name, *keep):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from qdrant_client import QdrantClient
 
 from dagster_project.extras.qdrant.builds import LAYOUT, PointBuild, PointUpdate, unsent_of
-from dagster_project.extras.qdrant.collection import Collection, faults_of
+from dagster_project.extras.qdrant.collection import Collection, request_faults
 from dagster_project.extras.qdrant.points import Mirrored, PointIds, Points, mirrored, write_mirrored
 from dagster_project.extras.qdrant.searches import DENSE, WHOLES, WORDS, Point
 from dagster_project.extras.qdrant.transforms import sparse_vectors
@@ -45,7 +45,7 @@ class QdrantMirror:
 
     def require_answer(self) -> str:
         """The service in words; IndexUnavailableError unless it answers."""
-        with faults_of(self.alias):
+        with request_faults(self.alias):
             self.client.get_collections()
         return f"Qdrant at {self.address}"
 

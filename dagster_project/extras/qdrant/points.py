@@ -94,7 +94,7 @@ class Known:
         return np.where(self.chunks[places] == chunks, self.scores[places], otherwise).astype(np.float64)
 
 
-NOTHING = Known(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
+NO_POINTS = Known(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
 
 
 class Points:

@@ -10,13 +10,13 @@ from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings
 
 
-def make_mirror(index: IndexSettings, search: SearchSettings) -> QdrantMirror:
+def qdrant_mirror(index: IndexSettings, search: SearchSettings) -> QdrantMirror:
     """What sends each publish to Qdrant."""
     alias = (index.url or "").rpartition("/")[2]
     return QdrantMirror(collection.connected(_address(index)), alias, search, _address(index))
 
 
-def ranking_of(published: Path, index: IndexSettings) -> PointRanking | None:
+def qdrant_ranking(published: Path, index: IndexSettings) -> PointRanking | None:
     """The points of a published file as its ranking; None if it was not sent to Qdrant."""
     if (stored := mirrored(published)) is None:
         return None

@@ -10,7 +10,7 @@ import fsspec
 from upath import UPath
 
 from dagster_project.lake.kept_footers import KeptFooters
-from dagster_project.lake.parquet_files import MISSING, Entries, Footer, read_entries
+from dagster_project.lake.parquet_files import MISSING, Entries, ParquetFooter, read_entries
 from transforms.schemas.table import Table
 
 _LISTS_AT_ONCE = 16
@@ -37,7 +37,7 @@ class RemoteFooters:
         """The names of the objects of the partitions of a table."""
         return self._names.get(table, [])
 
-    def footer(self, table: str, partition: str | None, *, is_list: bool) -> Footer | str:
+    def footer(self, table: str, partition: str | None, *, is_list: bool) -> ParquetFooter | str:
         """The footer of a stored table, or its fault."""
         path = self._path(table, partition)
         etag = self._etags.get(path)

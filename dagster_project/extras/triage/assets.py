@@ -10,7 +10,7 @@ import polars as pl
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.sentences import SentenceReport, answered
-from assets.stages.declaration import Made, Needs, Shown, Stage
+from assets.stages.declaration import Display, Made, Needs, Stage
 from dagster_project.config.settings import Settings
 from dagster_project.extras.triage.transforms import duplicates, items
 from dagster_project.extras.triage.transforms.table import (
@@ -61,7 +61,7 @@ def triage_stage(settings: TriageSettings) -> Stage:
         NAME,
         make,
         settings.version(),
-        Shown(
+        Display(
             "Sums up each issue, counts what in it must not go round, and names what it lacks and what it may repeat.",
             group="triage",
             code=duplicates.repeats,

@@ -11,12 +11,12 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT, explained
+from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT_TYPE, explained
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.context.accounting import Account
 from dagster_project.extras.triage.transforms.table import ISSUE_TRIAGE
-from dagster_project.extras.triage.under_lens import disclosed, masked, shown_issues
+from dagster_project.extras.triage.under_lens import disclosed, find_counts, shown_issues
 from dagster_project.index.search.opened_index import open_index
 from transforms.errors import IndexUnavailableError, SettingsError
 from transforms.text.visible import visible
@@ -58,7 +58,7 @@ def _cut(text: str) -> str:
 @CONFIG
 @JSON
 @LENS
-@click.option("--source", type=TEXT, help="Only issues of this source.")
+@click.option("--source", type=TEXT_TYPE, help="Only issues of this source.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what came on this day or later.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, help="At most this many, the newest; default: 20."
@@ -90,7 +90,7 @@ def triage(
             rows = _chosen(shown_issues(settings, index, stored), numbers, source, since)[:limit]
             asked = json.dumps([numbers, source, since, limit], default=str)
             account = Account(settings, lens, index)
-            account.note("weft triage", asked, disclosed(rows), masked(rows))
+            account.note("weft triage", asked, disclosed(rows), find_counts(rows))
     else:
         rows = _chosen(stored, numbers, source, since)[:limit]
     if as_json:

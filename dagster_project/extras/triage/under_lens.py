@@ -55,7 +55,7 @@ def disclosed(rows: Sequence[Mapping[str, Any]]) -> list[Disclosed]:
     return [passage for row in rows for passage in _passages(row)]
 
 
-def masked(rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
+def find_counts(rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
     """The finds in the issues of rows of `issue_triage`, by kind."""
     return sum((Counter({one["kind"]: one["count"]}) for row in rows for one in row["found"]), Counter[str]())
 

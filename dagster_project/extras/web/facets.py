@@ -15,7 +15,7 @@ from dagster_project.system.sql_files import SqlFile
 
 _SQL = SqlFile(__file__, "facets.sql", dated=DATED)
 
-COUNTED = 5_000
+MOST_ROWS = 5_000
 """Hits that are counted of a query that ranks nothing, the newest first."""
 _VALUES = 8
 """Values of a facet that are listed."""

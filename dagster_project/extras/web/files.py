@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 
 from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
 from dagster_project.extras.web.question import PICTURES
-from dagster_project.extras.web.site import Site, named
+from dagster_project.extras.web.site import Site, parameter
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import source_mail
 from dagster_project.sources.trees import matcher
@@ -60,26 +60,26 @@ def media_type(head: bytes) -> str | None:
 def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
     """A mail as a source of its own holds it, to save."""
     _refuse_unseen(site, index)
-    return _saved(_mail(site, index, named(request)), f"{named(request)}.eml", "text/plain")
+    return _saved(_mail(site, index, parameter(request)), f"{parameter(request)}.eml", "text/plain")
 
 
 def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
     """The raw mails of a thread as mbox (mboxrd); SourceError if one of them is not at its source any more."""
     _refuse_unseen(site, index)
-    rows = index.ask(_THREAD, {"id": named(request)}).to_pylist()
+    rows = index.ask(_THREAD, {"id": parameter(request)}).to_pylist()
     if not rows:
-        raise UnknownIdError(f"the index holds no thread {shortened(named(request))!r}")
+        raise UnknownIdError(f"the index holds no thread {shortened(parameter(request))!r}")
     if (size := sum(row["raw_bytes"] for row in rows)) > _MOST_BYTES:
         raise QueryError(f"the mails of this thread have {size:,} bytes: save them one by one")
-    return _saved(b"".join(_mbox(site, index, rows)), f"{named(request)}.mbox", "application/mbox")
+    return _saved(b"".join(_mbox(site, index, rows)), f"{parameter(request)}.mbox", "application/mbox")
 
 
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
     """The bytes of an attachment of a mail."""
     _refuse_unseen(site, index)
-    rows = index.ask(_ATTACHED, {"id": named(request)}).to_pylist()
+    rows = index.ask(_ATTACHED, {"id": parameter(request)}).to_pylist()
     if not rows:
-        raise UnknownIdError(f"the index holds no attachment {shortened(named(request))!r}")
+        raise UnknownIdError(f"the index holds no attachment {shortened(parameter(request))!r}")
     (row,) = rows
     parsed = parsed_mail(_mail(site, index, row["message_id"]))
     for part in parsed.parts if parsed else ():
@@ -94,9 +94,9 @@ def attached(site: Site, request: Request, index: SearchIndex) -> Response:
 def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
     """The file of a document; with `?embeds=NAME` a picture that it embeds, beside it or anywhere in its source."""
     _refuse_unseen(site, index)
-    rows = index.ask(_DOCUMENT, {"id": named(request)}).to_pylist()
+    rows = index.ask(_DOCUMENT, {"id": parameter(request)}).to_pylist()
     if not rows:
-        raise UnknownIdError(f"the index holds no document {shortened(named(request))!r}")
+        raise UnknownIdError(f"the index holds no document {shortened(parameter(request))!r}")
     source = next((s for s in site.settings.sources if s.name == rows[0]["source"]), None)
     if not isinstance(source, DocumentSourceSettings):
         raise SourceError(f"source {rows[0]['source']} is not in the settings any more")

@@ -14,7 +14,7 @@ from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError, UnknownIdError, shortened
-from transforms.retrieval.diversity import evidence
+from transforms.retrieval.diversity import thread_evidence
 from transforms.text.terms import stems
 
 _SQL = SqlFile(__file__, "mails.sql")
@@ -173,7 +173,7 @@ def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False
         return []
     rows = [row for row in result.hits.to_pylist() if row["support"]] if result else []
     asked = _stems(index, words)
-    chosen = evidence([row["score"] for row in rows], [_shown(index, row, asked) for row in rows])
+    chosen = thread_evidence([row["score"] for row in rows], [_shown(index, row, asked) for row in rows])
     return sorted((rows[n] for n in chosen), key=lambda row: row["thread_position"])
 
 

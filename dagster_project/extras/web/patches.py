@@ -111,7 +111,7 @@ def series_page(ask: Ask, id_: str) -> Series:
     return Series(rows[0]["series_id"], latest[0]["subject"], list(postings.values()))
 
 
-def difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
+def patch_difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
     """What changed between two patches: their commit messages and diffs, without numbers of lines and hashes."""
     old, new = (_patch(ask, id_) for id_ in (old_id, new_id))
     before, after = (_comparable(row["body"]) for row in (old, new))

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from dagster_project.extras.web.facets import COUNTED, Facets, facets
+from dagster_project.extras.web.facets import MOST_ROWS, Facets, facets
 from dagster_project.extras.web.marks import highlighted
 from dagster_project.extras.web.question import Question, page_of, page_of_hit, with_parameters
 from dagster_project.index.search.explain import Explanation
@@ -16,7 +16,7 @@ from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.conversations.pseudonyms import short_pseudonyms
 
-RANKED = 100
+MOST_HITS = 100
 """Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
 _PER_PAGE = 15
 SHOWN_OF_THREAD = 4
@@ -86,12 +86,12 @@ def results(index: SearchIndex, question: Question) -> Results:
     start, end = time.perf_counter(), question.start + _PER_PAGE
     resolved = index.resolved([question.query], question.filters, question.plain)
     # Ranked once, twice as many as are paged through: some hits say what a higher one says.
-    ranked = index.ranked(resolved, limit=max(RANKED // 2, end + 1), spare=2)
+    ranked = index.ranked(resolved, limit=max(MOST_HITS // 2, end + 1), spare=2)
     settings = index.settings.model_copy(update={"weak": question.weak or index.settings.weak})
     result = index.shown(resolved, ranked, end + 1, settings, start)
     groups = hit_groups(index, question, result.hits.to_pylist()[question.start : end])
     listed = resolved[0].listed
-    counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:COUNTED].tolist()
+    counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:MOST_ROWS].tolist()
     before = question.address(start=max(0, question.start - _PER_PAGE) or None)
     return Results(
         groups=groups,
@@ -107,7 +107,7 @@ def results(index: SearchIndex, question: Question) -> Results:
     )
 
 
-def passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str, Markup]]:
+def hit_passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str, Markup]]:
     """Rows of `schemas.SEARCH_HITS` with their addresses, and their snippets with the words marked."""
     return [(row, page_of_hit(row), highlighted(row["snippet"], row["highlights"])) for row in rows]
 

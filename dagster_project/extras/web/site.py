@@ -215,12 +215,12 @@ class Site:
         return response
 
 
-def named(request: Request) -> str:
+def parameter(request: Request) -> str:
     """The id in the path of a request."""
     return str(request.path_params["id"])
 
 
-def cited(request: Request) -> tuple[int, int] | None:
+def cited_bytes(request: Request) -> tuple[int, int] | None:
     """The range of bytes that a request asks to mark; QueryError if it is none."""
     text = request.query_params.get("bytes")
     if text is None:

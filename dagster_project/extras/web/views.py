@@ -12,7 +12,7 @@ from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked
 from dagster_project.extras.web.question import page_of, question_of
-from dagster_project.extras.web.site import Site, cited, named
+from dagster_project.extras.web.site import Site, cited_bytes, parameter
 from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.search_index import SearchIndex
@@ -53,7 +53,7 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
     question, ident = question_of(request.query_params), request.query_params.get("id") or None
     if not question.query:
         raise QueryError("there is no query to explain: add ?q= to the address")
-    result = explanation(index, question.query, ident, question.filters, results.RANKED, question.plain)
+    result = explanation(index, question.query, ident, question.filters, results.MOST_HITS, question.plain)
     shown = results.why_page(result, ident)
     _note(request, ((place, title) for (_, place, title), _ in shown.ways))
     return site.page("why.html", request, index, why=shown, ident=ident)
@@ -61,7 +61,7 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
     """Leads from an id, or from a citation with its bytes, to its page."""
-    text = reading(index.ask, request.query_params.get("id") or named(request))
+    text = reading(index.ask, request.query_params.get("id") or parameter(request))
     kind, id_ = text.kind, text.id
     if kind == "chunk":
         kind = str(text.facts["source_kind"])
@@ -76,8 +76,8 @@ def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def mail(site: Site, request: Request, index: SearchIndex) -> Response:
     """One mail beside the tree of its thread."""
-    ask, id_ = index.ask, named(request)
-    thread = mails.mail_page(ask, id_, cited(request))
+    ask, id_ = index.ask, parameter(request)
+    thread = mails.mail_page(ask, id_, cited_bytes(request))
     shown = thread.mails[0]
     backlinks = patches.backlinks(ask, id_)
     _note(
@@ -100,7 +100,7 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
     """The stored text of a mail, an attachment, a document or a chat, as it is."""
-    text = reading(index.ask, named(request))
+    text = reading(index.ask, parameter(request))
     if text.kind not in ("message", "attachment", "document", "conversation"):
         raise UnknownIdError(f"the index holds no text of its own for {shortened(text.id)!r}")
     _note(request, [(text.id, text.text)])
@@ -113,7 +113,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A thread, all mails on one page or as a tree."""
     start = request.query_params.get("start", "0")
     first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 0
-    shown = mails.thread_page(index.ask, named(request), first)
+    shown = mails.thread_page(index.ask, parameter(request), first)
     is_tree = request.query_params.get("view") == "tree"
     question = question_of(request.query_params)
     found = (
@@ -130,7 +130,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
         request,
         index,
         thread=shown,
-        card=results.passages(found),
+        card=results.hit_passages(found),
         has_files=site.shows_files(index),
         start=first,
         next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(shown.tree) else None,
@@ -139,11 +139,11 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an attachment, or why there is none."""
-    rows: pa.Table = index.ask(_ATTACHMENT, {"id": named(request)})
+    rows: pa.Table = index.ask(_ATTACHMENT, {"id": parameter(request)})
     if not rows.num_rows:
-        raise UnknownIdError(f"the index holds no attachment {shortened(named(request))!r}")
+        raise UnknownIdError(f"the index holds no attachment {shortened(parameter(request))!r}")
     (row,) = rows.to_pylist()
-    text = Marked(row["text"] or "", cited(request))
+    text = Marked(row["text"] or "", cited_bytes(request))
     _note(request, [(row["attachment_id"], row["text"])])
     parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] else []
     has_file = row["kind"] == "message" and site.shows_files(index)
@@ -152,7 +152,7 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:
     """All versions of a patch series."""
-    shown = patches.series_page(index.ask, named(request))
+    shown = patches.series_page(index.ask, parameter(request))
     of = (patch.row for posting in shown.postings for patch in posting.patches)
     _note(request, ((row["message_id"], row["subject"]) for row in of))
     return site.page("series.html", request, index, series=shown)
@@ -161,7 +161,7 @@ def series(site: Site, request: Request, index: SearchIndex) -> Response:
 def diff(site: Site, request: Request, index: SearchIndex) -> Response:
     """What changed from one version of a patch to another."""
     old, new = (request.query_params.get(name, "") for name in ("from", "to"))
-    shown = patches.difference(index.ask, old, new)
+    shown = patches.patch_difference(index.ask, old, new)
     _note(request, ((row["message_id"], row["subject"]) for row in (shown.old, shown.new)))
     _note(request, [(new, "\n".join(line for _, line in shown.lines))])
     return site.page("diff.html", request, index, diff=shown)
@@ -170,7 +170,7 @@ def diff(site: Site, request: Request, index: SearchIndex) -> Response:
 def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and what links to it."""
     has_files = site.shows_files(index)
-    shown = documents.document_page(index.ask, named(request), cited(request), has_files=has_files)
+    shown = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
     _note(request, [(shown.row["doc_id"], shown.row["text"])])
     _note(request, ((row["from_id"], row["title"]) for row in shown.backlinks))
     return site.page("document.html", request, index, document=shown, has_file=has_files)
@@ -178,23 +178,23 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def picture(site: Site, request: Request, index: SearchIndex) -> Response:
     """A picture as it was embedded."""
-    rows = index.ask(_PICTURE, {"id": named(request)}).to_pylist()
+    rows = index.ask(_PICTURE, {"id": parameter(request)}).to_pylist()
     seen = picture_of(rows[0]["picture"]) if rows else None
     if seen is None:
-        raise UnknownIdError(f"the index holds no picture {shortened(named(request))!r}")
+        raise UnknownIdError(f"the index holds no picture {shortened(parameter(request))!r}")
     return Response(seen.data, media_type=seen.media_type)
 
 
 def chat(site: Site, request: Request, index: SearchIndex) -> Response:
     """A window of a chat by its days."""
-    shown = documents.chat_page(index.ask, named(request), cited(request))
+    shown = documents.chat_page(index.ask, parameter(request), cited_bytes(request))
     _note(request, [(shown.row["doc_id"], shown.row["markdown"])])
     return site.page("chat.html", request, index, chat=shown)
 
 
 def person(site: Site, request: Request, index: SearchIndex) -> Response:
     """A person: addresses, mails over time, threads, partners, reviews, files."""
-    shown = corpus.person_page(index.ask, named(request))
+    shown = corpus.person_page(index.ask, parameter(request))
     for name, ident in (("threads", "thread_id"), ("reviews", "message_id"), ("files", "message_id")):
         _note(request, ((row[ident], row["subject"]) for row in shown.lists[name]))
     return site.page("person.html", request, index, person=shown)

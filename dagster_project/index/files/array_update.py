@@ -10,13 +10,13 @@ import polars as pl
 
 from dagster_project.index.files.arrays import appearing, write_gone, write_lengths, write_narrow
 from dagster_project.index.files.hit_rows import update_hit_rows
-from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies, vectors_of
+from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies, vectors_at
 from dagster_project.index.files.segments import (
     chunks_in,
     first_merged,
     merge,
     read_terms,
-    require_whole,
+    require_intact,
     segment_name,
     segments_of,
     share,
@@ -36,7 +36,7 @@ def update_arrays(
     old_no, new_no, is_recounted = _numbers(connection)
     was_there = old_no >= 0
     stays = was_there & ~is_recounted
-    require_whole(before, [*before.glob("*.npy"), *(before / "gone").iterdir()])
+    require_intact(before, [*before.glob("*.npy"), *(before / "gone").iterdir()])
     with appearing(folder, facts, before) as aside:
         slots = np.zeros(len(new_no), dtype=np.int32)
         slots[new_no[stays]] = np.load(before / "slots.npy")[old_no[stays]]
@@ -76,7 +76,7 @@ def _write_segments(
         first = first_merged([int(np.count_nonzero(rows)) for rows in stays])
         if first < len(segments):
             for segment in segments[first:]:
-                require_whole(before, segment.iterdir())
+                require_intact(before, segment.iterdir())
             dropped = merge([*segments[first:], new], stays[first:], folder / name)
             gone.append(dropped.with_columns(df=-pl.col("df")))
             shutil.rmtree(new)
@@ -105,7 +105,7 @@ def _write_segment(
     write_lengths(connection, folder, chunks)
     if (another / "vectors.npy").exists():
         dimensions = np.load(another / "vectors.npy", mmap_mode="r").shape[1]
-        vectors = vectors_of(connection, _VECTORS_ANEW, chunks, dimensions)
+        vectors = vectors_at(connection, _VECTORS_ANEW, chunks, dimensions)
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "vector_codes.npy", sign_codes(vectors))
 

@@ -31,8 +31,8 @@ from dagster_project.index.files.posting_arrays import (
 )
 from dagster_project.index.files.segments import (
     SortedTerms,
-    damages,
     facts_of,
+    flaws_of,
     segment_name,
     segments_of,
     write_facts,
@@ -44,7 +44,7 @@ from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.retrieval.hits import Patches
-from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
+from transforms.retrieval.postings import GoneTerms, Postings, Slots, TermSegment
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
 _SQL = SqlFile(__file__, "arrays.sql", frequencies=FREQUENCIES, unembedded=UNEMBEDDED, unauthored=UNAUTHORED)
@@ -100,7 +100,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
             "TMPDIR to a folder that can be written"
         ) from error
     try:
-        if created is None and (damage := next(damages(folder), None)):
+        if created is None and (damage := next(flaws_of(folder), None)):
             raise IndexUnavailableError(f"{folder} is damaged ({damage}): `weft build` makes it again")
         return created or _mapped(folder)
     except (ValueError, KeyError, EOFError, OSError) as error:
@@ -229,7 +229,7 @@ def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = Fa
     folder = folder_of(index)
     if not fits(folder, facts):
         return f"{folder.name} is missing, damaged, or of another version"
-    damage = next(damages(folder, reads_all=reads_all), None)
+    damage = next(flaws_of(folder, reads_all=reads_all), None)
     return damage and f"{folder.name} is damaged: {damage}"
 
 
@@ -255,9 +255,9 @@ def _mapped(folder: Path) -> SearchArrays:
     )
 
 
-def _segment(arrays: Mapping[str, np.ndarray], name: str) -> Segment:
+def _segment(arrays: Mapping[str, np.ndarray], name: str) -> TermSegment:
     numbers = _terms_of(arrays, name)
-    return Segment(
+    return TermSegment(
         numbers, *(arrays[f"{name}/{n}"] for n in ("starts", "chunks", "codes", "counts", "lengths"))
     )
 

@@ -194,7 +194,7 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
     """
     os.link(before / FILE, folder / FILE)
     if has_later := (before / LATER).exists():
-        require_whole(before, [before / LATER])
+        require_intact(before, [before / LATER])
         shutil.copyfile(before / LATER, folder / LATER)
     with closing(_opened(folder / LATER)) as file:
         if not has_later:

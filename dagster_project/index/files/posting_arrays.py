@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from transforms.embedding.sign_codes import WORD, sign_codes
+from transforms.embedding.sign_codes import WORD_BITS, sign_codes
 from transforms.embedding.vectors import fixed_point, matrix
 from transforms.retrieval import bm25
 
@@ -141,7 +141,7 @@ def write_vectors(
 ) -> None:
     """Write the vectors of a relation by chunk number, zeros if there is none, and the words of their signs."""
     folder.mkdir(exist_ok=True)
-    codes = np.zeros((-(-dimensions // WORD), count), dtype=np.uint64)
+    codes = np.zeros((-(-dimensions // WORD_BITS), count), dtype=np.uint64)
     done = 0
     with WrittenArray(folder / "vectors.npy", np.int16, dimensions) as array:
         numbers = connection.execute(f"SELECT chunk_no FROM {relation}").fetchnumpy()["chunk_no"]
@@ -158,7 +158,7 @@ def write_vectors(
     np.save(folder / "vector_codes.npy", codes)
 
 
-def vectors_of(
+def vectors_at(
     connection: duckdb.DuckDBPyConnection, statement: str, chunks: np.ndarray, dimensions: int
 ) -> np.ndarray:
     """The `fixed_point` of the vectors that a statement selects, whose numbers ascend; zeros for one that has none."""

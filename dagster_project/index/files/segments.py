@@ -223,7 +223,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
+def flaws_of(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
     """Each file of a folder that is missing, or of another size or content than was written, with the reason.
 
     Only the smallest files are read, unless it `reads_all`. OSError if one cannot be read.
@@ -241,7 +241,7 @@ def damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
             yield f"{name} is not what was written"
 
 
-def require_whole(folder: Path, paths: Iterable[Path]) -> None:
+def require_intact(folder: Path, paths: Iterable[Path]) -> None:
     """ValueError for the first of some files of a folder that is not what was written."""
     known = _files(folder)
     for path in paths:

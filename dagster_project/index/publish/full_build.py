@@ -67,7 +67,7 @@ class IndexBuild:
     def run(self) -> Published:
         """Fill the file, check it, close it, write the arrays beside it."""
         with self._opened(self._memory_limit) as connection:
-            for name in (*WHOLE, *published_tables()):
+            for name in (*LAKE_WIDE, *published_tables()):
                 if name in IN_PARTS:
                     parts = self.lake.parts(name)
                     # An update reads the parts that changed through views of its own.
@@ -134,7 +134,7 @@ class IndexBuild:
         changed = sorted(self.partitions)
         self._create("partitions", self.inputs.partition_hashes())
         self._create("parts", self.inputs.part_hashes())
-        for name, rows in table_sql.WHOLE.items():
+        for name, rows in table_sql.WHOLE_SQL.items():
             order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
             run(f"CREATE TABLE {name} AS {rows}{order}")
             self.phases.step("publish_relations", self._count(name))
@@ -238,7 +238,7 @@ class IndexBuild:
         if table in table_sql.MADE_HERE:
             column, kind = table_sql.MADE_HERE[table].split()
             rows = f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"
-        compressed = table_sql.COMPRESSED.get(table, ())
+        compressed = table_sql.COMPRESSED_COLUMNS.get(table, ())
         columns = ", ".join(
             f'"{name}" {kind}' + (" USING COMPRESSION zstd" if name in compressed else "")
             for name, kind, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()
@@ -252,7 +252,7 @@ class IndexBuild:
 
     def _lake_rows_of(self, changed: Sequence[str]) -> None:
         """The views `new_<table>` over the files of these partitions."""
-        for source_type, tables in TABLES.items():
+        for source_type, tables in TYPED.items():
             partitions = [p for p in changed if self.partitions[p] == source_type]
             for name in tables:
                 self.views.of_partitions(self.connection, f"new_{name}", name, partitions)
@@ -296,7 +296,7 @@ class IndexBuild:
         rows = []
         for partition in changed:
             source_type = self.partitions[partition]
-            parsed = self.lake.written_at(TABLES[source_type][0], partition)
+            parsed = self.lake.written_at(TYPED[source_type][0], partition)
             chunked = self.lake.written_at(CHUNKS_OF[source_type], partition)
             slow = self.lake.written_at("slow_chunks", partition) or chunked
             rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
@@ -331,7 +331,7 @@ class IndexBuild:
         """Make the HNSW index unless there are too many vectors; what the manifest says of it."""
         if not 0 < self._count("embeddings") <= self.settings.index.ann_max_vectors:
             return {"vector_search": "exact"}
-        seconds = vector_index.create(self.connection)
+        seconds = vector_index.create_hnsw(self.connection)
         return {"vector_search": vector_index.HNSW, "vector_index_seconds": f"{seconds:.3f}"}
 
     def _manifest(self, of_vectors: Mapping[str, str]) -> dict[str, int]:

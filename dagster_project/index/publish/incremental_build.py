@@ -119,7 +119,7 @@ class IndexUpdate(IndexBuild):
 
     def _compare_whole(self, table: str) -> str:
         """Make `differing_<table>` of what changed of a table over the whole lake; which of its rows can differ."""
-        rows = table_sql.WHOLE[table]
+        rows = table_sql.WHOLE_SQL[table]
         changed = {
             part
             for name in table_sql.MADE_OF[table]

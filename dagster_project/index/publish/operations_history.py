@@ -23,7 +23,7 @@ from transforms.operations.figures import (
     QUARANTINE,
     REUSE,
     SIZES,
-    STAGES,
+    STAGE_RATES,
     Figures,
 )
 
@@ -121,7 +121,7 @@ class DagsterHistory:
             "cached vectors": f"{sum(h.vectors for h in self.cache.stats()):,}",
         }
         return Figures(
-            pl.DataFrame(list(_stages(instance)), STAGES, orient="row"),
+            pl.DataFrame(list(_stages(instance)), STAGE_RATES, orient="row"),
             pl.DataFrame(list(_history(instance)), HISTORY, orient="row"),
             counted,
             facts,

@@ -23,8 +23,8 @@ from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import IndexUpdate
 from dagster_project.index.publish.version_inputs import (
-    TABLES,
-    WHOLE,
+    LAKE_WIDE,
+    TYPED,
     LostTextError,
     Published,
     PublishSettings,
@@ -266,10 +266,10 @@ class DuckDBPublisher:
 
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Content hash of every table of every partition, and under the key '' of the tables without partitions."""
-        hashes = {p: {t: self._content_hash(t, p) for t in TABLES[partitions[p]]} for p in sorted(partitions)}
+        hashes = {p: {t: self._content_hash(t, p) for t in TYPED[partitions[p]]} for p in sorted(partitions)}
         for partition in (p for p in hashes if partitions[p] == MAIL.name):
             hashes[partition] |= slow_hashes(self.lake, partition)
-        hashes[""] = {table: self._content_hash(table, None) for table in (*WHOLE, *self.settings.added)}
+        hashes[""] = {table: self._content_hash(table, None) for table in (*LAKE_WIDE, *self.settings.added)}
         return hashes
 
     def _content_hash(self, table: str, partition: str | None) -> str:

@@ -22,7 +22,7 @@ def _columns(table: str) -> str:
 
 
 _LINKS = " UNION ALL BY NAME ".join(f"SELECT * FROM lake_{name}" for name in lake_names("links"))
-WHOLE = {
+WHOLE_SQL = {
     **{
         name: f"SELECT {_columns(name)}{', part AS bucket' if name in IN_PARTS else ''} FROM lake_{name}"
         for name in (
@@ -40,7 +40,7 @@ WHOLE = {
     "links": f"SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
 }
 """The tables that the lake holds whole, or in parts: the rows of each."""
-MADE_OF = {name: lake_names(name) or (name,) for name in WHOLE}
+MADE_OF = {name: lake_names(name) or (name,) for name in WHOLE_SQL}
 """The tables of the lake that each is made of."""
 
 PARTITIONED = (
@@ -49,8 +49,8 @@ PARTITIONED = (
 )  # fmt: skip
 """The tables that the lake holds by partition."""
 
-COMPRESSED = {
-    "chunks": ("text_display", "text_embed", *(c for c in terms.FIELDS.values() if c.endswith("_lex")))
+COMPRESSED_COLUMNS = {
+    "chunks": ("text_display", "text_embed", *(c for c in terms.COLUMN_OF.values() if c.endswith("_lex")))
 }
 """Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. What is
 shown of a hit stands in the arrays."""
@@ -70,10 +70,10 @@ def _each(form: str) -> str:
 FIELDS = [
     f"array_to_string({c.name}, chr(10))" if pa.types.is_list(c.type) else c.name
     for c in CHUNKS.columns
-    if c.name in terms.FIELDS.values()
+    if c.name in terms.COLUMN_OF.values()
 ]
 """The words of a chunk by field."""
-TEXTS = f"SELECT concat_ws(chr(10), {', '.join(FIELDS)}) AS text FROM"
+JOINED = f"SELECT concat_ws(chr(10), {', '.join(TEXT_PARTS)}) AS text FROM"
 """The words of each chunk, those of a relation with the columns of `chunks`."""
 
 BUILD = SqlFile(

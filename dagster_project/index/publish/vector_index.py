@@ -24,7 +24,7 @@ _EQUAL = 1e-5
 """Cosines that differ by less are equal: float32."""
 
 
-def create(connection: duckdb.DuckDBPyConnection) -> float:
+def create_hnsw(connection: duckdb.DuckDBPyConnection) -> float:
     """Make the index of the table `embeddings` in the open file; the seconds that took."""
     start = time.perf_counter()
     load_vss(connection)

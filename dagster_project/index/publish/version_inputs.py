@@ -18,9 +18,9 @@ from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
 
-WHOLE = lake_wide_inputs()
+LAKE_WIDE = lake_wide_inputs()
 """The lake's tables without partitions that each version is built from, beside those that extras add."""
-TABLES = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
+TYPED = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
 """The tables of the partitions of each source type."""
 
 
@@ -84,7 +84,7 @@ class VersionInputs:
         """The published table `parts`: the content hash of each part of the other tables."""
         rows = [
             (table, part or "", footer.content_hash)
-            for table in (*(name for name in WHOLE if REGISTRY[name].published), *published_tables())
+            for table in (*(name for name in LAKE_WIDE if REGISTRY[name].published), *published_tables())
             for part in (self.lake.parts(table) if table in IN_PARTS else [None])
             if (footer := self.lake.footer(table, part))
         ]

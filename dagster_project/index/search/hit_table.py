@@ -198,7 +198,7 @@ def _snippet(
     passage: _Passage, words: Mapping[str, str], weights: Mapping[str, int], subject: str
 ) -> snippets.Snippet:
     """The part of a passage that is shown: of a patch what explains it, if that has most of what matches."""
-    if explanation := passages.explanation(passage.text, subject, words, weights):
+    if explanation := passages.patch_message(passage.text, subject, words, weights):
         return snippets.snippet(explanation, words, weights=weights)
     return snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines, weights=weights)
 

@@ -17,7 +17,7 @@ _CITATION = re.compile(
     r"(?P<place>.+?)(?: attachment (?P<attachment>[0-9a-f]+)| block \d+)?(?: page \d+)? bytes (?P<start>\d+)-(?P<end>\d+)"
 )
 _NEAREST_COUNT = 3
-COMPARED = 200
+COMPARED_CHARS = 200
 """Characters of an unknown id that are compared with the known ones, which takes the product of both lengths."""
 
 _MEANT = """
@@ -193,7 +193,7 @@ def _one(name: str, things: Sequence[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _unknown(ask: Ask, name: str) -> UnknownIdError:
-    near = ask(_NEAREST, {"id": name[:COMPARED], "count": _NEAREST_COUNT}).column("id").to_pylist()
+    near = ask(_NEAREST, {"id": name[:COMPARED_CHARS], "count": _NEAREST_COUNT}).column("id").to_pylist()
     hint = f"; the nearest are {', '.join(near)}" if near else "; `search` finds ids by words"
     return UnknownIdError(f"the index holds nothing called {shortened(name)!r}{hint}")
 

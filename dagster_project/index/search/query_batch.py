@@ -23,7 +23,7 @@ _SURE = 1.5
 """Factor on the share that a thread gives, if the words of the query stand together in some chunk: then the thread is hardly
 the wrong one."""
 
-Mask = np.ndarray | None
+Allow = np.ndarray | None
 
 
 class QueryBatch:
@@ -38,7 +38,7 @@ class QueryBatch:
         version: OpenedVersion,
         queries: Sequence[str],
         first: int,
-        masks: Sequence[Mask],
+        masks: Sequence[Allow],
         factors: Sequence[Mapping[str, float]] = (),
     ):
         self.factors = factors
@@ -48,7 +48,7 @@ class QueryBatch:
         self.seconds = {"lexical": 0.0, "vector": 0.0}
         self._lexical: tuple[str, list[bm25.TermScores]] | None = None
         self._terms: dict[tuple[str, ...], list[list[str]]] = {}
-        self.near: Callable[[np.ndarray, Sequence[Mask]], Iterator[fusion.Scores]] | None = None
+        self.near: Callable[[np.ndarray, Sequence[Allow]], Iterator[fusion.Rating]] | None = None
         """What scores the vectors in place of the path that settings name."""
 
     def knows(self, vectors: np.ndarray, terms: Sequence[list[str]], settings: SearchSettings) -> None:
@@ -188,7 +188,7 @@ class QueryBatch:
             of(pages, places.document, places.is_page, places.pages_of(found)),
         )
 
-    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Scores]:
+    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Rating]:
         """Scores of each query, on the path that `vector_search` names.
 
         A filter beside the HNSW index would lose hits silently, and so does an index with many

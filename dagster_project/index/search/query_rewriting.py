@@ -30,9 +30,9 @@ class QueryRewriter:
         ruled = query_rewriting.by_rules(query, turns)
         if self.model is None:
             return ruled
-        prompt = query_rewriting.prompt(query, turns)
+        prompt = query_rewriting.rewriting_prompt(query, turns)
         try:
-            (answer,) = self.model.answers([prompt], Rewritten, query_rewriting.INSTRUCTION)
+            (answer,) = self.model.answers([prompt], Rewritten, query_rewriting.REWRITING)
         except WeftError as fault:
             return self._ruled(ruled, str(fault))
         if answer.value is None:

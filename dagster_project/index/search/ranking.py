@@ -9,7 +9,7 @@ import numpy as np
 from dagster_project.extras.registry import load, rankings
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from dagster_project.index.search.opened_version import OpenedVersion
-from dagster_project.index.search.query_batch import Mask, QueryBatch
+from dagster_project.index.search.query_batch import Allow, QueryBatch
 from transforms.retrieval import fusion
 from transforms.settings.operations import IndexSettings
 
@@ -40,15 +40,15 @@ class Ranking(Protocol):
         version: OpenedVersion,
         queries: Sequence[str],
         first: int,
-        masks: Sequence[Mask],
+        masks: Sequence[Allow],
         factors: Sequence[Mapping[str, float]],
         conditions: Sequence[FieldConditions | None],
     ) -> QueryBatch:
         """The batch of queries numbered from `first`; `conditions` say what masks say, where fields say all of it."""
 
     def nearest(
-        self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Mask], near: Near
-    ) -> Iterator[fusion.Scores]:
+        self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
+    ) -> Iterator[fusion.Rating]:
         """The cosines of each vector with the chunks that its mask allows, each valid until the next is computed."""
 
 
@@ -62,7 +62,7 @@ class FileRanking:
         version: OpenedVersion,
         queries: Sequence[str],
         first: int,
-        masks: Sequence[Mask],
+        masks: Sequence[Allow],
         factors: Sequence[Mapping[str, float]],
         conditions: Sequence[FieldConditions | None],
     ) -> QueryBatch:
@@ -70,8 +70,8 @@ class FileRanking:
         return QueryBatch(version, queries, first, masks, factors)
 
     def nearest(
-        self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Mask], near: Near
-    ) -> Iterator[fusion.Scores]:
+        self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
+    ) -> Iterator[fusion.Rating]:
         """The cosines of each vector: by the HNSW index if that is wanted, there and finds enough, else by all vectors.
 
         Vectors are multiplied a block at a time into the same memory: new memory for every block would cost as much as the
@@ -90,7 +90,7 @@ class FileRanking:
             yield found or fusion.ExactScores(block[place], mask)
 
     @staticmethod
-    def _by_hnsw(version: OpenedVersion, vector: np.ndarray, mask: Mask, near: Near) -> fusion.Scores | None:
+    def _by_hnsw(version: OpenedVersion, vector: np.ndarray, mask: Allow, near: Near) -> fusion.Rating | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = version.chunk_count - len(version.unembedded)
         found = version.hnsw_scores(vector, min(near.limit * near.overfetch, embedded), near.in_view)
@@ -113,11 +113,11 @@ def ranking_of(published: Path, settings: IndexSettings) -> Ranking:
     return found or BY_FILE
 
 
-def batches(
+def row_batches(
     ranking: Ranking,
     version: OpenedVersion,
     queries: Sequence[str],
-    masks: Sequence[Mask],
+    masks: Sequence[Allow],
     factors: Sequence[Mapping[str, float]] = (),
     conditions: Sequence[FieldConditions | None] = (),
 ) -> Iterator[QueryBatch]:

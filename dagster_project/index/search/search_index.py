@@ -21,7 +21,7 @@ from dagster_project.index.search.hit_table import RankedHits, SearchResult, des
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import QueryBatch
-from dagster_project.index.search.ranking import BY_FILE, Ranking, batches
+from dagster_project.index.search.ranking import BY_FILE, Ranking, row_batches
 from dagster_project.index.search.repeats import said_once
 from dagster_project.index.search.second_look import SecondLook
 from dagster_project.models.rerankers import Reranker
@@ -170,7 +170,7 @@ class SearchIndex(OpenedVersion):
         ]
         parts = [
             self.of_batch(batch, settings, report, spare)
-            for batch in batches(
+            for batch in row_batches(
                 self.ranking, self, [q.text for q in resolved], [q.mask for q in resolved],
                 [q.factors for q in resolved], [q.fields for q in resolved],
             )
@@ -218,7 +218,7 @@ class SearchIndex(OpenedVersion):
         columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
         parts = [pl.DataFrame(schema=columns)]
         texts = [plain_query(query).text for query in queries]
-        for batch in batches(self.ranking, self, texts, [None] * len(texts)):
+        for batch in row_batches(self.ranking, self, texts, [None] * len(texts)):
             for name in order:
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()
@@ -244,17 +244,17 @@ class SearchIndex(OpenedVersion):
         if settings.is_strict:
             bearing = lambda hits: with_values(hits, **batch.evidence(hits, settings))  # noqa: E731
             gate = partial(cutoffs.near_enough, column="evidence", least=settings.least_evidence)
-            pooling.insert(0, pipeline.Stage("gated", lambda hits, _: gate(bearing(hits))))
+            pooling.insert(0, pipeline.Sieve("gated", lambda hits, _: gate(bearing(hits))))
         progress = pipeline.through(progress, pooling, settings, report)
         facts = pipeline.facts(settings)
         progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
         stages = pipeline.scaling(settings)
         if look.lifts:
-            stages.append(pipeline.Stage("lifted", lambda hits, _: look.lifted(hits)))
+            stages.append(pipeline.Sieve("lifted", lambda hits, _: look.lifted(hits)))
         if look.reranker is not None:
-            stages.append(pipeline.Stage("reranked", lambda hits, _: look.step(hits)))
+            stages.append(pipeline.Sieve("reranked", lambda hits, _: look.step(hits)))
         if settings.per_document is None and settings.aggregation == "off":
-            stages.append(pipeline.Stage("units", lambda hits, _: look.once(hits)))
+            stages.append(pipeline.Sieve("units", lambda hits, _: look.once(hits)))
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
         made = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))

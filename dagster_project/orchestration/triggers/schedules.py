@@ -20,13 +20,13 @@ from dagster_project.orchestration.names import (
     REPORT,
 )
 from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.reconcile import NOTHING, Runs, requests
+from dagster_project.orchestration.reconcile import UNCHANGED, Runs, next_requests
 from dagster_project.orchestration.runs import (
     FINISHED,
     close_dead_runs,
-    partitions_of,
     prune_runs,
     refresh_of,
+    run_partitions,
     under_way,
 )
 from dagster_project.system.locks import BUILD_LOCK, is_held
@@ -61,7 +61,7 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
         if begun := [run for run in under_way(instance) if run.job_name == REFRESH_NOW]:
             return dg.SkipReason(f"run {begun[0].run_id[:8]} is under way")
         if not remotes and not _is_due(settings, instance):
-            return dg.SkipReason(NOTHING)
+            return dg.SkipReason(UNCHANGED)
         refresh = f"{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%H:%M}"
         return dg.RunRequest(run_key=refresh, tags={REFRESH_TAG: refresh})
 
@@ -113,8 +113,8 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
             return dg.SkipReason(f"run {awaited.run_id[:8]} and what follows it is under way")
         begun = next((run for run in since if run.job_name == REFRESH_NOW), None)
         refresh = refresh_of(begun or since[0])
-        made = None if begun else partitions_of(instance, [run for run in since if run.is_success])
-        answer, runs = requests(settings, instance, refresh, made)
+        made = None if begun else run_partitions(instance, [run for run in since if run.is_success])
+        answer, runs = next_requests(settings, instance, refresh, made)
         is_held_up = is_held(settings.root / BUILD_LOCK) or runs.going or runs.backfilled
         if isinstance(answer, dg.SkipReason) and not is_held_up:
             context.update_cursor(" ".join(run.run_id[:8] for run in ended))

@@ -13,8 +13,8 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
-from dagster_project.orchestration.reconcile import requests
-from dagster_project.orchestration.runs import partitions_of, under_way
+from dagster_project.orchestration.reconcile import next_requests
+from dagster_project.orchestration.runs import run_partitions, under_way
 from dagster_project.orchestration.triggers.schedules import Asked
 from dagster_project.sources.trees import tree_files
 from dagster_project.system.locks import BUILD_LOCK, is_held
@@ -76,7 +76,7 @@ def vault_sensor(
             return dg.SkipReason(f"edits wait for the end of run {run_id}, which may not have read them")
         context.update_cursor(json.dumps([fingerprint, None, None]))
         refresh = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%dT%H:%M:%S}"
-        answer, _ = requests(settings, context.instance, refresh)
+        answer, _ = next_requests(settings, context.instance, refresh)
         return answer
 
     return sensor
@@ -87,5 +87,5 @@ def _run_that_reads(settings: Settings, instance: dg.DagsterInstance) -> str | N
     watched = tuple(f"{s.name}/" for s in settings.sources if isinstance(s, DocumentSourceSettings))
     going = under_way(instance)
     return next(
-        (r.run_id for r in going if any(p.startswith(watched) for p in partitions_of(instance, [r]))), None
+        (r.run_id for r in going if any(p.startswith(watched) for p in run_partitions(instance, [r]))), None
     )

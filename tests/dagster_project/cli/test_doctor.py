@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from dagster_project.cli.doctor import examination, without_headings
+from dagster_project.cli.doctor import documents_without_headings, examination
 from dagster_project.cli.main import main
 from dagster_project.orchestration.outcomes import Finding
 from dagster_project.system.locks import RUNS, living_run
@@ -145,7 +145,7 @@ def test_documents_without_headings_that_are_cut_by_headings_are_a_warning():
         "t(doc_id, chunk_kind)"
     )
     connection.execute("CREATE TABLE nodes AS FROM (VALUES ('a'), ('b'), ('b'), ('c')) t(doc_id)")
-    (found,) = without_headings(connection)
+    (found,) = documents_without_headings(connection)
     assert found.state == "warning" and found.found.startswith("1 documents") and "sections" in found.remedy
     connection.execute("DELETE FROM chunks WHERE doc_id = 'a'")
-    assert list(without_headings(connection)) == []
+    assert list(documents_without_headings(connection)) == []

@@ -9,7 +9,7 @@ from click.testing import Result
 
 from dagster_project.context.sessions import opened_session
 from dagster_project.outgoing.receipts import Receipts
-from dagster_project.outgoing.screen import Entry
+from dagster_project.outgoing.screen import Disclosure
 from tests.archives import Workspace
 from transforms.errors import ContextError
 
@@ -23,13 +23,13 @@ def asked(work: Workspace, *arguments: str) -> Result:
 
 def test_a_session_keeps_its_turns_and_loses_one_that_a_kill_cut_off(tmp_path: Path):
     with opened_session(tmp_path, "mine") as session:
-        session.add(None, MANIFEST, [Entry("d", "0" * 64, 3, 9)])
+        session.add(None, MANIFEST, [Disclosure("d", "0" * 64, 3, 9)])
         session.add(None, MANIFEST, [])
     file = tmp_path / "sessions" / "mine.jsonl"
     file.write_bytes(file.read_bytes()[:-10])
     with opened_session(tmp_path, "mine") as session:
         assert [turn["turn"] for turn in session.turns] == [1]
-        assert session.entries == [Entry("d", "0" * 64, 3, 9)]
+        assert session.entries == [Disclosure("d", "0" * 64, 3, 9)]
         session.add(None, MANIFEST, [])
     with opened_session(tmp_path, "mine") as session:
         assert len(session.turns) == 2

@@ -17,7 +17,7 @@ from s3fs import S3FileSystem
 from assets.partitions import MAIL
 from dagster_project.lake.kept_footers import KeptFooters
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.parquet_files import Entries, Footer
+from dagster_project.lake.parquet_files import Entries, ParquetFooter
 from transforms.schemas.registry import lake_tables
 
 PARTITIONS, PAGE = 4_000, 1_000
@@ -111,5 +111,5 @@ def test_a_look_at_4_000_partitions_takes_a_request_for_a_thousand_objects(
         lake = ParquetLake("s3://weft/lake", tables, tmp_path)
         with lake.one_look():
             found = [lake.footer(table, name) for table in MAIL.tables for name in lake.partitions(table)]
-    assert len(found) == len(keys) and all(isinstance(footer, Footer) for footer in found)
+    assert len(found) == len(keys) and all(isinstance(footer, ParquetFooter) for footer in found)
     assert asked.value <= REQUESTS

@@ -112,7 +112,7 @@ def test_each_table_is_checked_alone(built: Workspace):
         for rule in table_checks.rules_of(table)
     ]
     one = dg.AssetCheckKey(dg.AssetKey(["published", "chunks"]), table_checks.UNIQUE)
-    of_builds = [*publish_checks.RULES, "unchanged_texts_are_reused", "no_text_is_refused"]
+    of_builds = [*publish_checks.PUBLISH_RULES, "unchanged_texts_are_reused", "no_text_is_refused"]
     for asset, rules in (("embeddings", of_builds), ("readiness", ["the_slow_lane_keeps_up"])):
         keys += [dg.AssetCheckKey(dg.AssetKey(asset), rule) for rule in rules]
     found = [checked(definitions, built, keys), checked(definitions, built, [one])]

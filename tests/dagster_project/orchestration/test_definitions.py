@@ -280,7 +280,7 @@ def test_a_broken_rule_stops_the_publish(built: Workspace, instance: dg.DagsterI
     result = _run_checks_and_publisher(built, instance)
     failed = {c.check_name for c in result.get_asset_check_evaluations() if not c.passed}
     assert rule in failed
-    assert set(publish_checks.RULES) == {c.check_name for c in result.get_asset_check_evaluations()}
+    assert set(publish_checks.PUBLISH_RULES) == {c.check_name for c in result.get_asset_check_evaluations()}
     assert not result.success
     assert not [m for m in _materializations(result) if m.asset_key == dg.AssetKey("search_index")]
     assert (built.index / "CURRENT").resolve() == before
@@ -298,7 +298,7 @@ def test_a_chunk_without_terms_stops_the_publish(built: Workspace, instance: dg.
 
 def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     definitions = build_definitions(work.settings)
-    rules = [dg.AssetCheckKey(dg.AssetKey("embeddings"), name) for name in publish_checks.RULES]
+    rules = [dg.AssetCheckKey(dg.AssetKey("embeddings"), name) for name in publish_checks.PUBLISH_RULES]
     publish = dg.AssetSelection.assets("search_index") | dg.AssetSelection.checks(*rules)
     job = dg.define_asset_job("publish_only", selection=publish, executor_def=dg.in_process_executor)
     merged = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))

@@ -20,7 +20,7 @@ from assets.partitions import MAIL
 from dagster_project.orchestration.names import REFRESH_TAG
 from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.reconcile import reconcile, runs_of_dagster
-from dagster_project.orchestration.runs import partitions_of
+from dagster_project.orchestration.runs import run_partitions
 from dagster_project.orchestration.work import Phase, Work
 from tests.archives import Mail, Workspace, differences, rebuilt
 from tests.daemon import Daemon
@@ -63,7 +63,7 @@ class World:
     def look(self, _: int = 0) -> None:
         """Ask what is next, and queue it."""
         plan, runs = self.plan(), runs_of_dagster(self.settings, self.instance, str(self.refreshes))
-        under_way = {p for run in runs.going for p in partitions_of(self.instance, [run])}
+        under_way = {p for run in runs.going for p in run_partitions(self.instance, [run])}
         for work in reconcile(self.settings, self.instance, plan, runs)[0]:
             tags = {REFRESH_TAG: str(self.refreshes), **work.tags}
             run = dg.DagsterRun(
@@ -73,7 +73,7 @@ class World:
                 tags=tags,
                 asset_selection=frozenset(work.keys),
             )
-            made = partitions_of(self.instance, [run])
+            made = run_partitions(self.instance, [run])
             assert not made & under_way, "two runs make one partition"
             assert made <= plan.stale.keys(), "a partition is made that is current"
             assert made or (plan.whole and not under_way), "the whole lake is made of what is under way"
@@ -91,7 +91,7 @@ class World:
         work, how = self.going.pop(run_id), ("well", "well", "half", "not")[number % 4]
         run = self.instance.get_run_by_id(run_id)
         assert run
-        for key in sorted(partitions_of(self.instance, [run]))[: {"half": 1, "not": 0}.get(how)]:
+        for key in sorted(run_partitions(self.instance, [run]))[: {"half": 1, "not": 0}.get(how)]:
             self.lake[key] = self.sources[key]
         if work.phase in (Phase.RELATIONS, Phase.PUBLISH) and how != "not":
             self.related = dict(self.lake)

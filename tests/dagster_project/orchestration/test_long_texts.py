@@ -11,7 +11,7 @@ from assets.partitions import SLOW
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.reconcile import requests
+from dagster_project.orchestration.reconcile import next_requests
 from dagster_project.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
@@ -134,13 +134,13 @@ def test_very_long_texts_have_a_pool_and_wait_behind_others(made: Workspace):
     )
     assert {op.pool for op in [stage.node_def]} == {"slow"}
     with made.instance() as instance:
-        asked, _ = requests(made.settings, instance, "one")
+        asked, _ = next_requests(made.settings, instance, "one")
         assert not isinstance(asked, dg.SkipReason)
         (request,) = asked
         assert {key.path[-1] for key in request.asset_selection or ()} == set(SLOW.tables)
         assert request.tags["dagster/partition"] == PARTITION and request.tags["dagster/priority"] == "-1"
         begun_run(made, instance, SLOW.tables, PARTITION)
-        assert isinstance(requests(made.settings, instance, "two")[0], dg.SkipReason)
+        assert isinstance(next_requests(made.settings, instance, "two")[0], dg.SkipReason)
 
 
 def test_a_kill_in_very_long_texts_is_told_by_the_next_build_which_ends_its_work(made: Workspace):

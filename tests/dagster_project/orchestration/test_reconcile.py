@@ -12,7 +12,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_NOW, REFRESH_TAG, WHOLE_LAKE
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan
-from dagster_project.orchestration.reconcile import NOTHING, Runs, reconcile, runs_of_dagster
+from dagster_project.orchestration.reconcile import UNCHANGED, Runs, reconcile, runs_of_dagster
 from dagster_project.orchestration.work import Phase
 from dagster_project.system.dagster_internals import request_backfill
 from dagster_project.system.locks import only_build
@@ -90,7 +90,7 @@ def test_the_first_phase_that_has_something_left_is_next(
     works, reason = reconcile(work.settings, instance, plan, Runs(**runs))
     assert [(work.phase, work.first, work.last) for work in works] == expected
     assert all(work.later == (work.phase == "slow" and not plan.publish) for work in works)
-    assert (reason == NOTHING) == (case in ("nothing", "context once for a state"))
+    assert (reason == UNCHANGED) == (case in ("nothing", "context once for a state"))
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def jobs(runs: list[dg.DagsterRun]) -> list[str]:
 
 
 def test_the_schedule_begins_a_refresh_if_something_changed_and_nobody_builds(daemon: Daemon):
-    assert daemon.hour() == [] and daemon.why == NOTHING
+    assert daemon.hour() == [] and daemon.why == UNCHANGED
     later_mail(daemon.work)
     with only_build(daemon.work.settings.root):
         assert daemon.hour() == [] and "from the command line is running" in daemon.why
@@ -157,10 +157,10 @@ def test_every_run_of_a_refresh_has_a_name_and_the_tag_of_its_refresh(daemon: Da
 
 def test_a_partition_made_again_with_the_same_content_sets_off_nothing(daemon: Daemon):
     run_of_dagster(daemon.work, daemon.instance, MAIL.tables, JANUARY)
-    assert daemon.look() == [] and daemon.why == NOTHING
+    assert daemon.look() == [] and daemon.why == UNCHANGED
     assert daemon.look() == [] and daemon.why.startswith("no run has ended since")
     daemon.cursor = None
-    assert daemon.look() == [] and daemon.why == NOTHING, "a cursor that is lost costs a look"
+    assert daemon.look() == [] and daemon.why == UNCHANGED, "a cursor that is lost costs a look"
 
 
 @pytest.mark.exhaustive

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.outgoing.receipts import FIRST, Disclosed, Receipts, Seen
+from dagster_project.outgoing.receipts import GENESIS, Disclosed, Receipts, Seen
 from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
 
@@ -89,7 +89,7 @@ def test_a_bad_line_stops_no_later_answer_and_is_named(tmp_path: Path, bad: byte
 def test_receipts_without_numbers_are_continued(tmp_path: Path):
     receipts = Receipts(tmp_path)
     receipts.path.parent.mkdir()
-    before = FIRST
+    before = GENESIS
     for at in ("one", "two"):
         content = {"at": at, "before": before, "passages": [{"place": "p" * (2 << 20)}]}
         before = bytes_sha256(_line(content))

@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from dagster_project.cli.main import COMMANDS, main
-from dagster_project.composition.objects import sweep
+from dagster_project.composition.objects import temporary_sweep
 from dagster_project.config.settings import Settings
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.outgoing.receipts import Receipts
@@ -304,7 +304,7 @@ def test_a_narrowing_that_was_killed_leaves_nothing_after_the_next_sweep(work: W
     process = forked(_narrow_until, event, settings)
     process.start()
     process.join()
-    sweep(settings)
+    temporary_sweep(settings)
     left = set(settings.root.rglob("*")) - before
     assert process.exitcode == 9 and {p.name for p in left if p.is_file()} <= {".lock"}
 

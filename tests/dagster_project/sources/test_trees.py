@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dagster_project.config.settings import DocumentSourceSettings
-from dagster_project.sources.trees import TreeFile, parts_of, tree_files
+from dagster_project.sources.trees import TreeFile, tree_files, tree_parts
 from tests.broken_files import UNREADABLE, a_folder, empty
 from tests.timing import seconds
 from transforms.errors import SourceError
@@ -177,13 +177,13 @@ def listed(texts: int, slow: int) -> list[TreeFile]:
 def test_what_takes_long_is_apart_and_many_files_are_dealt_into_parts(
     texts: int, slow: int, parts: dict[str, int]
 ):
-    made = parts_of(listed(texts, slow), "auto")
+    made = tree_parts(listed(texts, slow), "auto")
     assert {name: len(files) for name, files in made.items()} == parts
 
 
 def test_a_file_that_comes_or_goes_changes_its_own_part_alone():
-    before, after = (parts_of(listed(count, 90), "auto") for count in (2900, 2901))
+    before, after = (tree_parts(listed(count, 90), "auto") for count in (2900, 2901))
     changed = {name for name in before if before[name] != after[name]}
     assert len(before) == len(after) == 8 + 4 and len(changed) == 1
     assert max(map(len, after.values())) < 500
-    assert parts_of(listed(2900, 90)[::-1], "auto").keys() == before.keys()
+    assert tree_parts(listed(2900, 90)[::-1], "auto").keys() == before.keys()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_project.extras.graph.transforms.chunk_classes import chunk_classes
-from dagster_project.extras.graph.transforms.hal_export import GraphTables, address, file_table, graph_folders
+from dagster_project.extras.graph.transforms.hal_export import GraphTables, file_table, graph_folders, urlpath
 from dagster_project.extras.graph.transforms.hal_schema import SCHEMA
 from dagster_project.extras.graph.transforms.schema import CHUNK_KEYWORDS, PROMPT_HASHES
 from dagster_project.extras.graph.transforms.settings import GraphSettings
@@ -108,7 +108,7 @@ def test_every_address_leads_to_a_file(base: str | None):
         if name.endswith(".json") and name != "schema.json":
             for href in _hrefs(json.loads(data)):
                 assert href.startswith(base) if base else not href.startswith(("/", "http"))
-                target = urljoin(root + address(name), href)
+                target = urljoin(root + urlpath(name), href)
                 assert target.startswith(root)
                 assert unquote(target.removeprefix(root)) in files
 

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from dagster_project.extras.web.patches import difference, series_page, versions
+from dagster_project.extras.web.patches import patch_difference, series_page, versions
 from dagster_project.index.search.lookup import Ask, asking
 from transforms.errors import UnknownIdError
 
@@ -50,6 +50,6 @@ def test_a_series_has_its_versions_and_each_part_what_replies_gave_it(ask: Ask):
 
 
 def test_two_patches_differ_in_what_they_say_and_not_in_numbers(ask: Ask):
-    found = difference(ask, "a1", "b1")
+    found = patch_difference(ask, "a1", "b1")
     assert [line for line in found.lines if line[0] in "ar" and line[0]] == [("r", "-+new"), ("a", "++newer")]
-    assert difference(ask, "a1", "a1").note == "both say the same"
+    assert patch_difference(ask, "a1", "a1").note == "both say the same"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.context.candidates import parts
+from transforms.context.candidates import query_parts
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ from transforms.context.candidates import parts
     ],
 )
 def test_questions_and_paragraphs_are_parts(text: str, expected: list[str]):
-    assert parts(text) == expected
+    assert query_parts(text) == expected
 
 
 @given(st.lists(st.text("ab ?.\n", max_size=80), max_size=60))
 def test_parts_hold_all_words_in_order_and_are_few(texts: list[str]):
     text = "\n\n".join(texts)
-    assert " ".join(parts(text)).split() == text.split()
+    assert " ".join(query_parts(text)).split() == text.split()
     if len(text.split()) >= 16 * 25:
-        assert len(parts(text)) <= 17
+        assert len(query_parts(text)) <= 17

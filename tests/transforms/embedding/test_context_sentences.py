@@ -189,5 +189,5 @@ def test_a_chunk_of_a_long_document_is_shown_with_all_of_it_if_its_source_says_s
         == {"d0", "d1", "d2", "d3"}
         == {i for i in reads if reads[i].key != not_read[i].key}
     )
-    assert context_sentences.prompt([reads["d0"], reads["d1"]])["document"] == whole
-    assert "document" not in context_sentences.prompt([reads["e0"], reads["m0"]])
+    assert context_sentences.sentence_prompt([reads["d0"], reads["d1"]])["document"] == whole
+    assert "document" not in context_sentences.sentence_prompt([reads["e0"], reads["m0"]])

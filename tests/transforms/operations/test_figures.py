@@ -14,9 +14,9 @@ from transforms.operations.figures import (
     MONTHS,
     QUARANTINE,
     SIZES,
-    STAGES,
+    STAGE_RATES,
     Figures,
-    report,
+    figures_report,
     throughput,
 )
 
@@ -28,7 +28,7 @@ def figures(hours: int) -> Figures:
     told = [(AT + timedelta(hours=h), name, float(h)) for h in range(hours) for name in NAMES]
     stages = [("mail", 10, 2.0), ("mail", 30, 2.0), ("terms", 5, 0.0)][: hours * 3]
     return Figures(
-        pl.DataFrame(stages, STAGES, orient="row"),
+        pl.DataFrame(stages, STAGE_RATES, orient="row"),
         pl.DataFrame(told, HISTORY, orient="row"),
         {
             title: pl.DataFrame([("a|b", 3)] * min(hours, most), COUNTS, orient="row")
@@ -48,10 +48,10 @@ def test_throughput_is_over_all_runs_and_the_slowest_step_is_first():
 def test_the_report_has_a_small_picture_and_is_the_same_for_the_same(hours: int):
     from transforms.operations.plots import plots
 
-    text = report(figures(hours), plots(figures(hours)))
+    text = figures_report(figures(hours), plots(figures(hours)))
     found = re.search(r"\(data:image/png;base64,([^)]+)\)", text)
     assert found and base64.b64decode(found[1]).startswith(b"\x89PNG")
     assert len(text) < 100_000
     assert ("| a\\|b | 3 |" in text) == (hours > 0)
-    assert hours == 0 or report(figures(hours), plots(figures(hours))) == text
-    assert "weft[plots]" in report(figures(hours), None)
+    assert hours == 0 or figures_report(figures(hours), plots(figures(hours))) == text
+    assert "weft[plots]" in figures_report(figures(hours), None)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from transforms.hashing import text_hash
-from transforms.operations.publish_checks import RULES, rule_violations
+from transforms.operations.publish_checks import PUBLISH_RULES, rule_violations
 from transforms.schemas.chunks import CHUNK_CONTEXT, CHUNKS, EMBEDDING_REFUSALS, embeddings_table
 
 Tables = dict[str, list[dict[str, Any]]]
@@ -46,7 +46,7 @@ def found(tables: Tables) -> dict[str, list[str]]:
 
 
 def test_sound_tables_break_no_rule():
-    assert found(sound()) == {rule: [] for rule in RULES}
+    assert found(sound()) == {rule: [] for rule in PUBLISH_RULES}
 
 
 def test_a_refused_text_needs_no_vector():
@@ -55,11 +55,11 @@ def test_a_refused_text_needs_no_vector():
     tables["refusals"] = [
         {"text_hash": gone["text_hash"], "model": "m", "dimensions": 2, "reason": "blocked"}
     ]
-    assert found(tables) == {rule: [] for rule in RULES}
+    assert found(tables) == {rule: [] for rule in PUBLISH_RULES}
 
 
 def test_empty_tables_break_no_rule():
-    assert found({name: [] for name in DECLARED}) == {rule: [] for rule in RULES}
+    assert found({name: [] for name in DECLARED}) == {rule: [] for rule in PUBLISH_RULES}
 
 
 @pytest.mark.parametrize(

@@ -9,24 +9,24 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.hit_tables import hits_of, with_facts
-from transforms.retrieval.aggregation import Match, Node, aggregated, in_sections
+from transforms.retrieval.aggregation import Match, Place, aggregated, in_sections
 from transforms.settings.search import SearchSettings
 
 # doc with three chapters; a has two parts, b four, c one; a1 has two parts of its own.
 TREE = {
-    "doc": Node(None, 0, 1),
-    "a": Node("doc", 1, 3),
-    "b": Node("doc", 1, 3),
-    "c": Node("doc", 1, 3),
-    "a1": Node("a", 2, 2),
-    "a2": Node("a", 2, 2),
-    "b1": Node("b", 2, 4),
-    "b2": Node("b", 2, 4),
-    "b3": Node("b", 2, 4),
-    "b4": Node("b", 2, 4),
-    "c1": Node("c", 2, 1),
-    "a1x": Node("a1", 3, 2),
-    "a1y": Node("a1", 3, 2),
+    "doc": Place(None, 0, 1),
+    "a": Place("doc", 1, 3),
+    "b": Place("doc", 1, 3),
+    "c": Place("doc", 1, 3),
+    "a1": Place("a", 2, 2),
+    "a2": Place("a", 2, 2),
+    "b1": Place("b", 2, 4),
+    "b2": Place("b", 2, 4),
+    "b3": Place("b", 2, 4),
+    "b4": Place("b", 2, 4),
+    "c1": Place("c", 2, 1),
+    "a1x": Place("a1", 3, 2),
+    "a1y": Place("a1", 3, 2),
 }
 SEED = SearchSettings(aggregation="after_elbow")
 LATER = SearchSettings(aggregation="before_elbow")

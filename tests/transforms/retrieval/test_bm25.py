@@ -17,7 +17,7 @@ from tests.examples import examples
 from transforms.retrieval import bm25
 from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed, weighed_wholes
 from transforms.retrieval.fusion import ExactScores
-from transforms.retrieval.postings import GoneTerms, Postings, Segment, Slots
+from transforms.retrieval.postings import GoneTerms, Postings, Slots, TermSegment
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, query_terms
 
@@ -37,7 +37,7 @@ def postings(texts: list[list[str]], field: str = "text") -> Postings:
     return Postings([segment(texts, field)], Slots(np.arange(len(texts), dtype=np.int32), len(texts)))
 
 
-def segment(texts: list[list[str]], field: str = "text") -> Segment:
+def segment(texts: list[list[str]], field: str = "text") -> TermSegment:
     counts = [Counter(t) for t in texts]
     terms = sorted({term for count in counts for term in count})
     rows = [(n, count[term]) for term in terms for n, count in enumerate(counts) if term in count]
@@ -48,7 +48,7 @@ def segment(texts: list[list[str]], field: str = "text") -> Segment:
     lengths[FIELDS.index(field)] = [len(t) for t in texts]
     chunks = np.array([n for n, _ in rows], dtype=np.int32)
     numbers = {term: n for n, term in enumerate(terms)}
-    return Segment(numbers, starts, chunks, np.arange(len(rows)), frequencies, lengths)
+    return TermSegment(numbers, starts, chunks, np.arange(len(rows)), frequencies, lengths)
 
 
 def bm25_scores(query_terms: pa.Table, count: int, index: Postings, settings: SearchSettings) -> np.ndarray:

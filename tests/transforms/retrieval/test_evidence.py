@@ -2,7 +2,7 @@
 
 import pytest
 
-from transforms.retrieval.diversity import MOST_EVIDENCE, evidence
+from transforms.retrieval.diversity import MOST_EVIDENCE, thread_evidence
 
 CASES = [
     ("nothing was found", [], [], []),
@@ -19,5 +19,5 @@ CASES = [
     ("scores", "words", "chosen"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
 def test_passages_are_chosen_by_what_they_add(scores: list[float], words: list[str], chosen: list[int]):
-    assert evidence(scores, [set(text) for text in words]) == chosen
+    assert thread_evidence(scores, [set(text) for text in words]) == chosen
     assert len(chosen) <= MOST_EVIDENCE

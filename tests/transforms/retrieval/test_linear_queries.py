@@ -21,7 +21,7 @@ from transforms.retrieval.units import asked_and_said
 from transforms.settings.search import TermSettings
 from transforms.text.phrases import holding
 from transforms.text.snippets import StoredText, matching_words, snippet, stored_ranges, words_by_term
-from transforms.text.terms import counted_terms, parts, query_terms
+from transforms.text.terms import counted_terms, query_terms, word_parts
 
 TIMES, ALLOWED = 10, 25
 TERMS = TermSettings()
@@ -43,7 +43,7 @@ def looked_at(text: str) -> object:
 WORK: dict[str, Callable[[str], object]] = {
     "query_terms": lambda text: query_terms([text], TERMS),
     "counted_terms": lambda text: counted_terms(pl.Series([text]), TERMS),
-    "parts": lambda text: parts(text, TERMS),
+    "parts": lambda text: word_parts(text, TERMS),
     "by_rules": lambda text: by_rules("it", [text]),
     "phrases": lambda text: holding(pl.Series([text]), "torn record"),
     "described": described,

@@ -1,6 +1,6 @@
 """The registry of the lake's tables."""
 
-from dagster_project.index.publish.table_sql import ADDED, PARTITIONED, WHOLE
+from dagster_project.index.publish.table_sql import ADDED, PARTITIONED, WHOLE_SQL
 from tests.transforms.schemas.test_table import DECLARED
 from transforms.schemas.registry import REGISTRY, lake_names, lake_registry, lake_wide_inputs, tables_of
 
@@ -14,7 +14,7 @@ def test_every_declared_table_has_an_entry():
 
 def test_what_is_published_is_a_table_of_the_published_file():
     published = {table.published for table in REGISTRY.values() if table.published}
-    assert published - {"readiness"} == {*PARTITIONED, *WHOLE} - ADDED.keys()
+    assert published - {"readiness"} == {*PARTITIONED, *WHOLE_SQL} - ADDED.keys()
     assert lake_names("chunks") == ("message_chunks", "document_chunks", "conversation_chunks")
 
 

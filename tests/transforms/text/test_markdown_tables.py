@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tests.examples import examples
-from transforms.text.visible import table
+from transforms.text.visible import table_text
 
 PAGE = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
 TOKENS = [
@@ -18,7 +18,7 @@ TOKENS = [
 @given(st.lists(st.sampled_from(TOKENS), max_size=12).map("".join))
 @examples(200)
 def test_a_cell_is_shown_as_it_is_and_is_no_markup(text: str):
-    tokens = PAGE.parse(table(["one", "two"], [[text, "last"]]))
+    tokens = PAGE.parse(table_text(["one", "two"], [[text, "last"]]))
     cells = [token for token in tokens if token.type == "inline"]
     assert len(cells) == 4 and not [token for token in tokens if token.type == "html_block"]
     kinds = {child.type for cell in cells for child in cell.children or ()}
@@ -29,4 +29,4 @@ def test_a_cell_is_shown_as_it_is_and_is_no_markup(text: str):
 
 @pytest.mark.parametrize("sign", ["\x1b", "\u202e", "\u200b"])
 def test_signs_that_steer_are_shown(sign: str):
-    assert sign not in table(["a"], [[f"x{sign}y"]])
+    assert sign not in table_text(["a"], [[f"x{sign}y"]])

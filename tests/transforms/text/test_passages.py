@@ -87,4 +87,4 @@ def test_what_explains_a_patch_stands_above_it():
     ],
 )
 def test_a_patch_is_shown_by_what_explains_it(text: str, matching: set[str], expected: str):
-    assert passages.explanation(text, "Free it", {w: w for w in matching}, {}) == expected
+    assert passages.patch_message(text, "Free it", {w: w for w in matching}, {}) == expected

@@ -13,7 +13,7 @@ from tests.examples import examples
 from transforms.schemas.chunks import CHUNKS
 from transforms.settings.search import TermSettings
 from transforms.text import terms as terms_module
-from transforms.text.terms import FIELDS, UNSPACED, chunk_terms, context_terms, query_terms
+from transforms.text.terms import COLUMN_OF, UNSPACED, chunk_terms, context_terms, query_terms
 
 PLAIN = TermSettings(stemmer="none")
 
@@ -94,7 +94,7 @@ def test_a_query_has_the_parts_of_an_identifier_only_if_no_chunk_has_it(
 def chunks(ids: list[str], **columns: list[Any]) -> pa.Table:
     """Chunks with these columns; the other fields of the index are empty."""
     rows: dict[str, pa.Array] = {"chunk_id": pa.array(ids, pa.string())}
-    for column in FIELDS.values():
+    for column in COLUMN_OF.values():
         type_ = CHUNKS.arrow.field(column).type
         empty: object = [] if pa.types.is_list(type_) else ""
         rows[column] = pa.array(columns.get(column, [empty] * len(ids)), type_)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.documents.chunks.rows import CODE_SHARE
 from transforms.documents.chunks.segments import Document, documents_of
-from transforms.documents.frontmatter import BOM
+from transforms.documents.frontmatter import BOM_CHARACTER
 from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS
@@ -76,7 +76,7 @@ def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
 def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
     """The columns of one chunk but its id and the number of chunks."""
     node = document.nodes[position]
-    start = max(body.start, int(document.text.startswith(BOM)))
+    start = max(body.start, int(document.text.startswith(BOM_CHARACTER)))
     display = document.display(start, body.end)
     prose = document.display(max(start, document.body_start), body.end)
     ranges = document.visible(start, body.end) if display else [(body.heading, body.start)]

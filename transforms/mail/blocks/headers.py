@@ -12,7 +12,7 @@ from transforms.mail.blocks.lines import (
     QUOTE,
     Lines,
     Mask,
-    Rows,
+    RowNos,
     counts_before,
     last_true,
     next_at,
@@ -256,7 +256,7 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
     lines.depth[text] = 1
 
 
-def _answered(lines: Lines, openings: Openings, diff: Mask) -> Rows:
+def _answered(lines: Lines, openings: Openings, diff: Mask) -> RowNos:
     """The openings below which the rest of a mail may be what it answers."""
     end = lines.message_end
     quote = lines.kind == QUOTE
@@ -279,7 +279,7 @@ def _is_text(lines: Lines) -> Mask:
     return (lines.kind == AUTHOR) | (lines.kind == CODE)
 
 
-def _listed(lines: Lines, openings: Rows) -> Mask:
+def _listed(lines: Lines, openings: RowNos) -> Mask:
     """For each of these rows, whether its mail names a mailing list anywhere."""
     if not len(openings):
         return np.zeros(0, dtype=bool)

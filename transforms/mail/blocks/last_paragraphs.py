@@ -8,7 +8,7 @@ from transforms.mail.blocks.lines import (
     HEADER,
     Lines,
     Mask,
-    Rows,
+    RowNos,
     Rule,
     Words,
     byte_table,
@@ -84,7 +84,7 @@ WEB = ord("w") * 257
 class Paragraphs:
     """Some paragraphs, and questions about the lines of each."""
 
-    def __init__(self, lines: Lines, starts: Rows, stops: Rows) -> None:
+    def __init__(self, lines: Lines, starts: RowNos, stops: RowNos) -> None:
         self.lines, self.starts, self.stops = lines, starts, stops
         self.size = stops - starts
         self.edges = np.cumsum(self.size) - self.size
@@ -94,9 +94,9 @@ class Paragraphs:
         """The lines of the chosen paragraphs."""
         return np.repeat(chosen, self.size)
 
-    def count(self, of_rows: Mask) -> Rows:
+    def count(self, of_rows: Mask) -> RowNos:
         """How many lines of each paragraph are true."""
-        counts: Rows = np.add.reduceat(of_rows, self.edges, dtype=np.int64)
+        counts: RowNos = np.add.reduceat(of_rows, self.edges, dtype=np.int64)
         return counts
 
     def matching(self, rule: Rule, among: Mask | None = None) -> Mask:
@@ -145,14 +145,14 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     return out
 
 
-def _at_most(rows: Rows, values: Rows) -> Rows:
+def _at_most(rows: RowNos, values: RowNos) -> RowNos:
     """For each of `values` the last of the ascending `rows` that is not behind it."""
     return rows[np.searchsorted(rows, values, side="right") - 1]
 
 
 def _ended(
     lines: Lines, words: Words, paragraphs: Paragraphs, final: Mask, lowest: bool
-) -> tuple[Rows, Rows]:
+) -> tuple[RowNos, RowNos]:
     """Where those paragraphs begin and end that are no text; a footer has an address or is short."""
     contact = paragraphs.count(paragraphs.matching(rules.CONTACT, words.symbols[paragraphs.rows] > 0)) > 0
     selected = final & (paragraphs.size <= _FOOTER_LINES) & (contact | (lowest & (paragraphs.size <= 2)))
@@ -203,7 +203,7 @@ def _closes(lines: Lines, row: int) -> bool:
     return len(text) <= CLOSING_BYTES and closes(text.decode("utf-8", "replace"))
 
 
-def _spoken(lines: Lines, starts: Rows) -> Mask:
+def _spoken(lines: Lines, starts: RowNos) -> Mask:
     """Whether each of these paragraphs, though it names a list, is text: right below a salutation, or a list of patches."""
     filled = np.append(-1, np.flatnonzero(~lines.blank))
     above = _at_most(filled, starts - 1)

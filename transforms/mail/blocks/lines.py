@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-Rows: TypeAlias = npt.NDArray[np.int64]
+RowNos: TypeAlias = npt.NDArray[np.int64]
 Counts: TypeAlias = npt.NDArray[np.int32]
 
-KINDS = ("author", "blank", "header", "patch_or_code", "quote", "signature")
+LINE_KINDS = ("author", "blank", "header", "patch_or_code", "quote", "signature")
 AUTHOR, BLANK, HEADER, CODE, QUOTE, SIGNATURE = range(6)
 
 # Expressions read this much of a line's head or tail; a body of one line stays cheap.
@@ -102,19 +102,19 @@ def _matching(texts: pa.Array, rule: Rule) -> Mask:
     return _search(texts, rule.pattern)
 
 
-def next_true(mask: Mask) -> Rows:
+def next_true(mask: Mask) -> RowNos:
     """For each row, the first row at or after it where `mask` holds; the length if none."""
     rows = np.append(np.flatnonzero(mask), len(mask))
     return np.repeat(rows, np.diff(rows, prepend=-1))[: len(mask)]
 
 
-def next_at(mask: Mask, rows: Rows) -> Rows:
+def next_at(mask: Mask, rows: RowNos) -> RowNos:
     """For each of `rows`, the first row at or after it where `mask` holds; the length if none."""
     true = np.append(np.flatnonzero(mask), len(mask))
     return true[np.searchsorted(true, rows)]
 
 
-def last_true(mask: Mask) -> Rows:
+def last_true(mask: Mask) -> RowNos:
     """For each row, the last row at or before it where `mask` holds; -1 if none."""
     rows = np.append(-1, np.flatnonzero(mask))
     counts = np.diff(rows, append=len(mask))
@@ -129,7 +129,7 @@ def counts_before(mask: Mask) -> Counts:
     return total
 
 
-def rows_within(starts: Rows, ends: Rows, n: int) -> Mask:
+def rows_within(starts: RowNos, ends: RowNos, n: int) -> Mask:
     """Rows inside one of the half-open intervals."""
     if not len(starts):
         return np.zeros(n, dtype=bool)
@@ -148,7 +148,7 @@ class Lines:
     before. A line is settled once: every step marks only rows that are still author text.
     """
 
-    def __init__(self, buffer: pa.Buffer, edges: Rows) -> None:
+    def __init__(self, buffer: pa.Buffer, edges: RowNos) -> None:
         self.buffer = buffer
         self.view = memoryview(buffer)
         self.data = np.frombuffer(buffer, dtype=np.uint8)
@@ -156,14 +156,14 @@ class Lines:
         self.stops = self._trimmed_end()
         self.heads = self._first_visible()
         self._read_edges()
-        self._rows_by_byte: dict[int, Rows] = {}
+        self._rows_by_byte: dict[int, RowNos] = {}
         self.kind = np.where(self.blank, np.int8(BLANK), np.int8(AUTHOR))
         self.depth = np.zeros(self.n, dtype=np.int32)
         self.inferred = np.zeros(self.n, dtype=bool)
         self.head_texts = self._texts(self.heads, np.minimum(self.stops, self.heads + READ_BYTES))
         self.tail_texts = self._texts(np.maximum(self.heads, self.stops - READ_BYTES), self.stops)
 
-    def _cut(self, edges: Rows) -> None:
+    def _cut(self, edges: RowNos) -> None:
         """Lines end behind a newline and at the end of a body; empty bodies have none."""
         newline = np.flatnonzero(self.data == 10) + 1
         bounds = np.sort(np.concatenate((edges, newline)), kind="stable")
@@ -190,7 +190,7 @@ class Lines:
         self.indent = self.heads - self.starts
         self.last = self.data[np.maximum(self.stops - 1, 0)]
 
-    def _trimmed_end(self) -> Rows:
+    def _trimmed_end(self) -> RowNos:
         """Where the visible part of each line ends."""
         stops = self.ends.copy()
         rows = np.flatnonzero(SPACE[self.data[stops - 1]])
@@ -205,7 +205,7 @@ class Lines:
             stops[row] = start + len(bytes(self.view[start : int(stops[row])]).rstrip())
         return stops
 
-    def _first_visible(self) -> Rows:
+    def _first_visible(self) -> RowNos:
         """Where the visible part of each line begins; its end where there is none."""
         heads = self.starts.copy()
         rows = np.flatnonzero(SPACE[self.data[heads]] & (heads < self.stops))
@@ -233,7 +233,7 @@ class Lines:
         selected = lines.take(pa.array(np.flatnonzero(among))).buffers()[2]
         return np.frombuffer(selected or b"", dtype=np.uint8)
 
-    def _texts(self, heads: Rows, stops: Rows) -> pa.LargeBinaryArray:
+    def _texts(self, heads: RowNos, stops: RowNos) -> pa.LargeBinaryArray:
         """Lines at even places, what stands between them at odd ones, without a copy of the bytes."""
         offsets = np.empty(2 * self.n, dtype=np.int64)
         offsets[0::2], offsets[1::2] = heads, stops
@@ -244,7 +244,7 @@ class Lines:
         """The visible text of a row, with its leading blanks."""
         return bytes(self.view[int(self.starts[row]) : int(self.stops[row])])
 
-    def matching(self, rule: Rule, rows: Rows, tail: bool = False) -> Mask:
+    def matching(self, rule: Rule, rows: RowNos, tail: bool = False) -> Mask:
         """For each of `rows`, whether its head, or tail, matches."""
         if not len(rows):
             return np.zeros(0, dtype=bool)
@@ -283,13 +283,13 @@ class Lines:
         out[rows] = self.matching(rule, rows, tail)
         return out
 
-    def _beginning(self, byte: int) -> Rows:
+    def _beginning(self, byte: int) -> RowNos:
         """Rows whose first visible byte is `byte`."""
         if byte not in self._rows_by_byte:
             self._rows_by_byte[byte] = np.flatnonzero(self.byte == byte)
         return self._rows_by_byte[byte]
 
-    def spans_matching(self, rule: Rule, starts: Rows, ends: Rows) -> Mask:
+    def spans_matching(self, rule: Rule, starts: RowNos, ends: RowNos) -> Mask:
         """For each run of rows `[start, end]`, whether its text matches, line ends included."""
         if not len(starts):
             return np.zeros(0, dtype=bool)
@@ -326,12 +326,12 @@ class Lines:
         return mails[self.message_start]
 
     @cached_property
-    def next_filled(self) -> Rows:
+    def next_filled(self) -> RowNos:
         """For each row, the next row of the same mail that is not blank; its own row if none."""
         following = np.append(next_true(~self.blank), self.n)[1:]
         return np.where(following < self.message_end, following, np.arange(self.n))
 
-    def behind(self, mask: Mask) -> Rows:
+    def behind(self, mask: Mask) -> RowNos:
         """For each row, the next row behind it where `mask` holds, at most the end of its mail."""
         return np.minimum(np.append(next_true(mask), self.n)[1:], self.message_end)
 

@@ -11,7 +11,7 @@ from transforms.mail.blocks.lines import (
     VECTOR_STEPS,
     Lines,
     Mask,
-    Rows,
+    RowNos,
     byte_table,
     counts_before,
     next_at,
@@ -79,7 +79,7 @@ def _r_sessions(lines: Lines, marked: Mask) -> Mask:
     return rows_within(starts[pure], stops[pure], lines.n)
 
 
-def _count_marks(lines: Lines, rows: Rows) -> None:
+def _count_marks(lines: Lines, rows: RowNos) -> None:
     """Sets the depth of quoted lines; up to three blanks stand between two marks."""
     at, stops = lines.heads[rows], lines.stops[rows]
     gap = np.zeros(len(rows), dtype=np.int8)
@@ -125,7 +125,7 @@ def _mark_folded(lines: Lines) -> None:
         _join_quote(lines, np.flatnonzero(last), np.flatnonzero(last) + 1)
 
 
-def _join_quote(lines: Lines, rows: Rows, stops: Rows) -> None:
+def _join_quote(lines: Lines, rows: RowNos, stops: RowNos) -> None:
     """Marks the rows of each interval as quotes of the depth of the line above it."""
     lines.mark(rows_within(rows, stops, lines.n), QUOTE, inferred=True)
     for row, stop in zip(rows.tolist(), stops.tolist(), strict=True):

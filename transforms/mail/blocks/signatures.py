@@ -12,7 +12,7 @@ from transforms.mail.blocks.lines import (
     Counts,
     Lines,
     Mask,
-    Rows,
+    RowNos,
     Words,
     counts_before,
     last_true,
@@ -78,7 +78,7 @@ def _drawn_rules(lines: Lines, author: Mask) -> Mask:
     return rule & ~(lines.shifted(table, 1) | lines.shifted(table, -1))
 
 
-def _footers(lines: Lines, author: Mask, marks: Mask, ends: Rows, remaining: Rows) -> tuple[Mask, Rows]:
+def _footers(lines: Lines, author: Mask, marks: Mask, ends: RowNos, remaining: RowNos) -> tuple[Mask, RowNos]:
     """Marks with words of list footers below them, and where each ends.
 
     A footer in the middle of a long text ends with the paragraph of those words.
@@ -92,7 +92,7 @@ def _footers(lines: Lines, author: Mask, marks: Mask, ends: Rows, remaining: Row
     return footer, np.where(remaining <= _FOOTER_LINES, ends, np.minimum(paragraph_end, ends))
 
 
-def _closing(lines: Lines, author: Mask, drawn: Mask, ends: Rows, remaining: Rows) -> Mask:
+def _closing(lines: Lines, author: Mask, drawn: Mask, ends: RowNos, remaining: RowNos) -> Mask:
     """Rules with a few lines below that end a mail or stand above its quotes; no underlined title."""
     size = lines.stops - lines.heads
     above = np.append(0, size[:-1])
@@ -114,7 +114,7 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
     return rows_within(rows[selected], close[selected] + 1, lines.n)
 
 
-def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
+def _disclaimers(lines: Lines, author: Mask, ends: RowNos) -> Mask:
     """Paragraphs near the end of a text, below others, that say who may read it, with a short rule above."""
     long = author & (lines.stops - lines.heads >= 40)
     near = _near_end(lines, author, ends)
@@ -131,13 +131,13 @@ def _disclaimers(lines: Lines, author: Mask, ends: Rows) -> Mask:
     return out | short
 
 
-def _near_end(lines: Lines, author: Mask, ends: Rows) -> Mask:
+def _near_end(lines: Lines, author: Mask, ends: RowNos) -> Mask:
     """Rows with few lines of text below them in their section."""
     total = counts_before(author)
     return total[ends] - total[np.arange(lines.n)] <= DISCLAIMER_LINES
 
 
-def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: Rows, remaining: Rows) -> Mask:
+def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: RowNos, remaining: RowNos) -> Mask:
     """A few lines below a short rule at the end, the first of which names somebody or how to reach them."""
     size = lines.stops - lines.heads
     title = lines.shifted(author, 1) & (np.abs(np.append(0, size[:-1]) - size) <= 3)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from transforms.mail.blocks.code import mark_code, mark_patches
 from transforms.mail.blocks.headers import mark_headers, mark_history
-from transforms.mail.blocks.lines import KINDS, Lines, read_words
+from transforms.mail.blocks.lines import LINE_KINDS, Lines, read_words
 from transforms.mail.blocks.quotes import mark_initials, mark_quotes
 from transforms.mail.blocks.signatures import mark_signatures
 from transforms.schemas.mail import MESSAGE_BLOCKS
@@ -26,7 +26,7 @@ VERSION = "12"
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
 # processor's cache. The threads that read batches at the same time; more than cores do no harm.
-BATCH_BYTES = 16 << 20
+BATCH_SIZE = 16 << 20
 _THREADS = 2
 
 
@@ -54,7 +54,7 @@ def _batches(messages: pa.Table) -> Iterator[pa.Table]:
     start = 0
     while start < len(messages):
         done = sizes[start - 1] if start else 0
-        stop = max(int(np.searchsorted(sizes, done + BATCH_BYTES)), start + 1)
+        stop = max(int(np.searchsorted(sizes, done + BATCH_SIZE)), start + 1)
         yield messages.slice(start, stop - start)
         start = stop
 
@@ -102,7 +102,7 @@ def _run_length(lines: Lines, ids: pa.ChunkedArray) -> pa.Table:
         {
             "message_id": ids.take(pa.array(m)),
             "block_index": index - np.maximum.accumulate(np.where(lines.first[rows], index, 0)),
-            "kind": pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(KINDS)).cast(pa.string()),
+            "kind": pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(LINE_KINDS)).cast(pa.string()),
             "quote_depth": lines.depth[rows].astype(np.int64),
             "char_length": chars,
             "line_count": ends - rows,

@@ -10,13 +10,13 @@ from transforms.hashing import parts_hash, text_hashes
 from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import DIFF_MARK, HUNK_FUNCTION, diff_columns
-from transforms.text.spans import ByteOffsets, Span
+from transforms.text.spans import Band, ByteOffsets
 
-QUOTE_MARKS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
+QUOTE_SIGNS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
 """Marks of quoted lines; a pattern for Python and Polars."""
 
 
-class Document(NamedTuple):
+class Shared(NamedTuple):
     """The columns that all chunks of one body or of one attachment share."""
 
     message_id: str
@@ -55,7 +55,7 @@ class Drafts:
     """The drafts and exclusions of a batch, added document by document."""
 
     def __init__(self) -> None:
-        self.documents: list[Document] = []
+        self.documents: list[Shared] = []
         self.counts: list[int] = []
         self.rests: list[list[str]] = []
         self.rows: list[Draft] = []
@@ -65,13 +65,13 @@ class Drafts:
         self.span_offsets: list[int] = [0]
         self.excluded: list[tuple[str, str | None, str, str, int, int, str]] = []
 
-    def open(self, document: Document) -> None:
+    def open(self, document: Shared) -> None:
         """Begin a document: later drafts and exclusions belong to it."""
         self.documents.append(document)
         self.counts.append(0)
         self.rests.append([])
 
-    def add(self, draft: Draft, spans: list[Span], offsets: ByteOffsets) -> None:
+    def add(self, draft: Draft, spans: list[Band], offsets: ByteOffsets) -> None:
         """Add one chunk to the open document."""
         self.rows.append(draft)
         self.counts[-1] += 1
@@ -155,7 +155,7 @@ _DERIVED = [
 ]  # fmt: skip
 
 
-def _base(document: Document) -> str:
+def _base(document: Shared) -> str:
     """Hash of the document ids: the common base of the ids of its chunks."""
     if document.attachment_id is None:
         return parts_hash(("message", document.message_id, document.content_hash))
@@ -173,7 +173,7 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
     )
     frame = frame.with_columns(
         text_display=pl.coalesce("display", own),
-        quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_MARKS, "")),
+        quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_SIGNS, "")),
         reply=own.str.strip_chars_end(),
         context=pl.concat_str(
             pl.when(is_attachment & has_filename)

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
 from transforms.mail.chunks.attachments import emit_attachment
-from transforms.mail.chunks.drafts import Document, Drafts
-from transforms.mail.chunks.replies import KINDS, Body, BodyBlocks
+from transforms.mail.chunks.drafts import Drafts, Shared
+from transforms.mail.chunks.replies import BLOCK_KINDS, Body, BodyBlocks
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
 
@@ -133,12 +133,12 @@ _MAIL = [
 ]  # fmt: skip
 
 
-def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> Document:
+def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> Shared:
     """The columns that all chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
     message_id, content_hash, source, partition, subject, in_reply_to, refs = mail
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)
-    return Document(
+    return Shared(
         message_id, content_hash, source, partition, title, in_reply_to, parent, attachment_id, filename, lane
     )
 
@@ -165,7 +165,7 @@ class _BlockIndex:
         ids = frame["message_id"].rle().struct.unnest()
         ends = ids["len"].cum_sum().to_list()
         self.rows = {m: (e - n, e) for m, e, n in zip(ids["value"], ends, ids["len"], strict=True)}
-        self.kinds = frame["kind"].replace_strict(KINDS, return_dtype=pl.Int8).to_list()
+        self.kinds = frame["kind"].replace_strict(BLOCK_KINDS, return_dtype=pl.Int8).to_list()
         self.depths = frame["quote_depth"].to_list()
         self.ends = frame.select(pl.col("char_length").cum_sum().over("message_id")).to_series().to_list()
 

@@ -38,7 +38,7 @@ _SAMPLED = 500
 _OTHER_BLANKS = r"[^\S\n ]+|  +"
 
 
-class MailTables(NamedTuple):
+class BucketTables(NamedTuple):
     """Tables of the mails of one bucket, each present once but for the blocks of copies, as input of `counts_of_bucket`.
 
     `messages` needs message_id, list_id, defects and body, `blocks` BLOCK_COLUMNS, `chunks` CHUNK_COLUMNS,
@@ -158,7 +158,7 @@ def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataF
     )
 
 
-def counts_of_bucket(tables: MailTables) -> pa.Table:
+def counts_of_bucket(tables: BucketTables) -> pa.Table:
     """The `measure_counts` of the mails of one bucket, by their key, so that equal mails give equal bytes."""
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")

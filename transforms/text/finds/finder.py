@@ -24,7 +24,7 @@ SECRETS = (
     "private_key", "url_password", "cloud_key", "access_token", "jwt", "authorization", "password", "card", "iban",
 )  # fmt: skip
 """Kinds of secrets, the first ones before the later where two find the same bytes."""
-KINDS = (*SECRETS, "email", "phone")
+FIND_KINDS = (*SECRETS, "email", "phone")
 
 _Looks = Callable[[bytes, int], Iterable[Find]]
 _BEGIN = 3
@@ -65,7 +65,7 @@ def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
     """The finds of those `kinds` in each text that has any; `texts` are valid Unicode, and null has none."""
     if not kinds or texts.is_empty():
         return
-    wants = {kind: kind in kinds for kind in KINDS}
+    wants = {kind: kind in kinds for kind in FIND_KINDS}
     words, looks = _words(frozenset(kinds))
     columns = pl.DataFrame(
         {
@@ -215,7 +215,7 @@ def _disjoint(finds: list[Find]) -> list[Find]:
     """Finds in the order of their places: a secret takes in those it overlaps, else the one of the first kind stays."""
     if len(finds) < 2:
         return finds
-    rank = {kind: n for n, kind in enumerate(KINDS)}
+    rank = {kind: n for n, kind in enumerate(FIND_KINDS)}
     kept: list[Find] = []
     for find in sorted(finds, key=lambda f: (f.start, rank[f.kind], -f.end)):
         if not kept or kept[-1].end <= find.start:

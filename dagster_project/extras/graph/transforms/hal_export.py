@@ -87,7 +87,7 @@ def file_table(folders: Iterator[Folder]) -> pa.Table:
     return DOCUMENT_GRAPH.from_rows(sorted(rows, key=lambda row: str(row["path"])))
 
 
-def address(path: str) -> str:
+def urlpath(path: str) -> str:
     """A path as part of a URL (RFC 3986): all but unreserved characters and slashes percent-encoded."""
     return "".join(chr(b) if b in _UNRESERVED else f"%{b:02X}" for b in path.encode())
 
@@ -267,8 +267,8 @@ class _Graph:
     def _href(self, base: str, target: str) -> str:
         """The address of a file of the graph, as the file `index.json` in the folder `base` says it."""
         if self.settings.base_url:
-            return f"{self.settings.base_url.rstrip('/')}/{address(target)}"
-        return address(posixpath.relpath(f"/{target}", f"/{base}"))
+            return f"{self.settings.base_url.rstrip('/')}/{urlpath(target)}"
+        return urlpath(posixpath.relpath(f"/{target}", f"/{base}"))
 
 
 def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:

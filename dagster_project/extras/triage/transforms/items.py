@@ -16,7 +16,7 @@ import pyarrow as pa
 from transforms.documents.issues import COMMENT
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import TermSettings
-from transforms.text.finds.finder import KINDS
+from transforms.text.finds.finder import FIND_KINDS
 from transforms.text.redaction import masked_in_place
 from transforms.text.segments import PARAGRAPH, SENTENCE
 from transforms.text.terms import counted_terms
@@ -51,7 +51,7 @@ _ORDER = re.compile(
     re.I | re.M,
 )
 """What speaks to a program that reads, and to nobody else."""
-_UNSAFE = re.compile(rf"{_ORDER.pattern}|\[(?:{'|'.join(KINDS)})\]", re.I | re.M)
+_UNSAFE = re.compile(rf"{_ORDER.pattern}|\[(?:{'|'.join(FIND_KINDS)})\]", re.I | re.M)
 _MARKUP = re.compile(r"^(?:[\s>#*+-]|\d+[.)] )+|\*\*|__", re.M)
 _LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")

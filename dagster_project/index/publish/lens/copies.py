@@ -10,7 +10,7 @@ import pyarrow as pa
 from dagster_project.index.publish.lake_views import LakeViews
 from dagster_project.lake.lake import ParquetLake
 from transforms.documents.links import document_links, document_references
-from transforms.embedding.embedded_text import joined_context
+from transforms.embedding.embedded_text import parent_context
 from transforms.mail.threads.inferred_quotes import inferred_quotes
 from transforms.mail.threads.patch_series import patch_series
 from transforms.mail.threads.references import message_links, message_references, titled_mails
@@ -204,7 +204,7 @@ def _quote(connection: duckdb.DuckDBPyConnection, settings: TermSettings) -> pa.
     for statement in _RESTATED:
         run(statement)
     quotes = inferred_quotes(mails, chunks.filter(pa.compute.is_null(chunks["attachment_id"])), tree)
-    context, restated = joined_context(*map(ibis.memtable, (chunks, mails, tree, quotes)))
+    context, restated = parent_context(*map(ibis.memtable, (chunks, mails, tree, quotes)))
     _insert(connection, "inferred_quotes", quotes)
     _insert(connection, "chunk_context", context)
     run(_ANCHORED)

@@ -105,7 +105,7 @@ class TextConditions:
                 words = [expression(leaf.value) or "", *forms]
                 by_word[leaf] = self._own(leaf, self._with_any(known, fields), words)
             elif leaf.field == "title" or leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
-                to_verify[leaf] = self._with_terms(terms.parts(leaf.value, self.term_settings), fields)
+                to_verify[leaf] = self._with_terms(terms.word_parts(leaf.value, self.term_settings), fields)
             else:
                 stems = terms.query_terms([leaf.value.lower()], self.term_settings).column("term").to_pylist()
                 words = self._forms_of(leaf.value.lower())

@@ -15,7 +15,7 @@ from transforms.retrieval.query_language import storable
 
 
 @contextmanager
-def opened(
+def open_alone(
     file: Path, statement: str, name: str, prepare: Callable[[duckdb.DuckDBPyConnection], None]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a published file, as the database `name`, with what a statement needs and no access beside it.
@@ -43,7 +43,7 @@ def close_off(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"SET {option}")
 
 
-def kind_of(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.StatementType:
+def type_of(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.StatementType:
     """What kind of statement it is; QueryError if there is none, or several."""
     statements = connection.extract_statements(storable(statement))
     if not statements:

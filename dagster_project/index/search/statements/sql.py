@@ -46,8 +46,8 @@ def query_current(
         if embedder and "search_semantic" in statement.lower():
             _add_semantic(connection, embedder(), file.stem)
 
-    with opened(file, statement, file.stem, prepare) as connection, faults_translated(file, own=False):
-        kind_of(connection, statement)
+    with open_alone(file, statement, file.stem, prepare) as connection, faults_translated(file, own=False):
+        type_of(connection, statement)
         return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
 
 

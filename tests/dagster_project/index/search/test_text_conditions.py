@@ -7,7 +7,7 @@ import pytest
 
 from dagster_project.index.search.conditions.text_conditions import TextConditions
 from transforms.retrieval.bm25 import FIELDS
-from transforms.retrieval.postings import Postings, Segment, Slots
+from transforms.retrieval.postings import Postings, Slots, TermSegment
 from transforms.retrieval.query_language import Leaf
 from transforms.settings.search import TermSettings
 from transforms.text import terms
@@ -32,7 +32,7 @@ def conditions() -> TextConditions:
     first, counts = np.zeros(len(words), np.int32), np.array([[field == "rest" for field in FIELDS]])
     numbers = {word: n for n, word in enumerate(words)}
     lengths = np.array([[1, 1, 0]] * len(FIELDS), np.int32)
-    segment = Segment(numbers, np.arange(len(words) + 1), first, first, counts, lengths)
+    segment = TermSegment(numbers, np.arange(len(words) + 1), first, first, counts, lengths)
     return TextConditions(
         connection, TermSettings(), Postings([segment], Slots(np.arange(3, dtype=np.int32), 3))
     )

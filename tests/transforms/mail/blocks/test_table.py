@@ -501,7 +501,7 @@ def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes
         alone = blocks_of(body)[0]
         assert [{**r, "message_id": ""} for r in rows] == [{**r, "message_id": ""} for r in alone]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transforms.mail.blocks.table.BATCH_BYTES", batch_bytes)
+        patch.setattr("transforms.mail.blocks.table.BATCH_SIZE", batch_bytes)
         assert blocks_of(*bodies) == together
 
 

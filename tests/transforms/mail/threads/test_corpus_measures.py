@@ -35,12 +35,12 @@ def mail(number: int, body: str, answers: int | None = None) -> RawMail:
     return RawMail(f"f:{number}", f"{head}Subject: {'Re: ' if reply else ''}pauses\n\n{body}".encode())
 
 
-def tables_of(raw: list[RawMail]) -> corpus_measures.MailTables:
+def tables_of(raw: list[RawMail]) -> corpus_measures.BucketTables:
     mails = read_mail(raw, source="s", partition="u", list_id="l", settings=MailSettings()).messages
     blocks = message_blocks(mails, BlockSettings())
     chunks = message_chunks(mails, blocks, ATTACHMENTS.empty(), ChunkSettings()).chunks
     tree = build_threads(mails, mails, ThreadSettings()).tree
-    return corpus_measures.MailTables(mails, blocks, chunks, ATTACHMENTS.empty(), tree)
+    return corpus_measures.BucketTables(mails, blocks, chunks, ATTACHMENTS.empty(), tree)
 
 
 def measured(*buckets: list[RawMail]) -> dict[str, tuple[int, int]]:
