@@ -103,7 +103,7 @@ class PointUpdate(PointBuild, IndexUpdate):
     _change_tables = (*IndexUpdate._change_tables, "vectors")
 
     def _lost_text(self) -> str:
-        fields = [f"coalesce({field}, '')" for field in table_sql.FIELDS]
+        fields = [f"coalesce({field}, '')" for field in table_sql.TEXT_PARTS]
         of_documents = ", ".join(f"string_agg({field}, chr(10) ORDER BY chunk_index)" for field in fields)
         words = _SQL("lost_words", fields=", ".join(fields), document_fields=of_documents)
         return f"{super()._lost_text()} UNION ALL ({words})"

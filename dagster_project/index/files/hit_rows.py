@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagster_project.index.files.segments import require_whole
+from dagster_project.index.files.segments import require_intact
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 

@@ -20,8 +20,8 @@ from dagster_project.index.files.posting_arrays import PostingArrays, frequencie
 from dagster_project.index.publish import macro_sql, table_sql, vector_index
 from dagster_project.index.publish.external_sort import PostingFiles, keyed
 from dagster_project.index.publish.lake_views import LakeViews
-from dagster_project.index.publish.table_sql import BUILD, RULES
-from dagster_project.index.publish.version_inputs import TABLES, WHOLE, Published, VersionInputs
+from dagster_project.index.publish.table_sql import BUILD, RULES_SQL
+from dagster_project.index.publish.version_inputs import LAKE_WIDE, TYPED, Published, VersionInputs
 from dagster_project.index.publish.versions import LAYOUT
 from dagster_project.lake.oversize import files_of
 from dagster_project.system.long_work import give_memory_back, ordered_map, other_thread
@@ -147,7 +147,7 @@ class IndexBuild:
         with other_thread(self.connection, (*_SESSION, *self.views.statements)) as start:
             tables = start(self._create_tables)
             files = self._posting_files()
-            forms = self._forms_in(self.connection, f"{table_sql.TEXTS} ({BUILD('rows_of_chunks')})")
+            forms = self._forms_in(self.connection, f"{table_sql.JOINED} ({BUILD('rows_of_chunks')})")
             self.phases.begin("publish_tables")
             tables.result()
             self.phases.step("publish_tables", sum(map(self._count, table_sql.PARTITIONED)))
@@ -188,7 +188,7 @@ class IndexBuild:
         files = PostingFiles(self.file.with_suffix(".postings"), self._count("numbered"))
         restated = run(f"{BUILD('restated')} ORDER BY chunk_id").to_arrow_table()["chunk_id"].combine_chunks()
         for partition in sorted(self.partitions):
-            (table,) = (t for t in TABLES[self.partitions[partition]] if TERMS is self.lake.tables[t])
+            (table,) = (t for t in TYPED[self.partitions[partition]] if TERMS is self.lake.tables[t])
             chunks = run(BUILD("chunks_of_partition"), [partition]).to_arrow_table()
             for file in files_of(table, self.hashes[partition]):
                 files.add(self.lake.local(file, partition), chunks, restated)
@@ -365,8 +365,8 @@ class IndexBuild:
 
     def _check(self) -> None:
         """CheckFailedError for the first rule that the new file breaks."""
-        for rule in RULES:
-            if not (broken := (self.connection.execute(RULES(rule)).fetchone() or (0,))[0]):
+        for rule in RULES_SQL:
+            if not (broken := (self.connection.execute(RULES_SQL(rule)).fetchone() or (0,))[0]):
                 continue
             if twins := self.connection.execute(BUILD("twin_keys")).fetchone():
                 raise CheckFailedError(

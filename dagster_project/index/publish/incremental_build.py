@@ -81,7 +81,7 @@ class IndexUpdate(IndexBuild):
         self.before = dict(run("FROM manifest").fetchall())
         with self._registered("parts_now", self.inputs.part_hashes()):
             run(BUILD("changed_parts"))
-        scopes = {name: self._compare_whole(name) for name in table_sql.WHOLE}
+        scopes = {name: self._compare_whole(name) for name in table_sql.WHOLE_SQL}
         changed = self._changed()
         for name, scope in scopes.items():
             self._replace(name, scope)
@@ -115,7 +115,7 @@ class IndexUpdate(IndexBuild):
     @staticmethod
     def _texts() -> str:
         """The statement that selects the words of chunks that differ."""
-        return BUILD("texts", texts_of=table_sql.TEXTS)
+        return BUILD("texts", texts_of=table_sql.JOINED)
 
     def _compare_whole(self, table: str) -> str:
         """Make `differing_<table>` of what changed of a table over the whole lake; which of its rows can differ."""

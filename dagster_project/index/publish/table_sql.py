@@ -67,7 +67,7 @@ def _each(form: str) -> str:
     return ", ".join(form.format(tf=tf, field=tf.removesuffix("_tf")) for tf in _TF.values())
 
 
-FIELDS = [
+TEXT_PARTS = [
     f"array_to_string({c.name}, chr(10))" if pa.types.is_list(c.type) else c.name
     for c in CHUNKS.columns
     if c.name in terms.COLUMN_OF.values()
@@ -85,7 +85,7 @@ BUILD = SqlFile(
 )
 # What is added to a chunk does not say that it has words of its own.
 _OWN = " + ".join(f"{field}_length" for field in bm25.FIELDS if field not in ("context", "rest"))
-RULES = SqlFile(__file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN)
+RULES_SQL = SqlFile(__file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN)
 VIEWS = SqlFile(__file__, "views.sql")
 
 _FIELD_NAMES = {
@@ -126,7 +126,7 @@ _OF_CHUNKS = (
     "has_patch_markers", "is_quote_heavy",
 )  # fmt: skip
 _MEANINGS = {column.name: column.comment for column in CHUNKS.columns}
-RANKED = ("embeddings", "postings")
+SCORED = ("embeddings", "postings")
 """The tables that are views in a file whose vectors a service has."""
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     **{t.published: _of_lake(t.schema, t.published) for t in REGISTRY.values() if t.published},

@@ -218,7 +218,9 @@ def test_a_search_ranks_once(web: TestClient, monkeypatch: pytest.MonkeyPatch):
     assert ranked.count("compactor pace") == 1
 
 
-def test_each_thread_of_the_sample_has_its_page_also_where_a_mail_answers_one_that_no_source_holds(shipped: Workspace):
+def test_each_thread_of_the_sample_has_its_page_also_where_a_mail_answers_one_that_no_source_holds(
+    shipped: Workspace,
+):
     with client(shipped) as web:
         threads = shipped.column("SELECT thread_id FROM threads")
         assert [t for t in threads if web.get(f"/t/{t}").status_code != 200] == []

@@ -8,7 +8,7 @@ import pyarrow as pa
 from dagster_project.index.publish.lake_file import lake_file, see
 from dagster_project.index.publish.lake_views import quoted
 from dagster_project.index.publish.versions import attach
-from dagster_project.index.search.statements.closed_off import close_off, kind_of
+from dagster_project.index.search.statements.closed_off import close_off, type_of
 from dagster_project.lake.lake import ParquetLake
 from transforms.errors import QueryError
 from transforms.retrieval.query_language import storable
@@ -27,7 +27,7 @@ def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
         close_off(connection)
         try:
             # COPY would write beside the files that it may read.
-            if kind_of(connection, statement) != duckdb.StatementType.SELECT:
+            if type_of(connection, statement) != duckdb.StatementType.SELECT:
                 raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked of the lake")
             return connection.execute(storable(statement)).to_arrow_table()
         except (duckdb.Error, OSError) as error:

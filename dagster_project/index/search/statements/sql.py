@@ -12,7 +12,7 @@ from assets.protocols.models import Embedder
 from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import storable_values
-from dagster_project.index.search.statements.closed_off import kind_of, opened
+from dagster_project.index.search.statements.closed_off import open_alone, type_of
 from dagster_project.models.embedders import serving
 from transforms.retrieval.query_language import storable
 
