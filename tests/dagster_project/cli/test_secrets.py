@@ -59,13 +59,8 @@ def test_settings_that_are_refused_do_not_repeat_a_secret(
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace with a secret in every place where one may stand; nothing answers its remotes."""
     for name in (
-        "FETCH_PASSWORD",
-        "FETCH_TOKEN",
-        "GEMINI_API_KEY",
-        "GOOGLE_API_KEY",
-        "WEFT_PSEUDONYM_KEY",
-        "ALERT",
-    ):
+        "FETCH_PASSWORD", "FETCH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "WEFT_PSEUDONYM_KEY", "ALERT",
+    ):  # fmt: skip
         monkeypatch.setenv(name, f"http://127.0.0.1:9/{SECRET}" if name == "ALERT" else SECRET)
     monkeypatch.setenv("FETCH_USER", "ada")
     monkeypatch.setattr("assets.fetch._BACKOFF_SECONDS", 0.01)

@@ -109,13 +109,8 @@ def test_a_sender_that_goes_away_leaves_no_traceback(served: Served, caplog: pyt
 
 def test_no_private_page_is_stored(served: Served):
     for path in (
-        "/",
-        "/api/sources",
-        "/m/m0@example.org",
-        "/raw/m0@example.org",
-        "/nowhere",
-        "/feed?q=compactor",
-    ):
+        "/", "/api/sources", "/m/m0@example.org", "/raw/m0@example.org", "/nowhere", "/feed?q=compactor",
+    ):  # fmt: skip
         assert served.status(TOKEN, path=path)[1]["cache-control"] == "no-store", path
     assert "no-store" not in served.status(TOKEN, path="/static/weft.css")[1].get("cache-control", "")
     assert served.status("wrong")[1]["cache-control"] == "no-store"

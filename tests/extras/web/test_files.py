@@ -89,15 +89,8 @@ def test_a_note_shows_its_own_pictures_alone(web: TestClient):
     assert web.get(own).content == picture()
     assert web.get(file_of("document", "notes:kiln/Kiln.md")).text == NOTE
     for name in [
-        "../secret.png",
-        "../../secret.png",
-        "p.png",
-        "h.png",
-        "link.png",
-        "drawn.svg",
-        "/etc/x.png",
-        "a\x00.png",
-    ]:
+        "../secret.png", "../../secret.png", "p.png", "h.png", "link.png", "drawn.svg", "/etc/x.png", "a\x00.png",
+    ]:  # fmt: skip
         assert web.get(file_of("document", "notes:kiln/Kiln.md", name)).status_code == 404, name
 
 

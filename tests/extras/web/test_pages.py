@@ -452,15 +452,9 @@ def test_a_long_request_is_refused(web: TestClient):
 
 def test_pages_let_a_browser_run_nothing_but_their_own_files(web: TestClient):
     for address in (
-        "/",
-        "/?q=compactor",
-        "/m/m0@example.org",
-        "/help",
-        "/corpus",
-        "/nowhere",
-        "/raw/m0@example.org",
+        "/", "/?q=compactor", "/m/m0@example.org", "/help", "/corpus", "/nowhere", "/raw/m0@example.org",
         "/original/m0@example.org",
-    ):
+    ):  # fmt: skip
         page = web.get(address)
         policy = page.headers["content-security-policy"]
         assert (
