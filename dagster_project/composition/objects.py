@@ -6,7 +6,7 @@ from typing import Any
 
 from assets.protocols.models import LanguageModel
 from dagster_project.composition.engine import make_engine, on_engine
-from dagster_project.composition.resources import EmbeddingModel, Index, RunLake, RunRemotes, SentenceModel
+from dagster_project.composition.resources import EmbeddingModel, Index, Lake, Remotes, SentenceModel
 from dagster_project.composition.stores import make_lake, make_sources
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
@@ -143,10 +143,10 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     publisher = PartitionPublisher(make_publisher(settings, lake), sources)
     return {
         "io_manager": LakeIOManager(lake),
-        "lake": RunLake.around(lake, uri=settings.lake_uri),
+        "lake": Lake.around(lake, uri=settings.lake_uri),
         "engine": make_engine(settings),
         "sources": sources,
-        "remotes": RunRemotes.around(
+        "remotes": Remotes.around(
             SourceRemotes(settings),
             sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote},
         ),

@@ -43,7 +43,7 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
         return self.working.instance
 
 
-class RunLake(ConfiguredResource):
+class Lake(ConfiguredResource):
     """The Parquet files of every table; storage.lake and storage.root in the settings say where."""
 
     uri: str = Field(description="folder or address of the files")
@@ -71,7 +71,7 @@ class SentenceModel(ConfiguredResource):
     api_key: dict[str, str] | None = Field(description="variable with the key; none: nothing is sent")
 
 
-class RunRemotes(ConfiguredResource):
+class Remotes(ConfiguredResource):
     """Where sources are fetched from; see [sources.fetch] in the settings."""
 
     sources: dict[str, str] = Field(

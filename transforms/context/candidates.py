@@ -271,9 +271,9 @@ _MOST = 16
 def query_parts(text: str) -> list[str]:
     """The parts of a text in order: questions, and paragraphs, small ones together; at most 16, longer in a long text.
 
-    >>> parts("We moved to a new host. Why is the index bloated? And which lock does a vacuum take?")
+    >>> query_parts("We moved to a new host. Why is the index bloated? And which lock does a vacuum take?")
     ['We moved to a new host. Why is the index bloated?', 'And which lock does a vacuum take?']
-    >>> len(parts("\\n\\n".join(["a topic of its own " * 4] * 3)))
+    >>> len(query_parts("\\n\\n".join(["a topic of its own " * 4] * 3)))
     3
     """
     pieces = [piece.strip() for piece in _ENDS.split(text) if piece.strip()]

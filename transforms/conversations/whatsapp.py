@@ -312,7 +312,7 @@ _PHONE = re.compile(r"\+\d[\d ().\u00a0\u202f-]{6,}\d")
 def _members(line: str) -> Iterator[str]:
     """The people whom a line of the program names, and the telephone numbers in it.
 
-    >>> sorted(set(members("Maud hat Jo Pires und +49 170 1234567 hinzugefügt")))
+    >>> sorted(set(_members("Maud hat Jo Pires und +49 170 1234567 hinzugefügt")))
     ['+49 170 1234567', 'Jo Pires', 'Maud']
     """
     text = line.strip(_MARKS_ALONE)

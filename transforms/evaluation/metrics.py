@@ -120,7 +120,7 @@ def passage_score(relevant: Sequence[Extent], ranked: Sequence[Extent], budget: 
 def merge_spans(spans: Sequence[Extent]) -> list[Extent]:
     """The same text as spans that do not overlap, sorted.
 
-    >>> merge_spans([Span("d", 4, 9), Span("d", 0, 5)])
+    >>> merge_spans([Extent("d", 4, 9), Extent("d", 0, 5)])
     [Span(document='d', start=0, end=9)]
     """
     disjoint: list[Extent] = []

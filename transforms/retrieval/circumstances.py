@@ -58,7 +58,7 @@ class _Span(NamedTuple):
     def __str__(self) -> str:
         """As the query language writes it.
 
-        >>> str(Span((2023, 8, 11), (2023, 8, 15)))
+        >>> str(_Span((2023, 8, 11), (2023, 8, 15)))
         'd:2023-08-11..2023-08-15'
         """
         is_whole = self.first[2] == 1 and self.last[2] == 31

@@ -56,7 +56,7 @@ def thread_evidence(scores: Sequence[float], words: Sequence[AbstractSet[str]]) 
     `scores` descend; `words` are the words of the query that each passage shows. Each further hit adds most words that
     none before shows; of equal ones the higher scored comes first (a greedy cover).
 
-    >>> evidence([2.0, 1.9, 1.6, 1.2, 0.4], [{"wal", "torn"}, {"wal"}, {"power"}, {"power", "cut"}, {"record"}])
+    >>> thread_evidence([2.0, 1.9, 1.6, 1.2, 0.4], [{"wal", "torn"}, {"wal"}, {"power"}, {"power", "cut"}, {"record"}])
     [0, 3]
     """
     chosen = [0] if scores else []

@@ -117,7 +117,7 @@ def header_lines(text: str, starts: list[int]) -> list[tuple[int, int]]:
 def _file_name(text: str, start: int, end: int) -> str:
     """The file that a diff changes, without git's `b/`; empty if its header names none.
 
-    >>> file_name("--- a/src/main.c\\n+++ b/src/main.c\\n", 0, 34)
+    >>> _file_name("--- a/src/main.c\\n+++ b/src/main.c\\n", 0, 34)
     'src/main.c'
     """
     for match in _FILE_NAME.finditer(text, start, min(end, start + 2000)):

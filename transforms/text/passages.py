@@ -86,7 +86,7 @@ def patch_message(text: str, subject: str, terms: Mapping[str, str], weights: Ma
 
     `terms` are those of words that match, `weights` those of terms, 1 if not named.
 
-    >>> explanation("It leaked memory.\ndiff --git a/a.c b/a.c\n-char *a", "Free it", {"Free": "free", "char": "char"}, {})
+    >>> patch_message("It leaked memory.\ndiff --git a/a.c b/a.c\n-char *a", "Free it", {"Free": "free", "char": "char"}, {})
     'It leaked memory.'
     """
     message = commit_message(text)

@@ -61,7 +61,7 @@ SUBSTANCE = re.compile(r"[^\W_]")
 """A letter or digit; a range without one has nothing to search for."""
 
 
-class Band(NamedTuple):
+class Span(NamedTuple):
     """A half-open range of characters of a text, and its role in a chunk: own or anchor."""
 
     start: int
@@ -94,7 +94,7 @@ class ByteOffsets:
         return byte
 
 
-def merged_ranges(spans: Iterable[Band]) -> list[tuple[int, int]]:
+def merged_ranges(spans: Iterable[Span]) -> list[tuple[int, int]]:
     """The ranges of spans in order, adjacent ones joined.
 
     >>> merged_ranges([Span(0, 2, "own"), Span(2, 5, "anchor"), Span(7, 9, "own")])
@@ -109,7 +109,7 @@ def merged_ranges(spans: Iterable[Band]) -> list[tuple[int, int]]:
     return out
 
 
-def display_text(text: str, spans: list[Band], gap: str = "\n\n", body_format: str = "plain") -> str:
+def display_text(text: str, spans: list[Span], gap: str = "\n\n", body_format: str = "plain") -> str:
     """The text of spans without soft line breaks, with `gap` between ranges that are not adjacent.
 
     Every chunk text that shows a range of a body or attachment comes from this function.

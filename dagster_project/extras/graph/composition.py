@@ -14,7 +14,7 @@ from dagster_project.extras.graph.transforms.prompt_hashes import document_quest
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 
 
-def _stages(settings: Settings) -> list[Stage]:
+def stages(settings: Settings) -> list[Stage]:
     """The stages in order."""
     return graph_stages(settings.section(GraphSettings), settings.terms)
 

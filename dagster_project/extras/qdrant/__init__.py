@@ -5,8 +5,8 @@ from dagster_project.extras.registry import Extra, RankingOffer
 EXTRA = Extra(
     rankings={
         "qdrant": RankingOffer(
-            opened="dagster_project.extras.qdrant.service:ranking_of",
-            mirror="dagster_project.extras.qdrant.service:make_mirror",
+            opened="dagster_project.extras.qdrant.service:qdrant_ranking",
+            mirror="dagster_project.extras.qdrant.service:qdrant_mirror",
             # A service, or for trials a folder that one process at a time opens, and the name of the alias.
             url=r"(?:https?://[^/]+|file:/.*)/[A-Za-z0-9_.-]+",
             example="http://host:6333/weft: the service, and the name of the alias",

@@ -79,7 +79,7 @@ class GeminiService(Service):
             return self.passing(said, _pause(error))
         if error.code in (401, 403) or "API_KEY" in str(error.details) or "api key" in said.lower():
             return ServiceError(
-                f"the Gemini service does not accept the key in {_key_variable()} ({said}). Put a valid one into the "
+                f"the Gemini service does not accept the key in {key_variable()} ({said}). Put a valid one into the "
                 "environment; what was embedded before is kept"
             )
         if error.code == 404:
@@ -92,7 +92,7 @@ class GeminiService(Service):
         return RefusedError(f"the Gemini service refuses a request ({said})")
 
 
-def _key_variable() -> str:
+def key_variable() -> str:
     """The first variable of the environment that holds a key, else the first of all."""
     keys = GeminiService.keys
     return next((name for name in keys if os.environ.get(name, "").strip()), keys[0])
@@ -100,7 +100,7 @@ def _key_variable() -> str:
 
 def _key() -> str:
     """The key; SettingsError if there is none."""
-    if key := os.environ.get(_key_variable(), "").strip():
+    if key := os.environ.get(key_variable(), "").strip():
         return key
     raise SettingsError(
         f"the model gemini needs a key in the environment variable {' or '.join(GeminiService.keys)}; it is never read "

@@ -27,7 +27,7 @@ _PRICES = {"text-embedding-3-small": 0.02, "text-embedding-3-large": 0.13}
 """US dollars per million tokens at OpenAI; others are taken to cost nothing."""
 
 
-def _key_variable() -> str:
+def key_variable() -> str:
     """The variable of the environment with the key."""
     return KEY_VARIABLE
 

@@ -71,7 +71,7 @@ class Thread(BaseModel):
     messages: list[ThreadMessage]
 
 
-class ErrorBody(BaseModel):
+class Fault(BaseModel):
     """Why there is no answer; `kind` is a code such as NO_INDEX, QUERY, UNKNOWN_ID or TIMED_OUT."""
 
     outcome: str
@@ -187,7 +187,7 @@ def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
 
 def description() -> dict[str, Any]:
     """The OpenAPI description of these answers."""
-    models = (answers.Hits, answers.Text, answers.Block, Thread, answers.Sources, ErrorBody, ContextRequest)
+    models = (answers.Hits, answers.Text, answers.Block, Thread, answers.Sources, Fault, ContextRequest)
     _, schemas = models_json_schema(
         [(model, "serialization") for model in models], ref_template="#/components/schemas/{model}"
     )

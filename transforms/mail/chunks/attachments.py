@@ -9,7 +9,7 @@ from transforms.mail.chunks.drafts import Draft, Drafts
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, file_starts, first_diff, header_lines
 from transforms.text.segments import TextSegment, code_segments, section_segments, sql_segments
-from transforms.text.spans import SUBSTANCE, Band, ByteOffsets, display_text, merged_ranges
+from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, display_text, merged_ranges
 
 BINARY_CLASSES = frozenset({"archive", "other"})
 KIND = "attachment_segment"
@@ -36,11 +36,11 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
     is_code = content_class == "code"
     split = sql_segments if is_sql else code_segments if is_code else section_segments
     for segment in split(text, settings.attachment_chars):
-        spans = [Band(segment.start, segment.end, "own")]
+        spans = [Span(segment.start, segment.end, "own")]
         _add(Draft(KIND, display_text(text, spans), content_class=content_class), spans, drafts, offsets)
 
 
-def _add(draft: Draft, spans: list[Band], drafts: Drafts, offsets: ByteOffsets) -> None:
+def _add(draft: Draft, spans: list[Span], drafts: Drafts, offsets: ByteOffsets) -> None:
     """Add a draft, or exclude its spans if its text has no substance."""
     if SUBSTANCE.search(draft.own):
         drafts.add(draft, spans, offsets)
@@ -53,7 +53,7 @@ def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, settings: Chunk
     starts = file_starts(text, 0, len(text))
     is_slow = len(starts) > PATCH_FILES
     if is_slow:
-        lines = [Band(a, b, "own") for a, b in header_lines(text, starts)]
+        lines = [Span(a, b, "own") for a, b in header_lines(text, starts)]
         record = display_text(text, lines, "\n")
         drafts.add(Draft(KIND, record, diff=record, content_class="patch"), lines, offsets)
     for segment, spans, binaries in _without_binaries(text, _patch_segments(text, settings)):
@@ -82,7 +82,7 @@ def _patch_segments(text: str, settings: ChunkSettings) -> Iterator[TextSegment]
 
 def _without_binaries(
     text: str, segments: Iterator[TextSegment]
-) -> Iterator[tuple[TextSegment, list[Band], list[tuple[int, int]]]]:
+) -> Iterator[tuple[TextSegment, list[Span], list[tuple[int, int]]]]:
     """Each segment with its ranges of text, and its ranges of encoded binary files."""
     holes = binary_ranges(text)
     first = 0
@@ -95,11 +95,11 @@ def _without_binaries(
                 break
             start, end = max(start, at), min(end, segment.end)
             if start > at:
-                spans.append(Band(at, start, "own"))
+                spans.append(Span(at, start, "own"))
             binaries.append((start, end))
             at = end
         if at < segment.end:
-            spans.append(Band(at, segment.end, "own"))
+            spans.append(Span(at, segment.end, "own"))
         yield segment, spans, binaries
 
 
@@ -133,9 +133,9 @@ def sections_between(sections: list[Section], starts: list[int], start: int, end
         i += 1
 
 
-def joined_spans(sections: list[Section]) -> list[Band]:
+def joined_spans(sections: list[Section]) -> list[Span]:
     """Sections as spans, adjacent ones joined."""
-    return [Band(a, b, "own") for a, b in merged_ranges(Band(s.start, s.end, "own") for s in sections)]
+    return [Span(a, b, "own") for a, b in merged_ranges(Span(s.start, s.end, "own") for s in sections)]
 
 
 def content_class(sections: list[Section]) -> str:

@@ -18,7 +18,7 @@ from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
 from transforms.text.segments import SENTENCE, SPACES, ProseLimits, TextSegment, prose_segments
-from transforms.text.spans import SUBSTANCE, Band, ByteOffsets, display_text
+from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, display_text
 
 MARKS = re.compile(QUOTE_SIGNS)
 QUOTED_HEADER = re.compile(
@@ -86,7 +86,7 @@ class Body:
     def _exclude_sections(self, sections: list[Section]) -> None:
         self.exclusions.extend((s.start, s.end, "too_little_text") for s in sections)
 
-    def _display(self, spans: list[Band], gap: str = "\n\n") -> str:
+    def _display(self, spans: list[Span], gap: str = "\n\n") -> str:
         return display_text(self.body, spans, gap, self.body_format)
 
     def emit(self, drafts: Drafts) -> None:
@@ -118,8 +118,8 @@ class Body:
     def _emit_unauthored(self, drafts: Drafts) -> None:
         """Add one chunk of the whole body, which quotes and signs alone, or an exclusion if it has no words either."""
         if SUBSTANCE.search(self.body):
-            draft = Draft(UNAUTHORED, "", self._display([Band(0, len(self.body), "anchor")]))
-            drafts.add(draft, [Band(0, len(self.body), "anchor")], self.offsets)
+            draft = Draft(UNAUTHORED, "", self._display([Span(0, len(self.body), "anchor")]))
+            drafts.add(draft, [Span(0, len(self.body), "anchor")], self.offsets)
         else:
             reason = "too_little_text" if self.body.strip() else "empty"
             drafts.exclude(0, self.offsets(len(self.body)), reason)
@@ -276,7 +276,7 @@ class Body:
         return end
 
     def _emit_reply(self, reply: Reply, is_review: bool, limit: int) -> None:
-        text = self._display([Band(s.start, s.end, "own") for s in reply.sections], "\n")
+        text = self._display([Span(s.start, s.end, "own") for s in reply.sections], "\n")
         anchor = self._cap_anchor(reply.anchor, len(text.strip()))
         if len(text.strip()) <= limit:
             kind = "authored_message"
@@ -287,7 +287,7 @@ class Body:
         starts = [s.start for s in reply.sections]
         for segment in self._segments(reply.sections, limit):
             sections = list(sections_between(reply.sections, starts, segment.start, segment.end))
-            text = self._display([Band(segment.start, segment.end, "own")])
+            text = self._display([Span(segment.start, segment.end, "own")])
             if self._draft("long_authored_segment", sections, text, anchor, reply, segment):
                 anchor = None
         if anchor:
@@ -375,19 +375,19 @@ class Body:
                 self._exclude(*anchor, "unused_quote")
             return False
         is_plain = len(sections) == 1 and not sections[0].is_code
-        own = [Band(section.start, section.end, "own") for section in sections]
+        own = [Span(section.start, section.end, "own") for section in sections]
         spans = own if is_plain else joined_spans(sections)
         file, hunk = (segment.file, segment.hunk) if segment else ("", "")
         draft = Draft(kind, text, content_class="text" if is_plain else content_class(sections))
         if anchor:
-            quoted = Band(*anchor, "anchor")
+            quoted = Span(*anchor, "anchor")
             spans = sorted([*spans, quoted])
             file, hunk = (file, hunk) if file else self.reviewed.of(*anchor)
             draft = draft._replace(point=self._display([quoted]), is_hunk=reply.is_review)
         if anchor or len(spans) > 1:
             draft = draft._replace(display=self._display(spans))
         if not is_plain and any(section.is_diff for section in sections):
-            parts: tuple[list[Band], list[Band]] = [], []
+            parts: tuple[list[Span], list[Span]] = [], []
             for section, span in zip(sections, own, strict=True):
                 parts[section.is_diff].append(span)
             prose, diff = (self._display(part, "\n") for part in parts)
