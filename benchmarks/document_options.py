@@ -22,7 +22,7 @@ from printing import new_parser, new_table
 from retrieval import ahead, show
 
 from dagster_project.index.search.search_index import SearchIndex
-from transforms.evaluation.metrics import Extent, PassageScore, passage_score
+from transforms.evaluation.metrics import DocumentSpan, PassageScore, passage_score
 from transforms.evaluation.quality import bootstrap
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
@@ -68,14 +68,14 @@ def main() -> None:
             asked = [q for q in map(json.loads, lines) if q["corpus"] == name][:: arguments.every]
             task = task.every(arguments.every)  # noqa: PLW2901
             passages = [
-                [Extent(f"passages:{name}.md", *r) for r in tasks.byte_ranges(text, q["references"])]
+                [DocumentSpan(f"passages:{name}.md", *r) for r in tasks.byte_ranges(text, q["references"])]
                 for q in asked
             ]
             show(option_table(corpus, task, passages, arguments.budget), arguments.markdown)
 
 
 def option_table(
-    corpus: tasks.Corpus, task: tasks.Task, passages: Sequence[Sequence[Extent]], budget: int
+    corpus: tasks.Corpus, task: tasks.Task, passages: Sequence[Sequence[DocumentSpan]], budget: int
 ) -> Any:
     """One row per option."""
     columns = ("option", "recall", "95 %", "chunks ahead by", "p", "precision", "IoU", "hits", "nDCG@10")
@@ -102,18 +102,18 @@ def option_table(
     return table
 
 
-def shown(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> list[list[Extent]]:
+def shown(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> list[list[DocumentSpan]]:
     """The ranges of stored text that a reader is shown for each query, in their order."""
     searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
-    lists: list[list[Extent]] = [[] for _ in queries]
+    lists: list[list[DocumentSpan]] = [[] for _ in queries]
     for hit in searching.search(queries, limit=tasks.DEPTH, plain=True).hits.to_pylist():
         for part in (hit, *hit["expansions"]):
-            lists[hit["query"]].append(Extent(part["doc_id"], part["byte_start"], part["byte_end"]))
+            lists[hit["query"]].append(DocumentSpan(part["doc_id"], part["byte_start"], part["byte_end"]))
     searching.close()
     return lists
 
 
-def held(spans: Sequence[Extent], budget: int) -> int:
+def held(spans: Sequence[DocumentSpan], budget: int) -> int:
     """How many of the ranges begin within the budget."""
     begins = np.cumsum([0, *(span.end - span.start for span in spans)])[: len(spans)]
     return int((begins < budget).sum())

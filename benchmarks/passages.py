@@ -35,7 +35,7 @@ from transforms.chunks.table import chunks_from_rows
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
-from transforms.evaluation.metrics import Extent, PassageScore, passage_score
+from transforms.evaluation.metrics import DocumentSpan, PassageScore, passage_score
 from transforms.evaluation.quality import bootstrap, paired_difference
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
@@ -142,7 +142,11 @@ def main() -> None:
 
 
 def ranking_table(
-    questions: Sequence[Question], chunks: pa.Table, spans: Sequence[Extent], embedder: Embedder, budget: int
+    questions: Sequence[Question],
+    chunks: pa.Table,
+    spans: Sequence[DocumentSpan],
+    embedder: Embedder,
+    budget: int,
 ) -> Table:
     """What different rankings of the same chunks find."""
     asked = [question.text for question in questions]
@@ -238,7 +242,7 @@ def recursive_chunks(texts: Mapping[str, str], size: int) -> pa.Table:
     return chunks_from_rows(rows)
 
 
-def character_spans(chunks: pa.Table, texts: Mapping[str, str]) -> list[Extent]:
+def character_spans(chunks: pa.Table, texts: Mapping[str, str]) -> list[DocumentSpan]:
     """Document, first and last character of each chunk, overlap included."""
     begins = {
         name: np.flatnonzero(np.frombuffer(text.encode(), np.int8) >= -64) for name, text in texts.items()
@@ -250,21 +254,21 @@ def character_spans(chunks: pa.Table, texts: Mapping[str, str]) -> list[Extent]:
         name = doc_id.removeprefix("p:").removesuffix(".md")
         places = [place for span in spans for place in (span["byte_start"], span["byte_end"])] or [0]
         start, end = np.searchsorted(begins[name], [min(places), max(places)])
-        found.append(Extent(name, int(start), int(end)))
+        found.append(DocumentSpan(name, int(start), int(end)))
     return found
 
 
 def scores(
     questions: Sequence[Question],
     ranked: Sequence[Sequence[int]],
-    spans: Sequence[Extent],
+    spans: Sequence[DocumentSpan],
     budget: int,
     limit: int,
 ) -> list[PassageScore]:
     """The scores of each question over its first `limit` chunks, `budget` characters at most."""
     return [
         passage_score(
-            [Extent(question.document, *passage) for passage in question.passages],
+            [DocumentSpan(question.document, *passage) for passage in question.passages],
             [spans[hit] for hit in hits[:limit]],
             budget,
         )

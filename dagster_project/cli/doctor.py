@@ -32,7 +32,7 @@ from dagster_project.index.files.arrays import damage_of_arrays, folder_of
 from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish.lens.lens_file import damaged_files
 from dagster_project.index.publish.publisher import DuckDBPublisher
-from dagster_project.index.publish.table_sql import SCORED
+from dagster_project.index.publish.table_sql import RANKING_TABLES
 from dagster_project.index.publish.vector_index import load_vss
 from dagster_project.index.publish.versions import damage_of, first_line
 from dagster_project.lake.forgotten import Forgotten
@@ -291,7 +291,7 @@ def _index_facts(
         if name in expected
     }
     if VECTORS_IN in manifest:
-        expected = {name: count for name, count in expected.items() if name not in SCORED}
+        expected = {name: count for name, count in expected.items() if name not in RANKING_TABLES}
     if wrong := sorted(name for name in expected if expected[name] != counts.get(name)):
         yield Finding(
             "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", remedy

@@ -21,7 +21,7 @@ from dagster_project.models.static import PackagedTokenCounter
 from transforms.context.passages import Passage
 from transforms.errors import GroundTruthError
 from transforms.evaluation.judgements import judgements
-from transforms.evaluation.metrics import BlockMeasures, ShownPassage, block_measures, needs_of
+from transforms.evaluation.metrics import BlockMeasures, ShownPassage, block_measures, judged_parts
 from transforms.evaluation.quality import bootstrap
 
 _LONGEST_NAME = 1_000
@@ -41,7 +41,7 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
     rows = []
     with closing(evaluator.index) as index:
         held = contents(index, relevance)
-        parts = needs_of(relevance, judgements(relevance, held))
+        parts = judged_parts(relevance, judgements(relevance, held))
         windows = set(index.connection.execute(_WINDOWS).to_arrow_table().column(0).to_pylist())
         for query in truth.queries.to_pylist():
             if query["query_id"] not in parts:

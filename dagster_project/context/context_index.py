@@ -239,7 +239,7 @@ class IndexForContext:
 
     def _near(
         self, settings: ContextSettings, vectors: np.ndarray, allowed: Sequence[np.ndarray | None]
-    ) -> Iterator[fusion.Rating]:
+    ) -> Iterator[fusion.QueryScores]:
         """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
 
         They come from the HNSW index if there is one and it finds enough; `paths` counts.

@@ -286,9 +286,9 @@ class ParquetLake:
     def evaluated(self, expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:
         """The rows of a function of Ibis tables, applied to Arrow tables in memory."""
         # It loads Ibis, which a search does without.
-        from dagster_project.lake.lake_backend import computed
+        from dagster_project.lake.lake_backend import result_of
 
-        return computed(expression, *tables)
+        return result_of(expression, *tables)
 
     def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""

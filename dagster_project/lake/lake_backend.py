@@ -27,7 +27,7 @@ class LakeBackend(Backend):
             super()._drop_cached_table(name)
 
 
-def computed(expression: Callable[..., ibis.Table], *tables: pa.Table) -> pa.Table:
+def result_of(expression: Callable[..., ibis.Table], *tables: pa.Table) -> pa.Table:
     """The rows of a function of Ibis tables, applied to Arrow tables in memory."""
     sql, schema = _statement(expression, *(table.schema for table in tables))
     with duckdb.connect() as connection:

@@ -22,12 +22,12 @@ from dagster_project.models.vector_segments import (
     Key,
     LaidOutVectors,
     SharedSegments,
-    count_of,
     matches_in,
     read_segment,
     segment_damage,
     size_of,
     table_of,
+    vector_count,
     write_segment,
 )
 from dagster_project.system.disk_space import may_be_made
@@ -81,7 +81,7 @@ class ParquetEmbeddingCache:
 
     def count(self, model: str, dimensions: int, task: str) -> int:
         """How many vectors there are; one that two processes made at once counts twice."""
-        return sum(map(count_of, self.segments(model, dimensions, task).values()))
+        return sum(map(vector_count, self.segments(model, dimensions, task).values()))
 
     def hashes(self, model: str, dimensions: int, task: str) -> set[str]:
         """The text hashes that have a vector, all in memory."""

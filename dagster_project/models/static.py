@@ -105,7 +105,9 @@ class PieceTokenizer:
         if special:
             return self._with_special(texts, special)
         first = " " if self._cuts is LLAMA else ""  # the tokenizer's own rule
-        pieces_of, edges_of_texts = cuts([first + text if text else text for text in texts], self._cuts)
+        pieces_of, edges_of_texts = text_pieces(
+            [first + text if text else text for text in texts], self._cuts
+        )
         pieces_of = pieces_of.dictionary_encode()
         distinct, edges = self._ids(pieces_of.dictionary.to_pylist())
         codes = pieces_of.indices.to_numpy()
@@ -160,7 +162,7 @@ class PieceTokenizer:
         return ids.tobytes()
 
 
-def cuts(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarray]:
+def text_pieces(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarray]:
     """The pieces of all texts, one after the other, large_string, and the number of the first piece of each text.
 
     The numbers, int64, have the number of all pieces at their end.

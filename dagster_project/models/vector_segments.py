@@ -41,7 +41,7 @@ def size_of(segment: Path) -> int:
         return 0
 
 
-def count_of(segment: Path) -> int:
+def vector_count(segment: Path) -> int:
     """How many vectors a segment has; 0 if it is damaged or gone."""
     try:
         with pa.OSFile(str(segment)) as file:

@@ -12,7 +12,7 @@ import dagster as dg
 from assets.partitions import CONTEXT, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES
 from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
-from dagster_project.index.publish.version_inputs import TYPED
+from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.lake.oversize import waiting_bytes
 from dagster_project.orchestration.alerts import alert_sources
 from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
@@ -179,7 +179,7 @@ class _Steps:
                 and footer.content_hash != published.get(p.key, {}).get(table)
                 for p in self.plan.partitions
                 if p.key not in self.runs.backfilled
-                for table in TYPED[p.source_type]
+                for table in TABLES_OF_TYPE[p.source_type]
             )
 
 

@@ -11,7 +11,7 @@ from assets.stages.declaration import Stage
 from assets.stages.stage import LAKE, lake_state
 from dagster_project.composition.objects import make_publisher
 from dagster_project.config.settings import Settings
-from dagster_project.index.publish.version_inputs import TYPED
+from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.index.publish.versions import version_of
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
@@ -28,7 +28,7 @@ CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
 
 def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
     """True if all tables of a partition are in the lake, whatever they were made of."""
-    return lake.has_tables(TYPED[partition.source_type], partition.key)
+    return lake.has_tables(TABLES_OF_TYPE[partition.source_type], partition.key)
 
 
 def stale_context(

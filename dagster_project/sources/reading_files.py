@@ -88,7 +88,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
 
 
 def part(path: Path, start: int, count: int) -> bytes:
-    """At most `count` bytes of what is in a file, decompressed by its ending, from `start` on; OSError as `opened`."""
+    """At most `count` bytes of what is in a file, decompressed by its ending, from `start` on; OSError as `open_file`."""
     with open_file(path) as stream:
         if path.suffix not in _MEMBERS:
             stream.seek(start)

@@ -33,7 +33,7 @@ PER_QUERY = {"query_id": pl.String, "measure": pl.String, "value": pl.Float64}
 """Columns of `query_measures`."""
 
 
-class Extent(NamedTuple):
+class DocumentSpan(NamedTuple):
     """A half-open range of a document, in any one unit of length."""
 
     document: str
@@ -97,7 +97,9 @@ def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth
     return sum(not first.isdisjoint(items) for items in topics.values()) / len(topics)
 
 
-def passage_score(relevant: Sequence[Extent], ranked: Sequence[Extent], budget: int) -> PassageScore:
+def passage_score(
+    relevant: Sequence[DocumentSpan], ranked: Sequence[DocumentSpan], budget: int
+) -> PassageScore:
     """How much of the relevant text the first `budget` units of length of the ranked spans hold.
 
     Spans are taken in order until the budget is full, the last one cut to fit. Repeated text
@@ -108,7 +110,7 @@ def passage_score(relevant: Sequence[Extent], ranked: Sequence[Extent], budget: 
         if room <= 0:
             break
         end = min(span.end, span.start + room)
-        retrieved.append(Extent(span.document, span.start, end))
+        retrieved.append(DocumentSpan(span.document, span.start, end))
         room -= end - span.start
     spent = max(budget - room, 1)
     right = merge_spans(relevant)
@@ -117,13 +119,13 @@ def passage_score(relevant: Sequence[Extent], ranked: Sequence[Extent], budget: 
     return PassageScore(shared / size, shared / spent, shared / (size + spent - shared))
 
 
-def merge_spans(spans: Sequence[Extent]) -> list[Extent]:
+def merge_spans(spans: Sequence[DocumentSpan]) -> list[DocumentSpan]:
     """The same text as spans that do not overlap, sorted.
 
-    >>> merge_spans([Extent("d", 4, 9), Extent("d", 0, 5)])
+    >>> merge_spans([DocumentSpan("d", 4, 9), DocumentSpan("d", 0, 5)])
     [Span(document='d', start=0, end=9)]
     """
-    disjoint: list[Extent] = []
+    disjoint: list[DocumentSpan] = []
     for span in sorted(spans):
         if disjoint and disjoint[-1].document == span.document and span.start <= disjoint[-1].end:
             disjoint[-1] = disjoint[-1]._replace(end=max(disjoint[-1].end, span.end))
@@ -132,7 +134,7 @@ def merge_spans(spans: Sequence[Extent]) -> list[Extent]:
     return disjoint
 
 
-def _shared(first: Sequence[Extent], second: Sequence[Extent]) -> int:
+def _shared(first: Sequence[DocumentSpan], second: Sequence[DocumentSpan]) -> int:
     """Length of what both have; each sorted and without overlaps."""
     total, i, j = 0, 0, 0
     while i < len(first) and j < len(second):
@@ -162,7 +164,7 @@ class BlockMeasures(NamedTuple):
     budget: float
 
 
-def needs_of(relevance: pl.DataFrame, judged: Judgements) -> dict[str, list[frozenset[str]]]:
+def judged_parts(relevance: pl.DataFrame, judged: Judgements) -> dict[str, list[frozenset[str]]]:
     """By query the right chunks of each of its parts: entries of one topic, and all entries without one together.
 
     `relevance` is `schemas.EVALUATION_RELEVANCE`. An entry that the index does not hold is a part that cannot be

@@ -12,7 +12,7 @@ import polars as pl
 from transforms.errors import not_installed
 from transforms.evaluation import metrics
 from transforms.evaluation.judgements import LEVELS, Judgements
-from transforms.evaluation.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, Extent
+from transforms.evaluation.metrics import BINARY, COVERAGE, MEASURES, PASSAGE_MEASURES, DocumentSpan
 from transforms.retrieval.pipeline import in_order
 
 CONFIDENCE = 0.95
@@ -150,7 +150,7 @@ def quality(
     queries = judgements.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
     topics, passages = _topics(judgements), _passages(judgements)
     span_rows = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
-    spans_by_chunk = {chunk_id: Extent(*span) for chunk_id, *span in span_rows}
+    spans_by_chunk = {chunk_id: DocumentSpan(*span) for chunk_id, *span in span_rows}
     grades = {level: grades_of(judgements, level) for level in LEVELS}
     frames = [pl.DataFrame(schema=QUALITY)]
     for profile, stage, ranking in _stage_lists(runs, profiles):
@@ -252,10 +252,10 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
                     "profile": profile,
                     "measure": measure,
                     "queries": len(ids),
-                    "difference": finite(result.mean),
-                    "low": finite(result.low),
-                    "high": finite(result.high),
-                    "p_value": finite(result.p_value),
+                    "difference": json_number(result.mean),
+                    "low": json_number(result.low),
+                    "high": json_number(result.high),
+                    "p_value": json_number(result.p_value),
                     "won": ids[b > a + 1e-9].tolist(),
                     "lost": ids[b < a - 1e-9].tolist(),
                 }
@@ -273,10 +273,10 @@ def _topics(judgements: Judgements) -> dict[str, dict[str, set[str]]]:
     return topics
 
 
-def _passages(judgements: Judgements) -> dict[str, list[Extent]]:
-    spans: dict[str, list[Extent]] = {}
+def _passages(judgements: Judgements) -> dict[str, list[DocumentSpan]]:
+    spans: dict[str, list[DocumentSpan]] = {}
     for row in judgements.passages.iter_rows(named=True):
-        span = Extent(row["doc_id"], row["byte_start"], row["byte_end"])
+        span = DocumentSpan(row["doc_id"], row["byte_start"], row["byte_end"])
         spans.setdefault(row["query_id"], []).append(span)
     return spans
 
@@ -321,12 +321,12 @@ def _row(
         "tag": tag,
         "measure": measure,
         "queries": len(values),
-        "mean": finite(interval.mean),
-        "low": finite(interval.low),
-        "high": finite(interval.high),
+        "mean": json_number(interval.mean),
+        "low": json_number(interval.low),
+        "high": json_number(interval.high),
     }
 
 
-def finite(value: Any) -> float | None:
+def json_number(value: Any) -> float | None:
     """A number that JSON can hold, with the digits that mean something."""
     return None if value is None or not math.isfinite(value) else round(float(value), 6)

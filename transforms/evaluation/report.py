@@ -13,9 +13,9 @@ from transforms.evaluation.quality import (
     MAIN,
     QUALITY,
     comparisons,
-    finite,
     grades_of,
     groups_by,
+    json_number,
     quality,
     stages_of,
     summary,
@@ -68,7 +68,7 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
             pl.col("needs_parent").mean().alias("needs_parent"),
             (pl.col("quote_share") > _NEARLY_ALL).mean().alias("nearly_all_quote"),
         )
-        return {name: finite(means[name][0]) for name in means.columns}
+        return {name: json_number(means[name][0]) for name in means.columns}
 
     first = runs.filter((pl.col("stage") == "fused") & (pl.col("rank") <= SHOWN_HITS))
     hits = first.join(facts, on="chunk_id").sort("profile", "query_id", "rank")
@@ -76,7 +76,7 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
         again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_()
     )
     profiles = {
-        profile: {**shares(group), "duplicates": finite(group["again"].mean())}
+        profile: {**shares(group), "duplicates": json_number(group["again"].mean())}
         for (profile,), group in groups_by(with_repeats, "profile")
     }
     return {"index": {"chunks": facts.height, **shares(facts)}, "retrieved": profiles}
@@ -236,7 +236,7 @@ def _shown_measures(values: pl.DataFrame) -> dict[str, dict[str, dict[str, float
     measured: dict[str, dict[str, dict[str, float]]] = {}
     for row in values.filter((pl.col("stage") == stage) & is_shown).iter_rows(named=True):
         of_query = measured.setdefault(row["query_id"], {}).setdefault(row["profile"], {})
-        of_query[row["measure"]] = finite(row["value"]) or 0.0
+        of_query[row["measure"]] = json_number(row["value"]) or 0.0
     return measured
 
 
@@ -247,7 +247,7 @@ def _hits(
     if "final" not in stages:
         return []
     by_stage = {
-        stage: {c: (r, finite(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()}
+        stage: {c: (r, json_number(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()}
         for stage, frame in stages.items()
         if stage != "final"
     }
@@ -258,8 +258,8 @@ def _hits(
             "chunk_id": row["chunk_id"],
             "grade": right.get(row["doc_id"], 0),
             "chunk_grade": chunk_grades.get(row["chunk_id"], 0),
-            "score": finite(row["score"]),
-            "similarity": finite(row["similarity"]),
+            "score": json_number(row["score"]),
+            "similarity": json_number(row["similarity"]),
             "stages": {stage: positions.get(row["chunk_id"]) for stage, positions in by_stage.items()},
         }
         for row in stages["final"].head(SHOWN_HITS).iter_rows(named=True)

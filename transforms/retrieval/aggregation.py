@@ -16,7 +16,7 @@ _SIBLINGS = {"after_elbow": 1, "before_elbow": 2}
 """Children that must be hits at least: as ra, and as its later version."""
 
 
-class Place(NamedTuple):
+class SectionNode(NamedTuple):
     """Where a node stands in its document; `sibling_count` counts the children of its parent, itself included."""
 
     parent_id: str | None
@@ -39,7 +39,9 @@ class Match:
         return sorted((leaf for part in self.constituents for leaf in part.leaves()), key=lambda m: m.node_id)
 
 
-def aggregated(matches: Iterable[Match], nodes: Mapping[str, Place], settings: SearchSettings) -> list[Match]:
+def aggregated(
+    matches: Iterable[Match], nodes: Mapping[str, SectionNode], settings: SearchSettings
+) -> list[Match]:
     """Matches, one per node, with siblings gathered to their parent, best first, ties by id.
 
     From the deepest up: where `aggregation_threshold` of a parent's children match, in ra's later version
@@ -82,7 +84,7 @@ def _score(scores: Sequence[float], settings: SearchSettings) -> float:
     return max(scores) if settings.aggregation == "after_elbow" else math.hypot(*sorted(scores))
 
 
-def _ancestors(name: str, nodes: Mapping[str, Place]) -> Iterator[str]:
+def _ancestors(name: str, nodes: Mapping[str, SectionNode]) -> Iterator[str]:
     """The nodes above, the nearest first."""
     parent = nodes[name].parent_id
     while parent is not None:
@@ -98,7 +100,9 @@ def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     if hits.is_empty():
         return unchanged(hits)
     paths = hits.get_column("path").drop_nulls().explode().drop_nulls().struct.unnest().unique()
-    nodes = {name: Place(*rest) for name, *rest in paths.select("node_id", *Place._fields).iter_rows()}
+    nodes = {
+        name: SectionNode(*rest) for name, *rest in paths.select("node_id", *SectionNode._fields).iter_rows()
+    }
     with_node = hits.with_columns(node_id=pl.col("path").list.first().struct.field("node_id"))
     rows: list[tuple[int, int, int, float, str | None]] = []
     for (query,), group in with_node.drop_nulls("node_id").group_by("query", maintain_order=True):
@@ -123,7 +127,7 @@ def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def _placed(
-    query: int, group: pl.DataFrame, nodes: Mapping[str, Place], settings: SearchSettings
+    query: int, group: pl.DataFrame, nodes: Mapping[str, SectionNode], settings: SearchSettings
 ) -> Iterator[tuple[int, int, int, float, str | None]]:
     """Of each hit of a query its number, the chunk it goes into, and of that the score and the section, if it is one."""
     of_node: dict[str, list[tuple[int, float]]] = {}

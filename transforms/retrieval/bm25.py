@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.retrieval.postings import Postings, Slice, found
+from transforms.retrieval.postings import PostingPart, Postings, found
 from transforms.retrieval.small_tables import top_k
 from transforms.settings.search import SearchSettings
 
@@ -158,9 +158,11 @@ class _TermList(NamedTuple):
     idf: float
     factor: float
     df: int
-    parts: Sequence[Slice]
+    parts: Sequence[PostingPart]
 
-    def impacts(self, part: Slice, weighed: Weighed, places: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def impacts(
+        self, part: PostingPart, weighed: Weighed, places: np.ndarray | slice = slice(None)
+    ) -> np.ndarray:
         """What the term adds to the scores of the chunks of a part (those at `places`), float32."""
         codes = part.codes[places]
         divisor = weighed.norm.take(part.slots[places])
@@ -183,7 +185,7 @@ class _TermList(NamedTuple):
         return self.factor * idf(known, wholes.count)
 
 
-_Occurrences = tuple[_TermList, Slice, np.ndarray, np.ndarray]
+_Occurrences = tuple[_TermList, PostingPart, np.ndarray, np.ndarray]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:

@@ -107,7 +107,7 @@ def is_diagnostic(query: str) -> bool:
     return re.search(_DIAGNOSTIC, query) is not None
 
 
-class Rating(Protocol):
+class QueryScores(Protocol):
     """The scores of one query, however they are found; `low` and `high` bound those of all allowed chunks."""
 
     @property
@@ -191,8 +191,8 @@ class Fusion:
 
     def __init__(
         self,
-        lexical: Rating,
-        vector: Rating,
+        lexical: QueryScores,
+        vector: QueryScores,
         settings: SearchSettings,
         logs: np.ndarray | None = None,
         whole: Callable[[np.ndarray], tuple[WholeScores, WholeScores]] | None = None,

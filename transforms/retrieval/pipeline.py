@@ -63,7 +63,7 @@ RANKED: dict[str, pl.DataType | type[pl.DataType]] = {
 the chunk, rare ones weighing more, 0 to 1; `evidence` is what labels go by (`labels.evidence`)."""
 
 
-class Sieve(NamedTuple):
+class SearchStage(NamedTuple):
     """One step: its name in STAGES, what it does, and the facts (`hits.FACTS`) that it reads."""
 
     name: str
@@ -71,18 +71,18 @@ class Sieve(NamedTuple):
     facts: tuple[str, ...] = ()
 
 
-class Interim(NamedTuple):
+class StageResult(NamedTuple):
     """The hits of a search behind some of its stages, with their facts, and what each of these dropped."""
 
     hits: pl.DataFrame
     dropped: tuple[pl.DataFrame, ...] = ()
 
 
-_DOCUMENTS = Sieve("documents", collapse.best_of_documents)
-_AGGREGATED = Sieve("aggregated", aggregation.in_sections, ("path",))
+_DOCUMENTS = SearchStage("documents", collapse.best_of_documents)
+_AGGREGATED = SearchStage("aggregated", aggregation.in_sections, ("path",))
 
 
-def pooling(settings: SearchSettings) -> list[Sieve]:
+def pooling(settings: SearchSettings) -> list[SearchStage]:
     """The stages from all candidates to a bounded number of them, which read no facts.
 
     Of each document the best hits are taken before anything that looks at a bounded number of hits;
@@ -92,38 +92,38 @@ def pooling(settings: SearchSettings) -> list[Sieve]:
     return _switched_on(
         (
             least is not None,
-            Sieve("gated", lambda hits, _: cutoffs.near_enough(hits, "vector_score", least or 0)),
+            SearchStage("gated", lambda hits, _: cutoffs.near_enough(hits, "vector_score", least or 0)),
         ),
-        (settings.thread_weight > 0, Sieve("threads", with_thread_share)),
+        (settings.thread_weight > 0, SearchStage("threads", with_thread_share)),
         (settings.aggregation == "off", _DOCUMENTS),
-        (True, Sieve("pool", pooled)),
+        (True, SearchStage("pool", pooled)),
     )
 
 
-def scaling(settings: SearchSettings) -> list[Sieve]:
+def scaling(settings: SearchSettings) -> list[SearchStage]:
     """The stages between the pool and the reranker."""
     return _switched_on(
-        (settings.latest_first, Sieve("latest", collapse.latest_first, tuple(REVISION))),
-        (settings.aggregation == "before_elbow", Sieve("sources", by_source, ("source",))),
+        (settings.latest_first, SearchStage("latest", collapse.latest_first, tuple(REVISION))),
+        (settings.aggregation == "before_elbow", SearchStage("sources", by_source, ("source",))),
     )
 
 
-def finishing(settings: SearchSettings) -> list[Sieve]:
+def finishing(settings: SearchSettings) -> list[SearchStage]:
     """The stages behind the reranker."""
     gathers = settings.aggregation
     return _switched_on(
         (gathers == "before_elbow", _AGGREGATED),
-        (settings.elbow, Sieve("elbow", cutoffs.before_elbow)),
+        (settings.elbow, SearchStage("elbow", cutoffs.before_elbow)),
         (gathers == "after_elbow", _AGGREGATED),
         (gathers != "off", _DOCUMENTS),
-        (settings.collapse_duplicates, Sieve("unique", collapse.unlike, (*ORIGIN, *REVISION))),
-        (settings.diversity > 0, Sieve("diverse", diversity.diversified, ("vector",))),
-        (settings.collapse_threads, Sieve("one_per_thread", collapse.best_of_threads)),
-        (True, Sieve("final", limited)),
+        (settings.collapse_duplicates, SearchStage("unique", collapse.unlike, (*ORIGIN, *REVISION))),
+        (settings.diversity > 0, SearchStage("diverse", diversity.diversified, ("vector",))),
+        (settings.collapse_threads, SearchStage("one_per_thread", collapse.best_of_threads)),
+        (True, SearchStage("final", limited)),
     )
 
 
-def _switched_on(*stages: tuple[bool, Sieve]) -> list[Sieve]:
+def _switched_on(*stages: tuple[bool, SearchStage]) -> list[SearchStage]:
     return [stage for is_on, stage in stages if is_on]
 
 
@@ -133,7 +133,7 @@ def facts(settings: SearchSettings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for stage in stages for name in stage.facts))
 
 
-def started(fused: pl.DataFrame, report: Report | None = None) -> Interim:
+def started(fused: pl.DataFrame, report: Report | None = None) -> StageResult:
     """Candidates (`ranking.FUSED`) of any number of queries as HITS; `report` gets the first three of STAGES."""
     hits = from_candidates(fused)
     if report is not None:
@@ -142,12 +142,15 @@ def started(fused: pl.DataFrame, report: Report | None = None) -> Interim:
             listed = hits.drop_nulls(f"{name}_rank").sort("query", f"{name}_rank")
             report(name, listed.select("query", "chunk_no", score=f"{name}_score"), nothing)
         report("fused", hits, nothing)
-    return Interim(hits)
+    return StageResult(hits)
 
 
 def through(
-    progress: Interim, stages: Sequence[Sieve], settings: SearchSettings, report: Report | None = None
-) -> Interim:
+    progress: StageResult,
+    stages: Sequence[SearchStage],
+    settings: SearchSettings,
+    report: Report | None = None,
+) -> StageResult:
     """The progress behind further stages; `report` gets the list of each of them."""
     hits, dropped = progress.hits, list(progress.dropped)
     for stage in stages:
@@ -156,7 +159,7 @@ def through(
             dropped.append(drops)
         if report is not None:
             report(stage.name, hits, drops)
-    return Interim(hits, tuple(dropped))
+    return StageResult(hits, tuple(dropped))
 
 
 def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:

@@ -79,7 +79,7 @@ class TermSegment:
     lengths: np.ndarray
 
 
-class Slice(NamedTuple):
+class PostingPart(NamedTuple):
     """Postings of a term: the slots of the chunks that hold it, ascending, and for each the row of `Postings.counts`."""
 
     slots: np.ndarray
@@ -94,7 +94,7 @@ class Slice(NamedTuple):
 
 
 def found(
-    slots: np.ndarray, parts: Sequence[Slice], slot_count: int
+    slots: np.ndarray, parts: Sequence[PostingPart], slot_count: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Of each part, which of some slots are in it, and where: of many slots by marks, of few as the part finds them."""
     numbers = slots.astype(np.int32)
@@ -165,7 +165,7 @@ class Postings:
         found = sum(rows.stop - rows.start for _, rows in self._rows(term))
         return found if gone is None else found - int(self.gone.counts[gone])
 
-    def parts(self, term: str) -> list[Slice]:
+    def parts(self, term: str) -> list[PostingPart]:
         """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one."""
         parts, later = [], []
         for number, rows in self._rows(term):
@@ -175,10 +175,10 @@ class Postings:
                     (segment.chunks[rows] + np.int32(slot), segment.codes[rows].astype(np.int32) + code)
                 )
             else:
-                parts.append(Slice(segment.chunks[rows], segment.codes[rows]))
+                parts.append(PostingPart(segment.chunks[rows], segment.codes[rows]))
         if later:
             slots, codes = zip(*later, strict=True)
-            parts.append(Slice(np.concatenate(slots), np.concatenate(codes)))
+            parts.append(PostingPart(np.concatenate(slots), np.concatenate(codes)))
         return parts
 
     def _rows(self, term: str) -> list[tuple[int, slice]]:

@@ -134,10 +134,10 @@ class Query:
 
 def plain_query(text: str) -> Query:
     """The query in which nothing is syntax; QueryError if it is too long."""
-    return Query(text, in_limit(text))
+    return Query(text, checked_query(text))
 
 
-def in_limit(text: str, what: str = "the query") -> str:
+def checked_query(text: str, what: str = "the query") -> str:
     """The text as `storable`; QueryError if it has more than MAX_CHARACTERS."""
     if len(text) > MAX_CHARACTERS:
         raise QueryError(
@@ -157,7 +157,7 @@ def parsed_query(text: str) -> Query:
 
     A text of several lines is pasted, and so taken as it stands.
     """
-    text = in_limit(text)
+    text = checked_query(text)
     stripped = text.strip()
     if "\n" in stripped:
         return plain_query(text)

@@ -9,7 +9,7 @@ from dagster_project.extras.graph.transforms.prompt_hashes import MOST_BITS, dis
 from dagster_project.index.search.lookup import COMPARED_CHARS
 from dagster_project.index.search.statements.sql import query_current
 from transforms.errors import QueryError, UnknownIdError, shortened
-from transforms.retrieval.query_language import in_limit
+from transforms.retrieval.query_language import checked_query
 
 _NAMED = """
 SELECT doc_id FROM documents
@@ -61,7 +61,7 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
 
     Of one question the chunk comes first in which it is answered.
     """
-    query_hash = simhash(in_limit(query))
+    query_hash = simhash(checked_query(query))
     stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
     if not query_hash or not stored.num_rows:
         return []

@@ -100,7 +100,7 @@ class PointRanking:
 
     def nearest(
         self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
-    ) -> Iterator[fusion.Rating]:
+    ) -> Iterator[fusion.QueryScores]:
         """The cosines of each vector with the chunks that its mask allows, many vectors in one round trip."""
         for first in range(0, len(vectors), _QUERIES_AT_ONCE):
             searches = []
@@ -153,7 +153,7 @@ class PointsBatch(QueryBatch):
             self._scores = key, scores
         return self._scores[1]
 
-    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Rating]:
+    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.QueryScores]:
         return iter(self._near)
 
     def _lists(

@@ -32,7 +32,7 @@ from dagster_project.index.files.posting_arrays import (
 from dagster_project.index.files.segments import (
     SortedTerms,
     facts_of,
-    flaws_of,
+    file_damages,
     segment_name,
     segments_of,
     write_facts,
@@ -100,7 +100,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
             "TMPDIR to a folder that can be written"
         ) from error
     try:
-        if created is None and (damage := next(flaws_of(folder), None)):
+        if created is None and (damage := next(file_damages(folder), None)):
             raise IndexUnavailableError(f"{folder} is damaged ({damage}): `weft build` makes it again")
         return created or _mapped(folder)
     except (ValueError, KeyError, EOFError, OSError) as error:
@@ -229,7 +229,7 @@ def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = Fa
     folder = folder_of(index)
     if not fits(folder, facts):
         return f"{folder.name} is missing, damaged, or of another version"
-    damage = next(flaws_of(folder, reads_all=reads_all), None)
+    damage = next(file_damages(folder, reads_all=reads_all), None)
     return damage and f"{folder.name} is damaged: {damage}"
 
 

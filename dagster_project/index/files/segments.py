@@ -223,7 +223,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def flaws_of(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
+def file_damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
     """Each file of a folder that is missing, or of another size or content than was written, with the reason.
 
     Only the smallest files are read, unless it `reads_all`. OSError if one cannot be read.

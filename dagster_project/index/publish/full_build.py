@@ -21,7 +21,7 @@ from dagster_project.index.publish import macro_sql, table_sql, vector_index
 from dagster_project.index.publish.external_sort import PostingFiles, keyed
 from dagster_project.index.publish.lake_views import LakeViews
 from dagster_project.index.publish.table_sql import BUILD, RULES_SQL
-from dagster_project.index.publish.version_inputs import LAKE_WIDE, TYPED, Published, VersionInputs
+from dagster_project.index.publish.version_inputs import LAKE_WIDE, TABLES_OF_TYPE, Published, VersionInputs
 from dagster_project.index.publish.versions import LAYOUT
 from dagster_project.lake.oversize import files_of
 from dagster_project.system.long_work import give_memory_back, ordered_map, other_thread
@@ -147,7 +147,7 @@ class IndexBuild:
         with other_thread(self.connection, (*_SESSION, *self.views.statements)) as start:
             tables = start(self._create_tables)
             files = self._posting_files()
-            forms = self._forms_in(self.connection, f"{table_sql.JOINED} ({BUILD('rows_of_chunks')})")
+            forms = self._forms_in(self.connection, f"{table_sql.TEXT_SQL} ({BUILD('rows_of_chunks')})")
             self.phases.begin("publish_tables")
             tables.result()
             self.phases.step("publish_tables", sum(map(self._count, table_sql.PARTITIONED)))
@@ -188,7 +188,7 @@ class IndexBuild:
         files = PostingFiles(self.file.with_suffix(".postings"), self._count("numbered"))
         restated = run(f"{BUILD('restated')} ORDER BY chunk_id").to_arrow_table()["chunk_id"].combine_chunks()
         for partition in sorted(self.partitions):
-            (table,) = (t for t in TYPED[self.partitions[partition]] if TERMS is self.lake.tables[t])
+            (table,) = (t for t in TABLES_OF_TYPE[self.partitions[partition]] if TERMS is self.lake.tables[t])
             chunks = run(BUILD("chunks_of_partition"), [partition]).to_arrow_table()
             for file in files_of(table, self.hashes[partition]):
                 files.add(self.lake.local(file, partition), chunks, restated)
@@ -252,7 +252,7 @@ class IndexBuild:
 
     def _lake_rows_of(self, changed: Sequence[str]) -> None:
         """The views `new_<table>` over the files of these partitions."""
-        for source_type, tables in TYPED.items():
+        for source_type, tables in TABLES_OF_TYPE.items():
             partitions = [p for p in changed if self.partitions[p] == source_type]
             for name in tables:
                 self.views.of_partitions(self.connection, f"new_{name}", name, partitions)
@@ -296,7 +296,7 @@ class IndexBuild:
         rows = []
         for partition in changed:
             source_type = self.partitions[partition]
-            parsed = self.lake.written_at(TYPED[source_type][0], partition)
+            parsed = self.lake.written_at(TABLES_OF_TYPE[source_type][0], partition)
             chunked = self.lake.written_at(CHUNKS_OF[source_type], partition)
             slow = self.lake.written_at("slow_chunks", partition) or chunked
             rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))

@@ -115,7 +115,7 @@ class IndexUpdate(IndexBuild):
     @staticmethod
     def _texts() -> str:
         """The statement that selects the words of chunks that differ."""
-        return BUILD("texts", texts_of=table_sql.JOINED)
+        return BUILD("texts", texts_of=table_sql.TEXT_SQL)
 
     def _compare_whole(self, table: str) -> str:
         """Make `differing_<table>` of what changed of a table over the whole lake; which of its rows can differ."""

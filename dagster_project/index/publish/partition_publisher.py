@@ -15,7 +15,7 @@ from assets.protocols.lake import Progress
 from assets.protocols.search import Readiness
 from dagster_project.index.publish import vector_index
 from dagster_project.index.publish.publisher import DuckDBPublisher
-from dagster_project.index.publish.version_inputs import TYPED
+from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.index.publish.versions import version_of
 from dagster_project.lake.oversize import QUEUE
 from dagster_project.sources.file_sources import FileSources
@@ -50,7 +50,7 @@ class PartitionPublisher:
             partitions = {
                 s.key: s.source_type
                 for s in found
-                if s.key in there or lake.has_tables(TYPED[s.source_type], s.key)
+                if s.key in there or lake.has_tables(TABLES_OF_TYPE[s.source_type], s.key)
             }
             done = self.publisher.publish(partitions, progress)
         with duckdb.connect(str(done.path), read_only=True) as connection:

@@ -24,7 +24,7 @@ from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import IndexUpdate
 from dagster_project.index.publish.version_inputs import (
     LAKE_WIDE,
-    TYPED,
+    TABLES_OF_TYPE,
     LostTextError,
     Published,
     PublishSettings,
@@ -266,7 +266,10 @@ class DuckDBPublisher:
 
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
         """Content hash of every table of every partition, and under the key '' of the tables without partitions."""
-        hashes = {p: {t: self._content_hash(t, p) for t in TYPED[partitions[p]]} for p in sorted(partitions)}
+        hashes = {
+            p: {t: self._content_hash(t, p) for t in TABLES_OF_TYPE[partitions[p]]}
+            for p in sorted(partitions)
+        }
         for partition in (p for p in hashes if partitions[p] == MAIL.name):
             hashes[partition] |= slow_hashes(self.lake, partition)
         hashes[""] = {table: self._content_hash(table, None) for table in (*LAKE_WIDE, *self.settings.added)}

@@ -73,7 +73,7 @@ TEXT_PARTS = [
     if c.name in terms.COLUMN_OF.values()
 ]
 """The words of a chunk by field."""
-JOINED = f"SELECT concat_ws(chr(10), {', '.join(TEXT_PARTS)}) AS text FROM"
+TEXT_SQL = f"SELECT concat_ws(chr(10), {', '.join(TEXT_PARTS)}) AS text FROM"
 """The words of each chunk, those of a relation with the columns of `chunks`."""
 
 BUILD = SqlFile(
@@ -126,7 +126,7 @@ _OF_CHUNKS = (
     "has_patch_markers", "is_quote_heavy",
 )  # fmt: skip
 _MEANINGS = {column.name: column.comment for column in CHUNKS.columns}
-SCORED = ("embeddings", "postings")
+RANKING_TABLES = ("embeddings", "postings")
 """The tables that are views in a file whose vectors a service has."""
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     **{t.published: _of_lake(t.schema, t.published) for t in REGISTRY.values() if t.published},

@@ -20,7 +20,7 @@ from transforms.settings.search import SearchSettings, TermSettings
 
 LAKE_WIDE = lake_wide_inputs()
 """The lake's tables without partitions that each version is built from, beside those that extras add."""
-TYPED = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
+TABLES_OF_TYPE = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
 """The tables of the partitions of each source type."""
 
 

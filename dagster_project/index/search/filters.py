@@ -27,7 +27,7 @@ from transforms.retrieval.query_language import (
     Leaf,
     Negation,
     Query,
-    in_limit,
+    checked_query,
     leaves_of,
     parsed_query,
 )
@@ -68,7 +68,9 @@ class Filters:
             "l": self.list_id, "source": self.source, "kind": self.kind, "f": self.author, "path": self.path,
             "tag": self.tag, "has": self.has, "series": self.series,
         }  # fmt: skip
-        return [Leaf(name, in_limit(v, f"the filter {name}:")) for name, v in values.items() if v is not None]
+        return [
+            Leaf(name, checked_query(v, f"the filter {name}:")) for name, v in values.items() if v is not None
+        ]
 
 
 def where_conditions(where: str) -> tuple[Condition, ...]:

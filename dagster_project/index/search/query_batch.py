@@ -48,7 +48,7 @@ class QueryBatch:
         self.seconds = {"lexical": 0.0, "vector": 0.0}
         self._lexical: tuple[str, list[bm25.TermScores]] | None = None
         self._terms: dict[tuple[str, ...], list[list[str]]] = {}
-        self.near: Callable[[np.ndarray, Sequence[Allow]], Iterator[fusion.Rating]] | None = None
+        self.near: Callable[[np.ndarray, Sequence[Allow]], Iterator[fusion.QueryScores]] | None = None
         """What scores the vectors in place of the path that settings name."""
 
     def knows(self, vectors: np.ndarray, terms: Sequence[list[str]], settings: SearchSettings) -> None:
@@ -188,7 +188,7 @@ class QueryBatch:
             of(pages, places.document, places.is_page, places.pages_of(found)),
         )
 
-    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.Rating]:
+    def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.QueryScores]:
         """Scores of each query, on the path that `vector_search` names.
 
         A filter beside the HNSW index would lose hits silently, and so does an index with many

@@ -48,7 +48,7 @@ class Ranking(Protocol):
 
     def nearest(
         self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
-    ) -> Iterator[fusion.Rating]:
+    ) -> Iterator[fusion.QueryScores]:
         """The cosines of each vector with the chunks that its mask allows, each valid until the next is computed."""
 
 
@@ -71,7 +71,7 @@ class FileRanking:
 
     def nearest(
         self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
-    ) -> Iterator[fusion.Rating]:
+    ) -> Iterator[fusion.QueryScores]:
         """The cosines of each vector: by the HNSW index if that is wanted, there and finds enough, else by all vectors.
 
         Vectors are multiplied a block at a time into the same memory: new memory for every block would cost as much as the
@@ -90,7 +90,9 @@ class FileRanking:
             yield found or fusion.ExactScores(block[place], mask)
 
     @staticmethod
-    def _by_hnsw(version: OpenedVersion, vector: np.ndarray, mask: Allow, near: Near) -> fusion.Rating | None:
+    def _by_hnsw(
+        version: OpenedVersion, vector: np.ndarray, mask: Allow, near: Near
+    ) -> fusion.QueryScores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = version.chunk_count - len(version.unembedded)
         found = version.hnsw_scores(vector, min(near.limit * near.overfetch, embedded), near.in_view)

@@ -244,17 +244,17 @@ class SearchIndex(OpenedVersion):
         if settings.is_strict:
             bearing = lambda hits: with_values(hits, **batch.evidence(hits, settings))  # noqa: E731
             gate = partial(cutoffs.near_enough, column="evidence", least=settings.least_evidence)
-            pooling.insert(0, pipeline.Sieve("gated", lambda hits, _: gate(bearing(hits))))
+            pooling.insert(0, pipeline.SearchStage("gated", lambda hits, _: gate(bearing(hits))))
         progress = pipeline.through(progress, pooling, settings, report)
         facts = pipeline.facts(settings)
         progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
         stages = pipeline.scaling(settings)
         if look.lifts:
-            stages.append(pipeline.Sieve("lifted", lambda hits, _: look.lifted(hits)))
+            stages.append(pipeline.SearchStage("lifted", lambda hits, _: look.lifted(hits)))
         if look.reranker is not None:
-            stages.append(pipeline.Sieve("reranked", lambda hits, _: look.step(hits)))
+            stages.append(pipeline.SearchStage("reranked", lambda hits, _: look.step(hits)))
         if settings.per_document is None and settings.aggregation == "off":
-            stages.append(pipeline.Sieve("units", lambda hits, _: look.once(hits)))
+            stages.append(pipeline.SearchStage("units", lambda hits, _: look.once(hits)))
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
         made = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))

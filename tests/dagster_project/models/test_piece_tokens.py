@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.models.static import BERT, PieceTokenizer, cuts, load_tokenizer, read_tokenizer
+from dagster_project.models.static import BERT, PieceTokenizer, load_tokenizer, read_tokenizer, text_pieces
 from tests.examples import examples
 
 WHOLE = load_tokenizer()
@@ -24,7 +24,7 @@ def assert_same_ids(texts: list[str]) -> None:
 
 def test_no_token_reaches_over_the_end_of_a_piece():
     words = [t.replace("\u2581", " ") for t in WHOLE.get_vocab() if not re.fullmatch("<0x..>|</?s>|<unk>", t)]
-    assert len(words) > 30_000 and cuts(words)[0].to_pylist() == words
+    assert len(words) > 30_000 and text_pieces(words)[0].to_pylist() == words
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from transforms.errors import SettingsError
 from transforms.evaluation.judgements import Judgements
 from transforms.evaluation.metrics import (
     MEASURES,
-    Extent,
+    DocumentSpan,
     ShownPassage,
     block_measures,
     coverage,
+    judged_parts,
     merge_spans,
-    needs_of,
     passage_score,
     query_measures,
 )
@@ -104,7 +104,7 @@ def test_coverage_counts_topics_and_not_items(ranked: list[str], expected: float
 
 SPANS = st.lists(
     st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.integers(1, 15)).map(
-        lambda t: Extent(t[0], t[1], t[1] + t[2])
+        lambda t: DocumentSpan(t[0], t[1], t[1] + t[2])
     ),
     max_size=8,
 )
@@ -172,5 +172,5 @@ def test_parts_are_topics_and_what_the_index_cannot_hold_is_left_out():
         pl.col("chunk_ids").cast(pl.List(pl.String))
     )
     judged = Judgements(EMPTY, frame.drop("grade"), EMPTY)
-    found = needs_of(frame.select("query_id", "entry", "grade"), judged)
+    found = judged_parts(frame.select("query_id", "entry", "grade"), judged)
     assert found == {"q": [frozenset("ab"), frozenset(), frozenset("c")]}

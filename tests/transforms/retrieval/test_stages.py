@@ -16,11 +16,11 @@ from transforms.retrieval.hits import Step
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 
-def chunks(step: Step | pipeline.Interim) -> list[int]:
+def chunks(step: Step | pipeline.StageResult) -> list[int]:
     return step.hits.get_column("chunk_no").to_list()
 
 
-def stages(settings: SearchSettings) -> list[pipeline.Sieve]:
+def stages(settings: SearchSettings) -> list[pipeline.SearchStage]:
     return [*pipeline.pooling(settings), *pipeline.scaling(settings), *pipeline.finishing(settings)]
 
 

@@ -16,7 +16,7 @@ QUOTE_SIGNS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
 """Marks of quoted lines; a pattern for Python and Polars."""
 
 
-class Shared(NamedTuple):
+class SharedColumns(NamedTuple):
     """The columns that all chunks of one body or of one attachment share."""
 
     message_id: str
@@ -55,7 +55,7 @@ class Drafts:
     """The drafts and exclusions of a batch, added document by document."""
 
     def __init__(self) -> None:
-        self.documents: list[Shared] = []
+        self.documents: list[SharedColumns] = []
         self.counts: list[int] = []
         self.rests: list[list[str]] = []
         self.rows: list[Draft] = []
@@ -65,7 +65,7 @@ class Drafts:
         self.span_offsets: list[int] = [0]
         self.excluded: list[tuple[str, str | None, str, str, int, int, str]] = []
 
-    def open(self, document: Shared) -> None:
+    def open(self, document: SharedColumns) -> None:
         """Begin a document: later drafts and exclusions belong to it."""
         self.documents.append(document)
         self.counts.append(0)
@@ -155,7 +155,7 @@ _DERIVED = [
 ]  # fmt: skip
 
 
-def _base(document: Shared) -> str:
+def _base(document: SharedColumns) -> str:
     """Hash of the document ids: the common base of the ids of its chunks."""
     if document.attachment_id is None:
         return parts_hash(("message", document.message_id, document.content_hash))

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from transforms.chunks.table import ChunkTables
 from transforms.mail.chunks.attachments import emit_attachment
-from transforms.mail.chunks.drafts import Drafts, Shared
+from transforms.mail.chunks.drafts import Drafts, SharedColumns
 from transforms.mail.chunks.replies import BLOCK_KINDS, Body, BodyBlocks
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
@@ -133,12 +133,12 @@ _MAIL = [
 ]  # fmt: skip
 
 
-def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> Shared:
+def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> SharedColumns:
     """The columns that all chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
     message_id, content_hash, source, partition, subject, in_reply_to, refs = mail
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)
-    return Shared(
+    return SharedColumns(
         message_id, content_hash, source, partition, title, in_reply_to, parent, attachment_id, filename, lane
     )
 

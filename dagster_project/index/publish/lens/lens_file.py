@@ -156,7 +156,7 @@ class LensBuild:
         run = connection.execute
         names = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'src'"
         tables = [name for (name,) in run(names).fetchall()]
-        for table in (*tables, *(table_sql.SCORED if VECTORS_IN in facts else ())):
+        for table in (*tables, *(table_sql.RANKING_TABLES if VECTORS_IN in facts else ())):
             rows = _ROWS.get(table, f"SELECT * FROM src.{table} WHERE false")
             # A reference would name a partition, which a lens may not show.
             shown = [f"lake_text({name}) AS {name}" for name in TEXTS[table][1]] if table in TEXTS else []
@@ -169,7 +169,7 @@ class LensBuild:
 
     def _forms(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
         forms = [word_forms(pl.Series("text", [], dtype=pl.String), self.terms)]
-        reader = connection.execute(f"{table_sql.JOINED} chunks").to_arrow_reader(_BATCH)
+        reader = connection.execute(f"{table_sql.TEXT_SQL} chunks").to_arrow_reader(_BATCH)
         forms += [word_forms(pl.Series("text", batch.column("text")), self.terms) for batch in reader]
         return pl.concat(forms).to_arrow()
 

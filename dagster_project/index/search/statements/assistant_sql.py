@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from dagster_project.index.search.index_faults import OF_QUERY, faults_translated
-from dagster_project.index.search.statements.closed_off import open_alone, type_of
+from dagster_project.index.search.statements.closed_off import open_closed_off, type_of
 from transforms.errors import MemoryLimitError, QueryError, QueryInterruptedError, WeftError
 from transforms.retrieval.query_language import storable
 
@@ -106,7 +106,7 @@ def _rows(file: Path, statement: str, most: int, most_characters: int) -> pa.Tab
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"SET memory_limit = '{_COUNTED}'")
 
-    with open_alone(file, statement, _NAME, prepare) as connection, faults_translated(file, own=False):
+    with open_closed_off(file, statement, _NAME, prepare) as connection, faults_translated(file, own=False):
         if type_of(connection, statement) != duckdb.StatementType.SELECT:
             raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked here")
         inner = storable(statement).rstrip().rstrip(";")

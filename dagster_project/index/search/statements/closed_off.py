@@ -15,7 +15,7 @@ from transforms.retrieval.query_language import storable
 
 
 @contextmanager
-def open_alone(
+def open_closed_off(
     file: Path, statement: str, name: str, prepare: Callable[[duckdb.DuckDBPyConnection], None]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a published file, as the database `name`, with what a statement needs and no access beside it.

@@ -12,7 +12,7 @@ from assets.protocols.models import Embedder
 from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import storable_values
-from dagster_project.index.search.statements.closed_off import open_alone, type_of
+from dagster_project.index.search.statements.closed_off import open_closed_off, type_of
 from dagster_project.models.embedders import serving
 from transforms.retrieval.query_language import storable
 
@@ -46,7 +46,10 @@ def query_current(
         if embedder and "search_semantic" in statement.lower():
             _add_semantic(connection, embedder(), file.stem)
 
-    with open_alone(file, statement, file.stem, prepare) as connection, faults_translated(file, own=False):
+    with (
+        open_closed_off(file, statement, file.stem, prepare) as connection,
+        faults_translated(file, own=False),
+    ):
         type_of(connection, statement)
         return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dagster_project.index.files.posting_arrays import PostingArrays, padded
 from dagster_project.index.files.segments import (
     facts_of,
+    file_damages,
     first_merged,
-    flaws_of,
     merge,
     read_terms,
     require_intact,
@@ -104,18 +104,18 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path):
     (folder / "large").hardlink_to(before / "large")
     write_facts(before, {"version": "a"}, None)
     write_facts(folder, {"version": "b"}, before)
-    assert list(flaws_of(folder, reads_all=True)) == []
+    assert list(file_damages(folder, reads_all=True)) == []
     with (folder / "large").open("r+b") as file:
         file.write(b"x")
-    assert list(flaws_of(folder)) == []
-    assert list(flaws_of(folder, reads_all=True)) == ["large is not what was written"]
+    assert list(file_damages(folder)) == []
+    assert list(file_damages(folder, reads_all=True)) == ["large is not what was written"]
     (folder / "small").write_text("not")
-    assert list(flaws_of(folder)) == ["small is not what was written"]
+    assert list(file_damages(folder)) == ["small is not what was written"]
     with pytest.raises(ValueError, match="small is not what was written"):
         require_intact(folder, [folder / "small"])
     (folder / "small").write_text("longer")
     (folder / "large").unlink()
-    assert list(flaws_of(folder)) == ["small has 6 bytes in place of 3", "large is missing"]
+    assert list(file_damages(folder)) == ["small has 6 bytes in place of 3", "large is missing"]
     facts = folder / "facts.json"
     assert facts_of(folder)["version"] == "b"
     facts.write_text(facts.read_text().replace('"b"', '"c"'))
