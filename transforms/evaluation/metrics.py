@@ -123,7 +123,7 @@ def merge_spans(spans: Sequence[DocumentSpan]) -> list[DocumentSpan]:
     """The same text as spans that do not overlap, sorted.
 
     >>> merge_spans([DocumentSpan("d", 4, 9), DocumentSpan("d", 0, 5)])
-    [Span(document='d', start=0, end=9)]
+    [DocumentSpan(document='d', start=0, end=9)]
     """
     disjoint: list[DocumentSpan] = []
     for span in sorted(spans):
