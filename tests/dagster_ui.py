@@ -21,8 +21,8 @@ from tests.timing import HUNG, until
 START = (
     "from dagster_project.orchestration import instance;"
     "instance.MODULE = 'tests.every_minute';"
-    "from dagster_project.cli.command import run;"
-    "run()"
+    "from dagster_project.cli.command import run_command;"
+    "run_command()"
 )
 """`weft`, whose schedule ticks every minute."""
 QUICK = "\nrun_queue:\n  dequeue_interval_seconds: 1\n"

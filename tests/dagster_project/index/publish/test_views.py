@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from dagster_project.index.files.arrays import _CHUNKS
+from dagster_project.index.files.arrays import _SQL
 from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.embedders import make_embedder
 from tests.archives import Mail, Once, Workspace
@@ -77,6 +77,6 @@ def test_meaning_is_searched_with_the_model_of_the_settings(made_once: Workspace
 def test_no_view_and_no_array_compares_each_row_with_each(made_once: Workspace):
     views = made_once.column("SELECT view_name FROM duckdb_views() WHERE NOT internal")
     assert views
-    for query in [*(f"SELECT * FROM {view}" for view in views), _CHUNKS]:
+    for query in [*(f"SELECT * FROM {view}" for view in views), _SQL("chunks")]:
         ((_, plan),) = made_once.sql(f"EXPLAIN {query}")
         assert not {"BLOCKWISE_NL_JOIN", "NESTED_LOOP_JOIN", "CROSS_PRODUCT"} & set(plan.split()), query
