@@ -23,8 +23,13 @@ class SqlFile:
         self._path, self._values = Path(module).with_name(name), values
 
     def __call__(self, statement: str, /, **values: str) -> str:
-        """A statement, with the values of its names in braces; KeyError if the file has no such statement or name."""
+        """A statement, with the values of its names in braces.
+
+        KeyError if the file has no such statement or name, or if a name is that of a value and of a statement.
+        """
         values = self._values | values
+        if both := values.keys() & self._statements.keys():
+            raise KeyError(f"{self._path.name}: {', '.join(sorted(both))} names a value and a statement")
 
         def filled(part: re.Match[str]) -> str:
             quote = part[0][0] if part[0][0] in "'\"" else ""

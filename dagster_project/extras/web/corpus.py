@@ -173,8 +173,8 @@ def person_page(ask: Ask, address: str) -> Person:
     addrs = {"addrs": [row["addr"] for row in rows]}
     lists = {
         "threads": _SQL("person_threads"),
-        "answers": _SQL("answers", own="message_id", other="parent_id"),
-        "answered": _SQL("answers", own="parent_id", other="message_id"),
+        "answers": _SQL("answers", mail="message_id", partner="parent_id"),
+        "answered": _SQL("answers", mail="parent_id", partner="message_id"),
         "reviews": _SQL("reviewed"),
         "files": _SQL("files"),
     }

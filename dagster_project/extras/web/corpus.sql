@@ -54,7 +54,7 @@ WHERE m.from_addr IN ({own}) GROUP BY t.thread_id ORDER BY last_at DESC NULLS LA
 -- name: answers
 WITH pairs AS (
   SELECT other.from_addr AS addr, coalesce(other.from_name, other.from_addr) AS name, own.from_addr IN ({own}) AS is_own
-  FROM thread_tree n JOIN messages own ON own.message_id = n.{own} JOIN messages other ON other.message_id = n.{other}
+  FROM thread_tree n JOIN messages own ON own.message_id = n.{mail} JOIN messages other ON other.message_id = n.{partner}
 )
 SELECT coalesce(p.person_id, addr) AS addr, mode(coalesce(p.name, pairs.name)) AS name, count(*) AS count
 FROM pairs LEFT JOIN people p USING (addr)
