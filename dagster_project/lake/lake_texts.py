@@ -1,41 +1,17 @@
-"""Texts that stay in the lake: what a published file has in their place, and how a reader gets them."""
+"""Published files whose texts stay in the lake: how a connection shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 
+from dagster_project.lake.text_references import PLACE, TEXTS
+
 if TYPE_CHECKING:
     from dagster_project.lake.referenced_texts import LakeTexts
-
-TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "messages": ("message_id", ("body",)),
-    "attachments": ("attachment_id", ("text",)),
-    "documents": ("doc_id", ("text",)),
-    "conversation_windows": ("doc_id", ("markdown",)),
-    "chunks": ("chunk_id", ("text_display", "text_embed")),
-}
-"""The texts of the published tables: the column that names a row in the lake, and those that stay there."""
-PLACE = "texts_in"
-"""What the manifest calls the place of the lake: a path from the folder of the file, or an address."""
-MARK = "\x1f"
-"""Begins a reference, and divides its parts."""
-DIGITS = 16
-
-
-def referring(published: str, table: str, partition: str, columns: Iterable[str]) -> list[str]:
-    """Columns of a file of the lake as they are selected for a published table: a reference in place of each text."""
-    key, texts = TEXTS.get(published, ("", ()))
-    return [
-        f"CASE WHEN {name} IS NOT NULL THEN concat_ws(chr(31), '', '{table}', '{name}', "
-        f"'{partition.replace(chr(39), chr(39) * 2)}', {key}, md5({name})[:{DIGITS}]) END AS {name}"
-        if name in texts
-        else f'"{name}"'
-        for name in columns
-    ]
 
 
 def texts_of(file: Path, facts: Mapping[str, str]) -> LakeTexts | None:

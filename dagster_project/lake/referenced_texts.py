@@ -17,8 +17,8 @@ from duckdb.func import PythonUDFType
 from duckdb.sqltypes import VARCHAR
 from upath import UPath
 
-from dagster_project.lake.lake_texts import DIGITS, MARK, TEXTS
 from dagster_project.lake.parquet_files import checked, is_local, opened
+from dagster_project.lake.text_references import DIGITS, MARK, TEXTS
 from transforms.errors import IndexUnavailableError
 
 _CACHED_BYTES = 64 << 20
@@ -57,7 +57,7 @@ class LakeTexts:
         connection.create_function("lake_text", lake_text, [VARCHAR], VARCHAR, type=PythonUDFType.ARROW)
 
     def of(self, values: Sequence[str | None]) -> list[str | None]:
-        """The texts that values refer to; what is no reference is returned as it is.
+        """The texts that values refer to; a value that is not a reference is returned unchanged.
 
         IndexUnavailableError if the lake cannot be read.
         """

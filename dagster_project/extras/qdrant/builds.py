@@ -17,8 +17,8 @@ from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import DAMAGES, IndexUpdate
 from dagster_project.index.publish.version_inputs import UnfitBaseError
-from dagster_project.lake.lake_texts import PLACE
 from dagster_project.lake.referenced_texts import place_from
+from dagster_project.lake.text_references import PLACE
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import CheckFailedError
 from transforms.schemas.chunks import UNEMBEDDED

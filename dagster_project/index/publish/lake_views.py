@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.lake_texts import referring
 from dagster_project.lake.oversize import files_of
+from dagster_project.lake.text_references import referring
 from dagster_project.system.duckdb_types import nulls
 from transforms.schemas.registry import REGISTRY, partitions_of
 
@@ -19,7 +19,7 @@ class LakeViews:
     ):
         """`hashes` has the content hashes of the tables of each partition, which decide what files hold a table.
 
-        If `texts_stay`, views of partitions show references in place of texts (`lake_texts`).
+        If `texts_stay`, views of partitions show references in place of texts (`text_references`).
         """
         self.lake, self.hashes, self.texts_stay = lake, hashes, texts_stay
         self.statements: list[str] = []

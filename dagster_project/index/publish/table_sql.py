@@ -192,7 +192,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
             "kind": "message, document or conversation",
             "texts": "mails, documents or windows",
             "searchable": "those that search can find",
-            "waiting": "those of which something waits for the slow lane",
+            "waiting": "those with texts that wait for the slow lane",
             "last_published_at": "when a version held a text of the source for the first time",
             "lag_p50_seconds": "median of lag_seconds in readiness",
             "lag_p95_seconds": "95th percentile of it",
@@ -217,7 +217,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "reply_times": (
-        "How long each answer took: mails of which the answered one is there and not younger.",
+        "How long each answer took: mails that answer a mail that is there and not younger.",
         {
             "thread_id": "its thread",
             "message_id": "the answer",

@@ -21,8 +21,8 @@ pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
 pytest.importorskip("qdrant_edge", reason="qdrant-edge-py is not installed")
 
 from dagster_project.extras.qdrant import collection  # noqa: E402
-from dagster_project.lake.lake_texts import TEXTS  # noqa: E402
 from dagster_project.lake.referenced_texts import LakeTexts  # noqa: E402
+from dagster_project.lake.text_references import TEXTS  # noqa: E402
 from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive

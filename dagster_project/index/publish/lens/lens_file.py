@@ -28,7 +28,8 @@ from dagster_project.index.publish.lens.copies import OTHER, judge, relate
 from dagster_project.index.publish.lens.words import Embed, count_words, embed_others, insert_vectors
 from dagster_project.index.publish.versions import LENSES, damage_of
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.lake_texts import PLACE, TEXTS, texts_of
+from dagster_project.lake.lake_texts import texts_of
+from dagster_project.lake.text_references import PLACE, TEXTS
 from dagster_project.system.durable import put
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash
