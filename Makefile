@@ -40,16 +40,18 @@ run: $(STAMP)
 ##   .venv/bin/weft sql --config data/sample/weft.toml "SELECT subject, message_count FROM threads ORDER BY 2 DESC LIMIT 5"
 ##   .venv/bin/weft init ~/mail  # your own archive: mail, notes, documents or exported chats
 
-# Linters first: they fail in seconds.
+# Linters first: they fail in seconds. Tests of an extra run if its folder or they changed since they passed here.
+EXTRAS := changed
 test: lint suite
 
 suite: $(DEV)
-	@$(BIN)/python -m pytest -n 3 $(FILES) -m "not exhaustive" $(SLOWEST)
+	@WEFT_EXTRAS=$(EXTRAS) $(BIN)/python -m pytest -n 3 $(FILES) -m "not exhaustive" $(SLOWEST)
 
 # Kills, disks, browser, clusters, fuzzing and corpora, and all examples of the property tests.
 exhaustive: $(CLUSTERS)
 	@WEFT_EXAMPLES=1 $(BIN)/python -m pytest -n 5 $(FILES) -m "exhaustive or property" $(SLOWEST)
 
+test-all: EXTRAS := all
 test-all: test exhaustive
 
 lint: $(DEV)

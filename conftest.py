@@ -2,13 +2,17 @@
 
 import compileall
 import gc
+import os
 import re
 import signal
 import sys
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.changed_extras import digests
 
 ROOT = Path(__file__).parent
 FOLDERS = ("transforms", "assets", "dagster_project", "tests")
@@ -43,6 +47,8 @@ def _compile_a_share(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files from which the run selects nothing: their imports are most of what a collection takes."""
+    if collection_path.parent.name == "extras" and collection_path.name in _left_out(config):
+        return True
     if collection_path.suffix != ".py":
         return None
     text = collection_path.read_text()
@@ -54,6 +60,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         "exhaustive or property": not _SOME_EXHAUSTIVE.search(text),
     }
     return bool(nothing.get(config.option.markexpr)) or None
+
+
+@cache
+def _left_out(config: pytest.Config) -> list[str]:
+    """The extras that `make test` leaves out, since neither they nor their tests changed since they passed."""
+    if os.environ.get("WEFT_EXTRAS") != "changed":
+        return []
+    passed = config.cache.get("weft/extras", {}) if config.cache else {}
+    return [name for name, digest in digests(ROOT).items() if passed.get(name) == digest]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the extras that were left out."""
+    if left_out := _left_out(config):
+        terminalreporter.write_line(f"extras that are as they were when they passed: {', '.join(left_out)}")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remember the extras whose quick tests passed, or passed before and are the same."""
+    if (
+        exitstatus == 0
+        and "WEFT_EXTRAS" in os.environ
+        and session.config.cache
+        and session.config.option.dist != "no"
+    ):
+        session.config.cache.set("weft/extras", digests(ROOT))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import ibis
 import pyarrow as pa
 
-from transforms.documents.chunks.pictures import KIND as PICTURE
+from transforms.documents.chunks.pictures import PICTURE
 from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
 from transforms.schemas.chunks import CHUNK_CONTEXT

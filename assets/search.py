@@ -14,7 +14,7 @@ from transforms.schemas.search import SEARCH_RESULTS
 from transforms.settings.search import SearchOptions
 
 GROUP = "search"
-NAME = "search_results"
+_RESULTS = "search_results"
 _PREVIEW = ["query", "rank", "score", "snippet", "citation"]
 _COLUMNS = dg.TableSchema([dg.TableColumn(name) for name in _PREVIEW])
 _PREVIEW_ROWS = 20
@@ -52,7 +52,7 @@ def search_results_asset() -> dg.AssetsDefinition:
     """The asset `search_results`: hits of the queries in the run's configuration, beside those of other searches."""
 
     @dg.asset(
-        name=NAME,
+        name=_RESULTS,
         group_name=GROUP,
         kinds={"parquet"},
         deps=["search_index"],
@@ -71,7 +71,7 @@ def search_results_asset() -> dg.AssetsDefinition:
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
         rows = saved_searches.search_results(found, config.queries, config.name, context.run.run_id, at)
-        kept = lake.intact(NAME, SEARCH_RESULTS.names)
+        kept = lake.intact(_RESULTS, SEARCH_RESULTS.names)
         shown = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
         context.add_output_metadata(
             {

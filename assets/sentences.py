@@ -95,7 +95,7 @@ def chunk_sentences(
     if pc.any(mask).as_py():
         asking = context_sentences.Asking(model.model, safety, kinds)
         pending, report.finds = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
-        written = answered(
+        written = written_sentences(
             pending, context_sentences.SENTENCES, context_sentences.BATCH_CHUNKS, model, cache, report
         )
     made = _made(known, written)
@@ -140,7 +140,7 @@ def _batches(
     return batches
 
 
-def answered(
+def written_sentences(
     pending: Sequence[context_sentences.Request],
     instruction: str,
     size: int,

@@ -34,6 +34,7 @@ from dagster_project.orchestration.build import build
 from dagster_project.orchestration.instance import instance_place, open_instance
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.plan import Plan, make_plan
+from dagster_project.orchestration.staleness import whole_tables
 from dagster_project.system.dagster_internals import SqliteEventLogStorage
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
@@ -198,6 +199,19 @@ class Workspace:
     def plan(self) -> Plan:
         """What a build would do."""
         return make_plan(self.settings, make_sources(self.settings), self.lake)
+
+    def due(self) -> dict[str, Any]:
+        """What a build would do and, of the whole lake, what was made from another state of it; empty if nothing is due."""
+        plan, lake, publisher = self.plan(), self.lake, make_publisher(self.settings, self.lake)
+        if plan.is_empty:
+            return {}
+        names = ("stale", "vanished", "whole", "context", "slow", "state", "damaged", "left_out")
+        footers = {table: lake.footer(table) for table in whole_tables(self.settings, lake)}
+        made = {table: footer and footer.inputs for table, footer in footers.items()}
+        there = {partition.key: partition.source_type for partition in plan.partitions}
+        current = {"current": publisher.current(), "is_current": publisher.is_current(there)}
+        shown = {"shown": publisher.published_partitions(), "there": lake_hashes(self)}
+        return {name: getattr(plan, name) for name in names} | current | {"made": made} | shown
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Rows of a query on the published index."""

@@ -95,7 +95,9 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (place / "built").exists():
                 shutil.rmtree(place / "work", ignore_errors=True)
-                work.copied(place / "work").build()
+                made = work.copied(place / "work")
+                made.build()
+                assert made.due() == {}
                 (place / "built").touch()
         return Workspace(place / "work")
 

@@ -145,7 +145,7 @@ class Rows(BaseModel):
     is_cut: bool
 
 
-class Sources(BaseModel):
+class SourceList(BaseModel):
     """What the index holds."""
 
     index_version: str
@@ -306,10 +306,10 @@ ORDER BY n.position LIMIT $limit OFFSET $start
 """
 
 
-def sources(index: SearchIndex) -> Shown[Sources]:
+def sources(index: SearchIndex) -> Shown[SourceList]:
     """The sources of the index."""
     rows: list[dict[str, Any]] = index.connection.execute(_SOURCES).to_arrow_table().to_pylist()
-    answer = Sources(index_version=index.manifest["version"], sources=[Source(**row) for row in rows])
+    answer = SourceList(index_version=index.manifest["version"], sources=[Source(**row) for row in rows])
     return Shown(answer, [])
 
 

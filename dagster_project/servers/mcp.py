@@ -229,7 +229,7 @@ class _Tools:
         return await self.answered("thread", id, lambda index: answers.thread(index, id, most, start))
 
     @tool
-    async def list_sources(self) -> answers.Sources:
+    async def list_sources(self) -> answers.SourceList:
         """The sources of the index: kinds, mailing lists, counts, and how new the newest of each is."""
         return await self.answered("list_sources", "", answers.sources)
 

@@ -13,6 +13,7 @@ import dagster_project
 from dagster_project.cli.terminal import lazy_group
 from dagster_project.extras import registry
 from tests.archives import Workspace
+from tests.changed_extras import digests
 from tests.timing import HUNG
 from transforms.errors import SettingsError
 
@@ -104,3 +105,24 @@ def test_a_search_loads_no_extra(built_once: Workspace):
     models |= {remote.model.partition(":")[0] for remote in registry.remotes().values()}
     known |= models | {name.rpartition(".")[0] for name in models}
     assert (ours, loaded & {"starlette", "uvicorn", "jinja2"}) == (known, set())
+
+
+def test_an_extra_is_another_if_its_files_or_its_tests_are(tmp_path: Path):
+    files = [
+        tmp_path / top / "extras" / place
+        for top in ("dagster_project", "tests")
+        for place in ("a/x.py", "b/y/z.sql")
+    ]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.touch()
+    seen = [digests(tmp_path)]
+    for file in files:
+        file.write_text("more")
+        seen.append(digests(tmp_path))
+    changed = [
+        [name for name in new if new[name] != old[name]] for old, new in zip(seen, seen[1:], strict=False)
+    ]
+    assert changed == [["a"], ["b"], ["a"], ["b"]]
+    files[0].rename(files[0].with_name("w.py"))
+    assert digests(tmp_path)["a"] != seen[-1]["a"]

@@ -12,7 +12,7 @@ PUBLISHED = {
 }
 """The tables, each with the condition of the rows that a lens shows."""
 
-MACROS = SqlFile(__file__, "macros.sql")
+GRAPH_MACROS = SqlFile(__file__, "macros.sql")
 
 
 def is_enabled(settings: Settings) -> bool:

@@ -46,7 +46,7 @@ def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: Embedding
         connection.execute(_SQL(name, **values))
 
 
-LAYOUT = (PLACE, VECTORS_IN)
+COLLECTION_LAYOUT = (PLACE, VECTORS_IN)
 """By these the layout of such a file differs from that of others."""
 _GONE_TERMS = "CREATE TEMP TABLE gone_postings AS SELECT term_id FROM gone_terms JOIN terms USING (term)"
 

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from qdrant_client import QdrantClient
 
-from dagster_project.extras.qdrant.builds import LAYOUT, PointBuild, PointUpdate, unsent_of
+from dagster_project.extras.qdrant.builds import COLLECTION_LAYOUT, PointBuild, PointUpdate, unsent_of
 from dagster_project.extras.qdrant.collection import Collection, request_faults
 from dagster_project.extras.qdrant.points import Mirrored, PointIds, Points, mirrored, write_mirrored
 from dagster_project.extras.qdrant.searches import DENSE, WHOLES, WORDS, Point
@@ -38,7 +38,7 @@ _CHUNKS_AT_ONCE = 20_000
 class QdrantMirror:
     """Sends what is published to collections of a service, which `alias` names; `search` has the weights of fields."""
 
-    full_build, update, layout = PointBuild, PointUpdate, LAYOUT
+    full_build, update, layout = PointBuild, PointUpdate, COLLECTION_LAYOUT
 
     def __init__(self, client: QdrantClient, alias: str, search: SearchSettings, address: str = ""):
         self.client, self.alias, self.search, self.address = client, alias, search, address

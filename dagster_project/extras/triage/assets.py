@@ -9,7 +9,7 @@ import polars as pl
 
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
-from assets.sentences import SentenceReport, answered
+from assets.sentences import SentenceReport, written_sentences
 from assets.stages.declaration import Display, Made, Needs, Stage
 from dagster_project.config.settings import Settings
 from dagster_project.extras.triage.transforms import duplicates, items
@@ -27,7 +27,7 @@ from transforms.hashing import parts_hash, text_hash
 from transforms.settings.models import WRITTEN_KINDS
 from transforms.text.redaction import screened
 
-NAME = "issue_triage"
+TRIAGED = "issue_triage"
 _CHECK = "what_is_shown_is_screened"
 _INSTRUCTION = (
     "You summarise reports to an issue tracker for somebody who decides who looks into them. `place` is the title of a "
@@ -44,11 +44,11 @@ def triage_stage(settings: TriageSettings) -> Stage:
     def make(*read: ibis.Table, lake: Lake, language_model: LanguageModel, answer_cache: AnswerCache) -> Made:
         documents, *chunked = read
         rows = documents.filter(documents.source.isin(list(settings.needs)))
-        inputs, before = _inputs(rows, lake), lake.footer(NAME)
+        inputs, before = _inputs(rows, lake), lake.footer(TRIAGED)
         known = (before.code_version, before.inputs.get("issues")) if before else None
         if (
             known == (settings.version(), inputs["issues"])
-            and (stored := lake.stored(NAME, ISSUE_TRIAGE.names)) is not None
+            and (stored := lake.stored(TRIAGED, ISSUE_TRIAGE.names)) is not None
         ):
             return Made((stored,), {"issues_looked_at": 0}, inputs)
         issues = items.issue_items(rows.select(items.DOCUMENT_COLUMNS).to_pyarrow())
@@ -58,7 +58,7 @@ def triage_stage(settings: TriageSettings) -> Stage:
         return Made((table,), {"issues_looked_at": len(issues), **report.metadata()}, inputs)
 
     return Stage(
-        NAME,
+        TRIAGED,
         make,
         settings.version(),
         Display(
@@ -69,7 +69,7 @@ def triage_stage(settings: TriageSettings) -> Stage:
         ),
         inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
         needs=Needs(resources=("lake", "language_model", "answer_cache")),
-        declared={NAME: ISSUE_TRIAGE},
+        declared={TRIAGED: ISSUE_TRIAGE},
     )
 
 
@@ -86,12 +86,12 @@ def triage_check() -> dg.AssetChecksDefinition:
     """The check of `issue_triage`: what it shows has been screened, and names issues that are there."""
 
     @dg.asset_check(
-        asset=NAME,
+        asset=TRIAGED,
         name=_CHECK,
         description="No text of the table holds a secret or an address of a person, and what it names as repeated is in it.",
     )
     def check(lake: dg.ResourceParam[Lake]) -> dg.AssetCheckResult:
-        stored = lake.stored(NAME, ISSUE_TRIAGE.names)
+        stored = lake.stored(TRIAGED, ISSUE_TRIAGE.names)
         rows = stored.to_pylist() if stored else []
         known = {row["doc_id"] for row in rows}
         finds = screened([json.dumps(row, default=str) for row in rows], items.SCREEN).finds
@@ -135,7 +135,7 @@ def written_summaries(
             data = {"place": title, "text": text[:_TEXT_CHARS]}
             key = f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
             asked.append(Request(doc_id, key, data))
-    return answered(asked, _INSTRUCTION, 1, model, cache, report) if asked else {}
+    return written_sentences(asked, _INSTRUCTION, 1, model, cache, report) if asked else {}
 
 
 def stages(settings: Settings) -> list[Stage]:

@@ -71,7 +71,7 @@ class Thread(BaseModel):
     messages: list[ThreadMessage]
 
 
-class Fault(BaseModel):
+class ApiFault(BaseModel):
     """Why there is no answer; `kind` is a code such as NO_INDEX, QUERY, UNKNOWN_ID or TIMED_OUT."""
 
     outcome: str
@@ -187,7 +187,7 @@ def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
 
 def description() -> dict[str, Any]:
     """The OpenAPI description of these answers."""
-    models = (answers.Hits, answers.Text, answers.Block, Thread, answers.Sources, Fault, ContextRequest)
+    models = (answers.Hits, answers.Text, answers.Block, Thread, answers.SourceList, ApiFault, ContextRequest)
     _, schemas = models_json_schema(
         [(model, "serialization") for model in models], ref_template="#/components/schemas/{model}"
     )
@@ -240,7 +240,7 @@ def _content(model: str) -> dict[str, Any]:
 
 
 def _operation(name: str, words: str, model: str) -> dict[str, Any]:
-    fault = {"description": "no answer, and why", "content": _content("Fault")}
+    fault = {"description": "no answer, and why", "content": _content("ApiFault")}
     answer = {"description": words, "content": _content(model)}
     return {"operationId": name, "summary": words, "responses": {"200": answer, "default": fault}}
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dagster_project.extras.web.mail_parts import Part, mail_parts
-from dagster_project.extras.web.marks import Marked, Span
+from dagster_project.extras.web.marks import Address, Marked
 from dagster_project.extras.web.question import page_of
 from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.search_index import SearchIndex
@@ -121,7 +121,7 @@ def _mails(
     mails = []
     for message_id in (i for i in ids if i in rows):
         spans = [
-            Span(link["byte_start"], link["byte_end"], page_of("message", link["to_id"]))
+            Address(link["byte_start"], link["byte_end"], page_of("message", link["to_id"]))
             for link in links[message_id]
         ]
         text = Marked(rows[message_id]["body"], cited, spans)

@@ -21,7 +21,7 @@ _OWN = re.compile(
 with a slash is not known to stay on this server."""
 
 
-class Span(NamedTuple):
+class Address(NamedTuple):
     """A half-open range of bytes that leads to an address."""
 
     start: int
@@ -38,15 +38,15 @@ def followed(address: str) -> bool:
     return _FOLLOWED.fullmatch(address) is not None
 
 
-def web_addresses(data: bytes) -> list[Span]:
+def web_addresses(data: bytes) -> list[Address]:
     """The addresses of the web that stand in a text."""
-    return [Span(m.start(), m.end(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(data)]
+    return [Address(m.start(), m.end(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(data)]
 
 
 class Marked:
     """A stored text with its cited range and its links."""
 
-    def __init__(self, text: str, cited: tuple[int, int] | None = None, links: Sequence[Span] = ()):
+    def __init__(self, text: str, cited: tuple[int, int] | None = None, links: Sequence[Address] = ()):
         self.data = text.encode()
         self.cited = None if cited is None else self._whole_letters(*cited)
         self.links = _apart(sorted([*links, *web_addresses(self.data)], key=lambda s: (s.start, -s.end)))
@@ -68,7 +68,7 @@ class Marked:
         """True if cited bytes lie in the range."""
         return self.cited is not None and self.cited[0] < end and self.cited[1] > start
 
-    def _piece(self, start: int, end: int, links: Sequence[Span]) -> Markup:
+    def _piece(self, start: int, end: int, links: Sequence[Address]) -> Markup:
         html = escape(self.data[start:end].decode(errors="replace"))
         if self.holds_cited(start, end):
             anchor = "" if self._is_anchored else f' id="{CITED}"'
@@ -111,9 +111,9 @@ def highlighted(text: str, ranges: Sequence[Sequence[int]]) -> Markup:
     return Markup("").join([*parts, escape(text[at:])])
 
 
-def _apart(links: Sequence[Span]) -> list[Span]:
+def _apart(links: Sequence[Address]) -> list[Address]:
     """Of links that overlap the first."""
-    result: list[Span] = []
+    result: list[Address] = []
     for link in links:
         if not result or link.start >= result[-1].end:
             result.append(link)

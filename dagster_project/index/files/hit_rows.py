@@ -47,7 +47,7 @@ CREATE TABLE texts (key, size, text);
 """
 # Once all rows are there: their keys are in no order.
 _INDEXES = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key); CREATE UNIQUE INDEX by_text ON texts (key);"
-FACTS = {
+ROW_FACTS = {
     **{
         name: f"c.{name}"
         for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans", "text_display")
@@ -71,7 +71,7 @@ FACTS = {
     "page_breaks": "[s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end]",
 }
 """Of each fact that only hits show the expression of SQL that makes it."""
-_SQL = SqlFile(__file__, "hit_rows.sql", facts=", ".join(FACTS.values()))
+_SQL = SqlFile(__file__, "hit_rows.sql", facts=", ".join(ROW_FACTS.values()))
 
 
 class HitRows:
@@ -154,7 +154,7 @@ class HitRows:
     def _row(self, *, size: int, facts: bytes, **row: Any) -> dict[str, Any]:
         """A row as it is returned: with what it says of a hit, by name."""
         try:
-            row |= dict(zip(FACTS, json.loads(self._unpacked(size, facts) or ""), strict=True))
+            row |= dict(zip(ROW_FACTS, json.loads(self._unpacked(size, facts) or ""), strict=True))
         except ValueError as error:
             raise self._damaged(error) from error
         at = row["effective_at"]

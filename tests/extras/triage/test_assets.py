@@ -11,7 +11,7 @@ import pytest
 
 from assets.sentences import SentenceReport
 from dagster_project.extras.registry import declared_tables
-from dagster_project.extras.triage.assets import NAME, triage_stage, written_summaries
+from dagster_project.extras.triage.assets import TRIAGED, triage_stage, written_summaries
 from dagster_project.extras.triage.transforms.items import issue_items
 from dagster_project.extras.triage.transforms.table import TriageSettings, issue_triage
 from dagster_project.lake.lake import ParquetLake
@@ -106,7 +106,7 @@ def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_a
 
     def made() -> tuple[int, list[list[str]]]:
         result = stage.make(*read_tables, lake=lake, language_model=model, answer_cache=Answers())
-        lake.stage(NAME, None, result.tables[0], code_version=stage.version, inputs=result.inputs).commit()
+        lake.stage(TRIAGED, None, result.tables[0], code_version=stage.version, inputs=result.inputs).commit()
         rows = result.tables[0].to_pylist()
         return result.metadata["issues_looked_at"], [
             [one["doc_id"] for one in row["duplicates"]] for row in rows

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from dagster_project.extras.web.mail_parts import Part, mail_parts, plain_parts
 from dagster_project.extras.web.mails import _ancestors
 from dagster_project.extras.web.markdown_html import markdown_html
-from dagster_project.extras.web.marks import Marked, Span, followed, highlighted, linked
+from dagster_project.extras.web.marks import Address, Marked, followed, highlighted, linked
 from dagster_project.extras.web.question import page_of
 from tests.examples import examples
 
@@ -75,7 +75,7 @@ def test_hostile_text_stays_text(text: str):
     for marked in (
         Marked(text),
         Marked(text, (3, 12)),
-        Marked(text, (0, 9_999), [Span(0, 5, "javascript:x")]),
+        Marked(text, (0, 9_999), [Address(0, 5, "javascript:x")]),
     ):
         html = marked.html(0, len(marked.data))
         require_inert(html, PLAIN)
@@ -96,7 +96,7 @@ def test_a_link_that_looks_like_the_servers_own_stays_on_it(address: str):
         html = str(markdown_html(Marked(text), 0, {}, {}))
         require_inert(html, PROSE)
         assert "href" not in html, html
-    html = Marked("here", None, [Span(0, 4, address)]).html(0, 4)
+    html = Marked("here", None, [Address(0, 4, address)]).html(0, 4)
     assert html == "here"
 
 
@@ -138,7 +138,7 @@ def test_a_range_that_cuts_a_letter_is_widened_to_it():
 
 
 def test_links_lead_to_pages_and_to_the_web_alone():
-    text = Marked("see https://x.org/a?b=1&c=2. and ID", None, [Span(33, 35, "/m/1")])
+    text = Marked("see https://x.org/a?b=1&c=2. and ID", None, [Address(33, 35, "/m/1")])
     assert text.html(0, 35) == (
         'see <a class="away" rel="noopener noreferrer nofollow" href="https://x.org/a?b=1&amp;c=2">'
         'https://x.org/a?b=1&amp;c=2</a>. and <a href="/m/1">ID</a>'

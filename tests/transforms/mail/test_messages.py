@@ -68,129 +68,55 @@ def test_a_plain_mail():
         pytest.param(HEAD + b"\na\0b\n", "ab\n", "nul_removed", id="NUL"),
         pytest.param(HEAD + b"\n caf\xe9\n", " café\n", "charset_guessed", id="undeclared 8 bit"),
         pytest.param(HEAD + b"", "", None, id="no body"),
-        pytest.param(
-            HEAD + b"hello there\n", "hello there\n", "missing_header_body_separator", id="no blank line"
-        ),
-        pytest.param(
-            b"To: a\nsplit by a relay\n" + HEAD + b"\nx\n", "x\n", "header_line_broken", id="fold lost"
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8K\n____\nfooter\n",
-            "hello\n____\nfooter\n",
-            "base64_trailing_text",
-            id="footer behind base64",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8\n", "hello", "base64_broken", id="cut"
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: base64\n\nNot, in fact!\n",
-            "Not, in fact!\n",
-            "base64_broken",
-            id="no base64",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: quoted-printable\n\na=3Db =ZZ =\nc\n",
-            "a=b =ZZ c\n",
-            "quoted_printable_broken",
-            id="broken quoted-printable",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: 9bit\n\nx\n", "x\n", "transfer_encoding_unknown", id="9bit"
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: multipart/mixed\n\nno parts\n",
-            "no parts\n",
-            "multipart_without_boundary",
-            id="no boundary",
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: multipart/mixed\n\n--q\nContent-Type: text/plain\n\nin\n--q--\n",
-            "in",
-            "multipart_without_boundary",
-            id="boundary guessed",
-        ),
+        pytest.param(HEAD + b"hello there\n", "hello there\n", "missing_header_body_separator",
+            id="no blank line"),
+        pytest.param(b"To: a\nsplit by a relay\n" + HEAD + b"\nx\n", "x\n", "header_line_broken",
+            id="fold lost"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8K\n____\nfooter\n",
+            "hello\n____\nfooter\n", "base64_trailing_text", id="footer behind base64"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8\n", "hello", "base64_broken",
+            id="cut"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\nNot, in fact!\n", "Not, in fact!\n",
+            "base64_broken", id="no base64"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: quoted-printable\n\na=3Db =ZZ =\nc\n", "a=b =ZZ c\n",
+            "quoted_printable_broken", id="broken quoted-printable"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: 9bit\n\nx\n", "x\n", "transfer_encoding_unknown",
+            id="9bit"),
+        pytest.param(HEAD + b"Content-Type: multipart/mixed\n\nno parts\n", "no parts\n",
+            "multipart_without_boundary", id="no boundary"),
+        pytest.param(HEAD + b"Content-Type: multipart/mixed\n\n--q\nContent-Type: text/plain\n\nin\n--q--\n",
+            "in", "multipart_without_boundary", id="boundary guessed"),
         pytest.param(HEAD + b"Content-Type: nonsense; charset\n\nx\n", "x\n", None, id="nonsense type"),
-        pytest.param(
-            HEAD + b"Content-Type: text/plain; charset=utf-7\n\ncaf+AOk-\n", "café\n", None, id="UTF-7"
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: text/plain; charset=utf-7\n\n1 + 1\n",
-            "1 + 1\n",
-            "charset_guessed",
-            id="no UTF-7",
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: text/plain; charset=iso-2022-cn\n\n\x1b$)A\x0eVP\x0f\n",
-            "\x1b$)A\x0eVP\x0f\n",
-            "charset_guessed",
-            id="a charset that Python does not know",
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: image/png\nContent-Type: text/plain\n\nx\n",
-            "x\n",
-            "content_type_repeated",
-            id="two types, the first without text",
-        ),
-        pytest.param(
-            HEAD
-            + b"Content-Type: text/plain\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n",
-            "x",
-            "content_type_repeated",
-            id="two types, the second with parts",
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n"
-            b"--b\nContent-Type: image/png\nContent-Type: text/plain\n\nx\n--b--\n",
-            "x",
-            "content_type_repeated",
-            id="two types of a part",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: 7bit\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n",
-            "hello",
-            "content_transfer_encoding_repeated",
-            id="two encodings",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: (a comment) quoted-printable\n\na=3Db\n",
-            "a=b\n",
-            None,
-            id="comment",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\naGVsbG8=\n",
-            "hellohello",
-            "base64_broken",
-            id="two",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\nThanks\n",
-            "hello\nThanks\n",
-            "base64_trailing_text",
-            id="a word behind base64",
-        ),
-        pytest.param(
-            HEAD + b"Content-Transfer-Encoding: uuencode\n\nbefore\nbegin 644 f\n#86)C\n`\nend\nafter\n",
-            "before\nabcafter\n",
-            "uuencode_amid_text",
-            id="text around uuencode",
-        ),
+        pytest.param(HEAD + b"Content-Type: text/plain; charset=utf-7\n\ncaf+AOk-\n", "café\n", None,
+            id="UTF-7"),
+        pytest.param(HEAD + b"Content-Type: text/plain; charset=utf-7\n\n1 + 1\n", "1 + 1\n",
+            "charset_guessed", id="no UTF-7"),
+        pytest.param(HEAD + b"Content-Type: text/plain; charset=iso-2022-cn\n\n\x1b$)A\x0eVP\x0f\n",
+            "\x1b$)A\x0eVP\x0f\n", "charset_guessed", id="a charset that Python does not know"),
+        pytest.param(HEAD + b"Content-Type: image/png\nContent-Type: text/plain\n\nx\n", "x\n",
+            "content_type_repeated", id="two types, the first without text"),
+        pytest.param(HEAD + b"Content-Type: text/plain\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n",
+            "x", "content_type_repeated", id="two types, the second with parts"),
+        pytest.param(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n"
+            b"--b\nContent-Type: image/png\nContent-Type: text/plain\n\nx\n--b--\n", "x",
+            "content_type_repeated", id="two types of a part"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: 7bit\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n",
+            "hello", "content_transfer_encoding_repeated", id="two encodings"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: (a comment) quoted-printable\n\na=3Db\n", "a=b\n",
+            None, id="comment"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\naGVsbG8=\n", "hellohello",
+            "base64_broken", id="two"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\nThanks\n", "hello\nThanks\n",
+            "base64_trailing_text", id="a word behind base64"),
+        pytest.param(HEAD + b"Content-Transfer-Encoding: uuencode\n\nbefore\nbegin 644 f\n#86)C\n`\nend\nafter\n",
+            "before\nabcafter\n", "uuencode_amid_text", id="text around uuencode"),
         pytest.param(HEAD + b"Subject: other\n\nx\n", "x\n", "header_repeated", id="two subjects"),
-        pytest.param(
-            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\nfooter\n",
-            "x\nfooter\n",
-            "text_outside_parts",
-            id="text behind the parts",
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n--b\n\ny\n--b--\n",
-            "x\ny",
-            "multipart_reopened",
-            id="parts behind the end",
-        ),
+        pytest.param(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\nfooter\n",
+            "x\nfooter\n", "text_outside_parts", id="text behind the parts"),
+        pytest.param(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n--b\n\ny\n--b--\n",
+            "x\ny", "multipart_reopened", id="parts behind the end"),
     ],
-)
+)  # fmt: skip
 def test_bodies(raw, body, defect):
     mail, _ = one(raw)
     assert mail["body"] == body
@@ -203,57 +129,22 @@ def test_bodies(raw, body, defect):
         pytest.param(multipart(PLAIN, PLAIN), "hello\nhello\n", "plain", [], id="two plain"),
         pytest.param(multipart(PLAIN, HTML, kind="alternative"), "hello\n", "plain", [], id="alternative"),
         pytest.param(multipart(HTML), "hello html\n", "html", [], id="HTML only"),
-        pytest.param(
-            multipart("Content-Type: text/plain\n\n \n", HTML, kind="alternative"),
-            " \nhello html\n",
-            "html",
-            [],
-            id="empty alternative",
-        ),
-        pytest.param(
-            multipart(PLAIN, 'Content-Type: text/plain; name="x.txt"\n\nnamed\n'),
-            "hello\n",
-            "plain",
-            ["x.txt"],
-            id="named text",
-        ),
-        pytest.param(
-            multipart(PLAIN, "Content-Disposition: attachment\n\nunnamed\n"),
-            "hello\n",
-            "plain",
-            [None],
-            id="attachment without a name",
-        ),
-        pytest.param(
-            multipart(PLAIN, "Content-Type: text/plain\n\n____\nlist footer\n"),
-            "hello\n____\nlist footer\n",
-            "plain",
-            [],
-            id="list footer",
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: text/plain; format=flowed\n\n joined \nline\n",
-            " joined \nline\n",
-            "flowed",
-            [],
-            id="flowed",
-        ),
-        pytest.param(
-            HEAD + b"Content-Type: text/plain; Format=Flowed; DelSp=Yes\n\na \nb\n",
-            "a \nb\n",
-            "flowed_delsp",
-            [],
-            id="flowed, DelSp",
-        ),
-        pytest.param(
-            HEAD + b'Content-Type: text/plain; name="mail.txt"\n\nx\n',
-            "x\n",
-            "plain",
-            [],
-            id="a mail with a name",
-        ),
+        pytest.param(multipart("Content-Type: text/plain\n\n \n", HTML, kind="alternative"),
+            " \nhello html\n", "html", [], id="empty alternative"),
+        pytest.param(multipart(PLAIN, 'Content-Type: text/plain; name="x.txt"\n\nnamed\n'), "hello\n",
+            "plain", ["x.txt"], id="named text"),
+        pytest.param(multipart(PLAIN, "Content-Disposition: attachment\n\nunnamed\n"), "hello\n", "plain",
+            [None], id="attachment without a name"),
+        pytest.param(multipart(PLAIN, "Content-Type: text/plain\n\n____\nlist footer\n"),
+            "hello\n____\nlist footer\n", "plain", [], id="list footer"),
+        pytest.param(HEAD + b"Content-Type: text/plain; format=flowed\n\n joined \nline\n",
+            " joined \nline\n", "flowed", [], id="flowed"),
+        pytest.param(HEAD + b"Content-Type: text/plain; Format=Flowed; DelSp=Yes\n\na \nb\n", "a \nb\n",
+            "flowed_delsp", [], id="flowed, DelSp"),
+        pytest.param(HEAD + b'Content-Type: text/plain; name="mail.txt"\n\nx\n', "x\n", "plain", [],
+            id="a mail with a name"),
     ],
-)
+)  # fmt: skip
 def test_which_parts_are_the_body(raw, body, body_format, names):
     mail, attachments = one(raw)
     assert (mail["body"].replace("\n\n", "\n"), mail["body_format"]) == (body, body_format)

@@ -7,7 +7,7 @@ from transforms.hashing import parts_hash
 from transforms.schemas.table import rows_of
 
 VERSION = "1"
-KIND = "picture"
+PICTURE = "picture"
 
 
 def picture_chunks(documents: pa.Table) -> pa.Table:
@@ -19,20 +19,20 @@ def picture_chunks(documents: pa.Table) -> pa.Table:
     return chunks_from_rows(
         [
             {
-                "chunk_id": parts_hash((KIND, doc_id, text, picture)),
+                "chunk_id": parts_hash((PICTURE, doc_id, text, picture)),
                 "source_kind": "document",
                 "source": source,
                 "partition": partition,
                 "doc_id": doc_id,
                 "parent_id": doc_id,
-                "chunk_kind": KIND,
+                "chunk_kind": PICTURE,
                 "chunk_index": 0,
                 "chunk_count": 1,
                 "title": title,
                 "text_display": text.strip(),
                 "text_embed": picture,
                 "spans": [{"byte_start": 0, "byte_end": len(text.encode()), "role": "own"}],
-                "chunker": f"{KIND}-{VERSION}",
+                "chunker": f"{PICTURE}-{VERSION}",
             }
             for doc_id, source, partition, title, text, picture in rows_of(documents, *columns)
         ]

@@ -236,7 +236,7 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, paragraphs: Paragra
         paragraphs.count(paragraphs.matching(rules.REACH, paragraphs.rows_of(dense) & signs))
         >= _MOSTLY * paragraphs.size
     )
-    reached = paragraphs.first_matching(rules.NAME, many & contact & ~ways)
+    reached = paragraphs.first_matching(rules.PERSON_NAME, many & contact & ~ways)
     titled = paragraphs.first_matching(rules.FULL_NAME, many & (talk == 0) & ~ways)
     closes = inside & (prose <= 1) & contact & (talk <= np.maximum(paragraphs.size // 2, 1))
     signed = paragraphs.first_matching(rules.SIGNED_LINE, (plain & ~many | closes) & ~ways)

@@ -342,7 +342,7 @@ SIGNED_LINE = Rule(
 # Names begin with a capital of the Latin, Greek or Cyrillic alphabet.
 _CAPITAL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5].|\xce[\x86-\xab]|\xd0[\x80-\xaf])"
 _SMALL = r"[\w.'\x80-\xff-]*"
-NAME = Rule(
+PERSON_NAME = Rule(
     rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})",
     plain=True,
 )

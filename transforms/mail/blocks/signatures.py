@@ -146,7 +146,7 @@ def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: RowNos, r
     rows = np.flatnonzero(lines.matches(rules.SHORT_MARK, mark & at_end))
     below = lines.next_filled[rows]
     named = np.zeros(len(rows), dtype=bool)
-    for rule in (rules.NAME, rules.REACH, rules.SIGNED_LINE):
+    for rule in (rules.PERSON_NAME, rules.REACH, rules.SIGNED_LINE):
         named |= lines.matching(rule, below)
     named &= ~lines.matching(rules.GREETING, below)
     prose = counts_before(author & (words.small > PROSE_WORDS))
