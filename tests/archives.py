@@ -201,17 +201,11 @@ class Workspace:
         return make_plan(self.settings, make_sources(self.settings), self.lake)
 
     def due(self) -> dict[str, Any]:
-        """What a build would do and, of the whole lake, what was made from another state of it; empty if nothing is due."""
+        """What a build would do, with what the lake and the published version were made of; empty if nothing is due."""
         plan, lake, publisher = self.plan(), self.lake, make_publisher(self.settings, self.lake)
-        if plan.is_empty:
-            return {}
-        names = ("stale", "vanished", "whole", "context", "slow", "state", "damaged", "left_out")
-        footers = {table: lake.footer(table) for table in whole_tables(self.settings, lake)}
-        made = {table: footer and footer.inputs for table, footer in footers.items()}
-        there = {partition.key: partition.source_type for partition in plan.partitions}
-        current = {"current": publisher.current(), "is_current": publisher.is_current(there)}
-        shown = {"shown": publisher.published_partitions(), "there": lake_hashes(self)}
-        return {name: getattr(plan, name) for name in names} | current | {"made": made} | shown
+        made = {table: lake.footer(table) for table in whole_tables(self.settings, lake)}
+        shown = {"shown": publisher.published_partitions(), "there": lake_hashes(self), "made": made}
+        return {} if plan.is_empty else {**vars(plan), "current": publisher.current(), **shown}
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Rows of a query on the published index."""

@@ -32,7 +32,9 @@ class StageRun:
 
     def make(self, inputs: Sequence[Any], partition: str | None = None, bucket: str | None = None) -> Made:
         """What the stage makes of `inputs`, under the settings of the partition's source, or of one bucket."""
-        settings = _of_source(self.settings, partition) if partition else self.settings
+        settings = self.settings
+        if partition and isinstance(settings, Mapping):
+            settings = settings[partition.partition("/")[0]]
         args = [*inputs] if settings is None else [*inputs, settings]
         resources = self.resources
         if bucket and "lake" in resources:
@@ -81,10 +83,6 @@ def figures_of(staged: Staged, start: float) -> dict[str, Any]:
         "bytes": staged.bytes,
         "seconds": round(time.perf_counter() - start, 3),
     }
-
-
-def _of_source(settings: SettingsOf | None, partition: str) -> SettingsOf | None:
-    return settings[partition.partition("/")[0]] if isinstance(settings, Mapping) else settings
 
 
 def _id_changes(lake: Lake, table: str, partition: str, data: pa.Table) -> dict[str, int]:

@@ -74,11 +74,6 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
     )
 
 
-def _facts(index: SearchIndex) -> pl.DataFrame:
-    """What `transforms.evaluation.report.retrieved_measures` asks of each chunk."""
-    return index.frame(_SQL("facts"))
-
-
 def run_profiles(
     index: SearchIndex,
     queries: pl.DataFrame,
@@ -191,7 +186,7 @@ class IndexEvaluator:
 
     def facts(self) -> pl.DataFrame:
         """What the index says of each chunk."""
-        return _facts(self.index)
+        return self.index.frame(_SQL("facts"))
 
     def save(self, report: Mapping[str, Any], page: bool = True) -> dict[str, str]:
         """Write a report as JSON, and as a page; returns the paths. All times are under `timing`."""

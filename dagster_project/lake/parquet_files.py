@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
+from dagster_project.system.disk_space import raise_of_machine
 from transforms.errors import LakeDamageError
 from transforms.schemas.table import Table
 
@@ -173,6 +174,7 @@ def read_entries(path: Path | UPath) -> Entries | str:
     except FileNotFoundError:
         return MISSING
     except (pa.ArrowException, OSError) as error:
+        raise_of_machine(error)
         return f"no whole Parquet file ({str(error).splitlines()[0]})"
 
 

@@ -30,7 +30,7 @@ from dagster_project.models.vector_segments import (
     vector_count,
     write_segment,
 )
-from dagster_project.system.disk_space import may_be_made
+from dagster_project.system.disk_space import may_be_made, raise_of_machine
 from dagster_project.system.processes import is_left_over
 from transforms.embedding.vectors import require_usable
 
@@ -306,7 +306,8 @@ class ParquetEmbeddingCache:
                 yield from matches_in(segment, index_of, key[1])
             except FileNotFoundError:
                 raise
-            except (pa.ArrowException, OSError):
+            except (pa.ArrowException, OSError) as error:
+                raise_of_machine(error)
                 if may_be_made(segment.parent):
                     segment.replace(segment.with_suffix(_SET_ASIDE))
 

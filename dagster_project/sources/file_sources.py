@@ -329,7 +329,7 @@ class FileSources:
                 while block := stream.read(1 << 20):
                     digest.update(block)
         except OSError as error:
-            return f"unreadable: {error.strerror}", None
+            return why_unreadable(error), None
         month = _month(stored_mail(path, head)) if dated else None
         self._seen[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
@@ -344,7 +344,7 @@ def _state(path: Path) -> list[object] | str:
     try:
         stat = path.stat()
     except OSError as error:
-        return f"unreadable: {error.strerror}"
+        return why_unreadable(error)
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
 
 

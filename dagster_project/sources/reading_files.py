@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from dagster_project.system.disk_space import raise_of_machine
 from transforms.settings.mail import MailSettings
 
 _XZ_MEMORY = 512 << 20
@@ -127,9 +128,10 @@ def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[
 
 
 def why_unreadable(error: Exception) -> str:
-    """The reason in `quarantine` of what could not be read."""
+    """The reason in `quarantine` of what could not be read; WeftError as `raise_of_machine`."""
     if isinstance(error, TooLargeError):
         return str(error)
+    raise_of_machine(error)
     if isinstance(error, PermissionError):
         return "unreadable: no permission to read the file"
     if isinstance(error, EOFError):

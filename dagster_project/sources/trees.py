@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
+from dagster_project.system.disk_space import raise_of_machine
 from dagster_project.system.globs import is_file, is_folder, is_there, partition_name, valid_text
 from transforms.documents.files import document_format
 from transforms.errors import SourceError
@@ -113,7 +114,7 @@ class _Walk:
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except OSError as error:
-                yield TreeFile(folder, below or ".", f"unreadable: {error.strerror}")
+                yield TreeFile(folder, below or ".", _why(error))
                 continue
             for entry in entries:
                 name = f"{below}/{valid_text(entry.name)}" if below else valid_text(entry.name)
@@ -165,6 +166,7 @@ def _why(error: OSError) -> str:
         return (
             "broken_link: the symbolic link leads in a circle, or through too many others; mend or remove it"
         )
+    raise_of_machine(error)
     return f"unreadable: {error.strerror}"
 
 

@@ -5,12 +5,14 @@ import os
 from pathlib import Path
 
 from dagster_project.system.globs import NO_WRITING
-from transforms.errors import UnwritableError
+from transforms.errors import UnwritableError, WeftError
 
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TEXTS = ("No space left on device", "disk is full", "Disk quota exceeded", "File too large")
 IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
 """Errors raised when a file stands where a folder belongs, or the reverse."""
+_OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+_TEXTS_OF_MACHINE = tuple(map(os.strerror, _OF_MACHINE))
 _TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")
 
 
@@ -19,6 +21,12 @@ def is_of_full_disk(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _NUMBERS or any(text in str(error) for text in _TEXTS)
     return any(text in str(error) for text in _TEXTS)
+
+
+def raise_of_machine(error: BaseException) -> None:
+    """WeftError if an error says that the machine has no more open files or memory to give: the file itself is sound."""
+    if getattr(error, "errno", None) in _OF_MACHINE or any(text in str(error) for text in _TEXTS_OF_MACHINE):
+        raise WeftError(f"{str(error).splitlines()[0]}: raise `ulimit -n`, or end other programs") from error
 
 
 def is_of_no_writing(error: BaseException) -> bool:

@@ -90,7 +90,7 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
     at = 0
     for _, members in groupby(marks):
         size = len(list(members))
-        key = _key(marks[at], chat.entries[at].at, settings)
+        key = f"{chat.entries[at].at:%Y-%m-%dT%H%M}" if settings.by == "gap" else marks[at]
         key_counts[key] = key_counts.get(key, 0) + 1
         key = key if key_counts[key] == 1 else f"{key}-{key_counts[key]}"
         own = range(at, at + size)
@@ -122,10 +122,6 @@ def _marks(times: Sequence[datetime], settings: WindowSettings, timezone: str) -
         size += 1
         marks.append(str(number))
     return marks
-
-
-def _key(mark: str, at: datetime, settings: WindowSettings) -> str:
-    return f"{at:%Y-%m-%dT%H%M}" if settings.by == "gap" else mark
 
 
 def conversation_messages(chat: Chat, window: Window, source: str, partition: str) -> pa.Table:

@@ -49,7 +49,7 @@ def frontmatter(text: str) -> Frontmatter:
         values = yaml.load(source, _Loader)
         fields = {} if values is None else _plain(values, [MAX_FRONTMATTER_VALUES])
     except (yaml.YAMLError, ValueError) as error:
-        return Frontmatter({}, body_start, f"frontmatter_malformed: {_one_line(error)}")
+        return Frontmatter({}, body_start, f"frontmatter_malformed: {' '.join(str(error).split())[:200]}")
     except (_TooLargeError, RecursionError):
         limit = f"over {MAX_FRONTMATTER_VALUES} values or {MAX_FRONTMATTER_DEPTH} levels"
         return Frontmatter({}, body_start, f"frontmatter_too_large: {limit}")
@@ -97,7 +97,3 @@ def _plain(value: Any, budget: list[int], depth: int = 0) -> Any:
     if isinstance(value, list | tuple | set):
         return [_plain(v, budget, depth + 1) for v in value]
     return value if value is None or isinstance(value, bool) else str(value).replace("\0", "\ufffd")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

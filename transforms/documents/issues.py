@@ -75,7 +75,7 @@ def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
             yield file
             continue
         for number, record in enumerate(_records(file)):
-            place = RawFile(f"{file.path}#{number}", _as_json(record))
+            place = RawFile(f"{file.path}#{number}", json.dumps(record).encode())
             if isinstance(record, _Broken):
                 yield RawFile(place.path, file.data, f"no_json: the rest of it cannot be read: {record}")
             elif _is_comment(record):
@@ -111,10 +111,6 @@ def _records(file: RawFile) -> Iterator[Any]:
             continue
         pages = (value.get(name) for name in ("items", "issues")) if isinstance(value, Mapping) else ()
         yield from next((page for page in pages if isinstance(page, list)), [value])
-
-
-def _as_json(record: Any) -> bytes:
-    return json.dumps(record).encode()
 
 
 def _is_comment(record: Any) -> bool:

@@ -148,7 +148,8 @@ def features(
     rows = list(zip(candidates, of_titles, of_texts, strict=True))
     parts: list[tuple[float, ...]] = []
     for query, of_query in ((n, list(group)) for n, group in groupby(rows, key=lambda row: row[0].query)):
-        newest = _newest(c for c, _, _ in of_query) if re.search(_RECENCY, queries[query]) else None
+        times = [c.effective_at for c, _, _ in of_query if c.effective_at is not None]
+        newest = max(times, default=None) if re.search(_RECENCY, queries[query]) else None
         threads = Counter(c.thread for c, _, _ in of_query)
         asks = _of_askers([c for c, _, _ in of_query]) if re.search(_IS_QUESTION, queries[query]) else set()
         scores = [c.score for c, _, _ in of_query]
@@ -193,10 +194,6 @@ def _of_askers(candidates: Sequence[Candidate]) -> set[int]:
     opening = {c.rank for c in candidates if c.opens and "?" in c.text and c.content_class == "text"}
     later = {c.rank for c in candidates if not c.opens and c.author == askers.get(c.thread)}
     return later | {c.rank for c in candidates if c.rank in opening and c.thread in answered}
-
-
-def _newest(candidates: Iterable[Candidate]) -> datetime | None:
-    return max((c.effective_at for c in candidates if c.effective_at is not None), default=None)
 
 
 def _halved(newest: datetime | None, when: datetime | None) -> float:

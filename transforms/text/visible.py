@@ -31,12 +31,10 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~$&]")
 
 def table_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table whose cells are shown as they are: in one, an image would be fetched by whoever looks at it."""
-    cells = [[_cell(str(value)) for value in row] for row in rows]
+    cells = [
+        [_MARKUP.sub(r"\\\g<0>", visible(" ".join(str(value).split()))) for value in row] for row in rows
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))
-
-
-def _cell(text: str) -> str:
-    return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
 PATTERN = r"^data:(image/(?:png|jpeg));base64,((?:iVBORw0KGg|/9j/)[A-Za-z0-9+/]+={0,2})$"

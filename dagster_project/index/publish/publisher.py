@@ -36,7 +36,7 @@ from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.oversize import slow_hashes
 from dagster_project.sources.seen_partitions import SeenPartitions
-from dagster_project.system.disk_space import is_of_full_disk
+from dagster_project.system.disk_space import is_of_full_disk, raise_of_machine
 from dagster_project.system.durable import put, sync
 from dagster_project.system.locks import require_leases
 from dagster_project.system.long_work import give_memory_back
@@ -248,6 +248,7 @@ class DuckDBPublisher:
         try:
             facts = dict(_rows_of(link.resolve()))
         except duckdb.Error as error:
+            raise_of_machine(error)
             return f"{link.readlink()} cannot be read ({str(error).splitlines()[0]})"
         return damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
 
@@ -302,7 +303,8 @@ class DuckDBPublisher:
     def _is_usable(self, version: Path) -> bool:
         try:
             return dict(_rows_of(version)).get("layout") == self.layout
-        except (duckdb.Error, FileNotFoundError):
+        except (duckdb.Error, FileNotFoundError) as error:
+            raise_of_machine(error)
             return False
 
     def _switch(self, place: Path) -> None:

@@ -55,68 +55,47 @@ def links(mails: list[dict[str, Any]]) -> dict[str, tuple[str | None, str]]:
     ("mails", "expected"),
     [
         pytest.param([mail("a")], {"a": (None, "root")}, id="alone"),
-        pytest.param(
-            [mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="reply"
-        ),
-        pytest.param(
-            [mail("a"), mail("b", refs="a")],
-            {"a": (None, "root"), "b": ("a", "references")},
-            id="references only",
-        ),
-        pytest.param(
-            [mail("a"), mail("c", refs="a b")],
-            {"a": (None, "root"), "c": ("a", "references")},
-            id="the last reference that is known",
-        ),
-        pytest.param(
-            [mail("c", "b", "a b")],
+        pytest.param([mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")},
+            id="reply"),
+        pytest.param([mail("a"), mail("b", refs="a")], {"a": (None, "root"), "b": ("a", "references")},
+            id="references only"),
+        pytest.param([mail("a"), mail("c", refs="a b")], {"a": (None, "root"), "c": ("a", "references")},
+            id="the last reference that is known"),
+        pytest.param([mail("c", "b", "a b")],
             {"a": (None, "inferred"), "b": ("a", "inferred"), "c": ("b", "in_reply_to")},
-            id="ghosts in the order of the references",
-        ),
-        pytest.param(
-            [mail("c", "g"), mail("d", "g")],
+            id="ghosts in the order of the references"),
+        pytest.param([mail("c", "g"), mail("d", "g")],
             {"g": (None, "inferred"), "c": ("g", "in_reply_to"), "d": ("g", "in_reply_to")},
-            id="a ghost joins its children",
-        ),
-        pytest.param(
-            [mail("k"), mail("c", "k", "g k")],
-            {"k": (None, "root"), "c": ("k", "in_reply_to")},
-            id="a ghost with no mail below it is left out",
-        ),
+            id="a ghost joins its children"),
+        pytest.param([mail("k"), mail("c", "k", "g k")], {"k": (None, "root"), "c": ("k", "in_reply_to")},
+            id="a ghost with no mail below it is left out"),
         pytest.param([mail("a", "a", "a")], {"a": (None, "root")}, id="a mail that answers itself"),
-        pytest.param(
-            [mail("a", "b", at=1), mail("b", "a", at=2)],
+        pytest.param([mail("a", "b", at=1), mail("b", "a", at=2)],
+            {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="a loop is cut at its earliest mail"),
+        pytest.param([mail("a", "b", at=None), mail("b", "a", at=None)],
             {"a": (None, "root"), "b": ("a", "in_reply_to")},
-            id="a loop is cut at its earliest mail",
-        ),
-        pytest.param(
-            [mail("a", "b", at=None), mail("b", "a", at=None)],
-            {"a": (None, "root"), "b": ("a", "in_reply_to")},
-            id="a loop without times is cut at the smallest id",
-        ),
+            id="a loop without times is cut at the smallest id"),
         pytest.param([mail("a", None, "a a")], {"a": (None, "root")}, id="references to itself"),
         pytest.param([], {}, id="no mail"),
     ],
-)
+)  # fmt: skip
 def test_every_mail_is_placed_below_the_one_it_answers(mails, expected):
     assert links(mails) == expected
 
 
+SYNTHESISED = "x" * 32 + "@synthesised.weft.invalid"
 QUESTION = mail("a", subject="Slow start", at=0)
 
 
 @pytest.mark.parametrize(
     ("mails", "expected"),
     [
-        pytest.param(
-            [QUESTION, mail("b", subject="Re: slow  start", at=1)], "a", id="a reply without headers"
-        ),
-        pytest.param(
-            [QUESTION, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)], "a", id="other marks and tags"
-        ),
-        pytest.param(
-            [QUESTION, mail("b", subject="Re: Slow start (fwd)", at=1)], "a", id="what stands behind it"
-        ),
+        pytest.param([QUESTION, mail("b", subject="Re: slow  start", at=1)], "a",
+            id="a reply without headers"),
+        pytest.param([QUESTION, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)], "a",
+            id="other marks and tags"),
+        pytest.param([QUESTION, mail("b", subject="Re: Slow start (fwd)", at=1)], "a",
+            id="what stands behind it"),
         pytest.param([QUESTION, mail("b", subject="Slow start", at=1)], None, id="not marked as a reply"),
         pytest.param([QUESTION, mail("b", subject="Fwd: Slow start", at=1)], None, id="a forwarded mail"),
         pytest.param([QUESTION, mail("b", subject="Re: Slow", at=1)], None, id="another subject"),
@@ -124,42 +103,21 @@ QUESTION = mail("a", subject="Slow start", at=0)
         pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=30 * DAY + 1)], None, id="too old"),
         pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=-1)], None, id="from before"),
         pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=None)], None, id="of no time"),
-        pytest.param(
-            [{**QUESTION, "list_id": "other"}, mail("b", subject="Re: Slow start", at=1)],
-            None,
-            id="of another list",
-        ),
-        pytest.param(
-            [
-                QUESTION,
-                mail("x", subject="Re: Slow start", at=1, reply="a"),
-                mail("b", subject="Re: Slow start", at=2),
-            ],
-            "x",
-            id="the latest before it",
-        ),
-        pytest.param(
-            [QUESTION, mail("b", "gone", subject="Re: Slow start", at=1)], "gone", id="headers come first"
-        ),
-        pytest.param(
-            [mail("a", subject="Re:", at=0), mail("b", subject="Re:", at=1)], None, id="no subject at all"
-        ),
-        pytest.param(
-            [
-                mail("a", subject="[PATCH v1 2/3] fix it", at=0),
-                mail("c", subject="[PATCH v2 2/3] fix it", at=1),
-                mail("b", subject="Re: [PATCH v1 2/3] fix it", at=2),
-            ],
-            "a",
-            id="the version of a patch",
-        ),
-        pytest.param(
-            [mail("a", subject="[PATCH v2] fix it", at=0), mail("b", subject="Re: fix it", at=2)],
-            "a",
-            id="a patch tag that was dropped",
-        ),
+        pytest.param([{**QUESTION, "list_id": "other"}, mail("b", subject="Re: Slow start", at=1)], None,
+            id="of another list"),
+        pytest.param([QUESTION, mail("x", subject="Re: Slow start", at=1, reply="a"),
+            mail("b", subject="Re: Slow start", at=2)], "x", id="the latest before it"),
+        pytest.param([QUESTION, mail("b", "gone", subject="Re: Slow start", at=1)], "gone",
+            id="headers come first"),
+        pytest.param([mail("a", subject="Re:", at=0), mail("b", subject="Re:", at=1)], None,
+            id="no subject at all"),
+        pytest.param([mail("a", subject="[PATCH v1 2/3] fix it", at=0),
+            mail("c", subject="[PATCH v2 2/3] fix it", at=1),
+            mail("b", subject="Re: [PATCH v1 2/3] fix it", at=2)], "a", id="the version of a patch"),
+        pytest.param([mail("a", subject="[PATCH v2] fix it", at=0), mail("b", subject="Re: fix it", at=2)],
+            "a", id="a patch tag that was dropped"),
     ],
-)
+)  # fmt: skip
 def test_a_reply_that_names_no_mail_answers_the_latest_of_its_subject(mails, expected):
     assert links(mails)["b"][0] == expected
     assert (links(mails)["b"][1] == "subject") == (expected in ("a", "x"))
@@ -320,53 +278,29 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        pytest.param(
-            [("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 1)],
-            [("a", "u1", "a", True), ("a", "u2", "a", False)],
-            id="a cross-post is one mail in two places",
-        ),
-        pytest.param(
-            [("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1)],
+        pytest.param([("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 1)],
+            [("a", "u1", "a", True), ("a", "u2", "a", False)], id="a cross-post is one mail in two places"),
+        pytest.param([("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1)],
             [("a", "u2", "a", True), ("a+xxxxxxxx", "u1", "a", True)],
-            id="of two contents the earliest keeps the id",
-        ),
-        pytest.param(
-            [("u1", "a", "x" * 32, 2), ("u1", "a+yyyyyyyy", "y" * 32, 1), ("u2", "a", "y" * 32, 1)],
+            id="of two contents the earliest keeps the id"),
+        pytest.param([("u1", "a", "x" * 32, 2), ("u1", "a+yyyyyyyy", "y" * 32, 1), ("u2", "a", "y" * 32, 1)],
             [("a", "u1", "a+yyyyyyyy", True), ("a", "u2", "a", False), ("a+xxxxxxxx", "u1", "a", True)],
-            id="a content that one partition told apart is the same mail elsewhere",
-        ),
-        pytest.param(
-            [("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 2, "p")],
+            id="a content that one partition told apart is the same mail elsewhere"),
+        pytest.param([("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 2, "p")],
             [("a", "u1", "a", False), ("a", "u2", "a", True)],
-            id="a copy without its attachment is the same mail, the full one is canonical",
-        ),
-        pytest.param(
-            [("u1", "a", "x" * 32, 1, "p"), ("u2", "a", "x" * 32, 1, "q"), ("u3", "a", "x" * 32, 2)],
+            id="a copy without its attachment is the same mail, the full one is canonical"),
+        pytest.param([("u1", "a", "x" * 32, 1, "p"), ("u2", "a", "x" * 32, 1, "q"), ("u3", "a", "x" * 32, 2)],
             [("a", "u1", "a", True), ("a", "u3", "a", False), ("a+qx______", "u2", "a", True)],
-            id="other attachments are another mail",
-        ),
-        pytest.param(
-            [
-                ("u1", "a", "x" * 32, 1, "p"),
-                ("u1", "a+qx______", "x" * 32, 1, "q"),
-                ("u2", "a", "x" * 32, 1, "pq"),
-            ],
+            id="other attachments are another mail"),
+        pytest.param([("u1", "a", "x" * 32, 1, "p"), ("u1", "a+qx______", "x" * 32, 1, "q"),
+            ("u2", "a", "x" * 32, 1, "pq")],
             [("a", "u1", "a", False), ("a", "u2", "a", True)],
-            id="two lesser copies in one partition are one membership of the full mail",
-        ),
-        pytest.param(
-            [
-                ("u1", "x" * 32 + "@synthesised.weft.invalid", "x" * 32, 1),
-                ("u2", "x" * 32 + "@synthesised.weft.invalid", "x" * 32, 1, "p"),
-            ],
-            [
-                ("x" * 32 + "@synthesised.weft.invalid", "u1", "x" * 32 + "@synthesised.weft.invalid", False),
-                ("x" * 32 + "@synthesised.weft.invalid", "u2", "x" * 32 + "@synthesised.weft.invalid", True),
-            ],
-            id="mails without an id",
-        ),
+            id="two lesser copies in one partition are one membership of the full mail"),
+        pytest.param([("u1", SYNTHESISED, "x" * 32, 1), ("u2", SYNTHESISED, "x" * 32, 1, "p")],
+            [(SYNTHESISED, "u1", SYNTHESISED, False), (SYNTHESISED, "u2", SYNTHESISED, True)],
+            id="mails without an id"),
     ],
-)
+)  # fmt: skip
 def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
     result = memberships(stored(*rows)).to_pyarrow().to_pylist()
     assert [
