@@ -181,7 +181,7 @@ def test_the_body_of_a_redirect_is_not_read(http: Fetch, server: Archives):
 
 @pytest.mark.parametrize("attempts", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_dagster_shows_why_and_not_how_often(
-    tmp_path: Path, script: dict[str, Answer], attempts: int, monkeypatch: pytest.MonkeyPatch
+    imap: Fetch, tmp_path: Path, script: dict[str, Answer], attempts: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Also for what only a fault of Weft's own could be: a folder that cannot be written."""
     monkeypatch.setattr("assets.fetch._ATTEMPTS", attempts)
