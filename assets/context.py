@@ -51,13 +51,13 @@ def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -
     if sources is not None:
         chunks = chunks.filter(chunks.source.isin(list(sources)))
     mails = canonical(tables.messages, tables.memberships)
-    known = context_sentences.FactTables(mails, tables.thread_tree, tables.threads, tables.documents)
-    return context_sentences.chunk_facts(chunks, known).to_pyarrow()
+    facts = context_sentences.FactTables(mails, tables.thread_tree, tables.threads, tables.documents)
+    return context_sentences.chunk_facts(chunks, facts).to_pyarrow()
 
 
-def told_context(tables: ContextTables, joined: pa.Table, made: pa.Table) -> pa.Table:
-    """`joined` with the sentences `made` (chunk_id, sentence, sentence_kind), the `chunk_context` table."""
+def told_context(tables: ContextTables, joined: pa.Table, sentences: pa.Table) -> pa.Table:
+    """`joined` with `sentences` (chunk_id, sentence, sentence_kind), the `chunk_context` table."""
     chunks = tables.chunks()
-    told = chunks.filter(chunks.chunk_id.isin(ibis.memtable(made.select(["chunk_id"])).chunk_id))
-    texts = told.select("chunk_id", "text_embed").to_pyarrow()
-    return CHUNK_CONTEXT.conform(context_sentences.with_sentences(joined, texts, made))
+    rows = chunks.filter(chunks.chunk_id.isin(ibis.memtable(sentences.select(["chunk_id"])).chunk_id))
+    texts = rows.select("chunk_id", "text_embed").to_pyarrow()
+    return CHUNK_CONTEXT.conform(context_sentences.with_sentences(joined, texts, sentences))

@@ -150,14 +150,14 @@ def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, 
         window["doc_id"]: Asker((window["doc_id"],), window["conversation_id"], window["last_at"])
         for window in windows.select(["doc_id", "conversation_id", "last_at"]).to_pylist()
     }
-    found = index.candidates(queries, settings, askers)
-    figures = {"queries": len(queries), "results_per_query": len(found) / max(1, len(queries))}
-    return Made([found.to_arrow()], figures)
+    candidates = index.candidates(queries, settings, askers)
+    figures = {"queries": len(queries), "results_per_query": len(candidates) / max(1, len(queries))}
+    return Made([candidates.to_arrow()], figures)
 
 
 def _documents(candidates: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
-    kept = selection.window_documents(_frame(candidates), settings, index.chunk_vectors)
-    return Made([kept.to_arrow()], {"before": candidates.num_rows, "after": len(kept)})
+    documents = selection.window_documents(_frame(candidates), settings, index.chunk_vectors)
+    return Made([documents.to_arrow()], {"before": candidates.num_rows, "after": len(documents)})
 
 
 def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> Made:
@@ -167,14 +167,14 @@ def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> M
     queries = selection.window_queries(windows, chunks, settings)
     passages = index.passages(documents["chunk_id"].to_list())
     retrieval = selection.Retrieval(queries, candidates, documents, passages)
-    made = selection.window_context(windows["doc_id"].to_list(), retrieval, index.facts, count, settings)
+    context = selection.window_context(windows["doc_id"].to_list(), retrieval, index.facts, count, settings)
     figures = {
-        "without_hits": made.column("outcome").to_pylist().count(selection.NO_HITS),
-        "final": sum(made.column("final_count").to_pylist()),
+        "without_hits": context.column("outcome").to_pylist().count(selection.NO_HITS),
+        "final": sum(context.column("final_count").to_pylist()),
         # As text: Dagster's page would fetch the images of Markdown, and so tell their owner who reads.
-        "latest_context": "".join(made.column("block").to_pylist()[-1:]),
+        "latest_context": "".join(context.column("block").to_pylist()[-1:]),
     }
-    return Made([made], figures)
+    return Made([context], figures)
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:

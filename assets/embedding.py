@@ -138,17 +138,17 @@ def vectors_of(
     report = _embed_sent(sent.texts, embedder, cache, progress)
     model = embedder.model, embedder.dimensions, TASK
     sent_as = {name: sent.renamed.get(name, name) for name in names} if sent.renamed else {}
-    wanted = sorted(set(sent_as.values())) if sent_as else names
-    stored = cache.laid_out(*model, wanted)
-    if stored.count < len(wanted) - len(report.refused):
+    hashes = sorted(set(sent_as.values())) if sent_as else names
+    stored = cache.laid_out(*model, hashes)
+    if stored.count < len(hashes) - len(report.refused):
         # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
         report.include(_embed_sent(sent.texts, embedder, cache, progress))
-        stored = cache.laid_out(*model, wanted)
+        stored = cache.laid_out(*model, hashes)
     report.finds, report.held, report.sent_as = sent.finds, sent.withheld, sent.renamed
     if not sent_as:
         return stored, report
     report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}
-    return _Renamed(sent_as, pa.concat_tables(stored.between(0, len(wanted)))), report
+    return _Renamed(sent_as, pa.concat_tables(stored.between(0, len(hashes)))), report
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
@@ -224,8 +224,8 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
     missing = _open_texts(sorted(by_hash), cache.lookup(*key, hashes), cache)
     row_of: dict[str, np.ndarray] = {}
     for start in range(0, len(missing), embedder.batch_texts):
-        asked = {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}
-        row_of |= _embed_queries(asked, embedder, cache)
+        batch = {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}
+        row_of |= _embed_queries(batch, embedder, cache)
     cache.compact(*key)
     stored = cache.vectors(*key, sorted(by_hash.keys() - row_of.keys()))
     rows = vectors.matrix(stored.column("vector"))
@@ -240,14 +240,14 @@ def _embed_queries(
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
     names, refused = list(texts), {}
     try:
-        made = embedder.embed_queries(list(texts.values()))
+        matrix = embedder.embed_queries(list(texts.values()))
     except RefusedTextError as error:
-        made, refused = error.vectors, {names[place]: why for place, why in error.reasons.items()}
+        matrix, refused = error.vectors, {names[place]: why for place, why in error.reasons.items()}
     places = [place for place, name in enumerate(names) if name not in refused]
     accepted = [names[place] for place in places]
-    cache.store(*key, accepted, made[places])
+    cache.store(*key, accepted, matrix[places])
     cache.refuse(*key, refused)
-    return dict(zip(accepted, made[places], strict=True))
+    return dict(zip(accepted, matrix[places], strict=True))
 
 
 class _Pass:
@@ -277,20 +277,20 @@ class _Pass:
         try:
             for done in self.embedder.embed_batches(self._batches()):
                 names = self.under_way[done.batch]
-                kept = [i for i in range(len(names)) if i not in done.refused]
-                self.cache.store(*self.key, [names[i] for i in kept], done.vectors[kept])
+                places = [i for i in range(len(names)) if i not in done.refused]
+                self.cache.store(*self.key, [names[i] for i in places], done.vectors[places])
                 self.cache.refuse(*self.key, {names[i]: why for i, why in done.refused.items()})
                 if self.embedder.is_paid:
                     self.cache.finish(*self.key, names)
                 self.cache.release(*self.key, self.under_way.pop(done.batch))
                 report.add(done, names)
-                progress.step("embeddings", None, len(kept))
+                progress.step("embeddings", None, len(places))
         except UnansweredError:
             raise
         except WeftError:
             if self.embedder.is_paid:
-                asked = {name for names in self.under_way.values() for name in names}
-                self.cache.finish(*self.key, asked - self.unfinished)
+                hashes = {name for names in self.under_way.values() for name in names}
+                self.cache.finish(*self.key, hashes - self.unfinished)
             raise
         finally:
             for names in self.under_way.values():

@@ -64,7 +64,7 @@ def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefi
             ),
             changes,
         )
-        written = evaluator.save(report)
+        files = evaluator.save(report)
         means = {
             f"{row['profile']}: {quality.HEADLINE}": row["mean"]
             for row in report["summary"]
@@ -72,7 +72,7 @@ def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefi
             and row["measure"] == quality.HEADLINE
             and row["tag"] is None
         }
-        paths = {kind: dg.MetadataValue.path(place) for kind, place in written.items()}
+        paths = {kind: dg.MetadataValue.path(place) for kind, place in files.items()}
         return dg.MaterializeResult(metadata={"queries": len(report["queries"]), **means, **paths})
 
     return evaluation_report

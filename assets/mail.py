@@ -134,8 +134,8 @@ def slow_stages(chunk_settings: ChunkSettings, term_settings: TermSettings) -> l
 
 
 def _named_in_mails(mails: pa.Table) -> Sequence[pa.Table]:
-    found = trailers.message_trailers(mails)
-    return references.message_references(mails), found, address_uses.address_uses(mails, found)
+    trailer_rows = trailers.message_trailers(mails)
+    return references.message_references(mails), trailer_rows, address_uses.address_uses(mails, trailer_rows)
 
 
 def _read_mail(sources: Sources, partition: SourcePartition, settings: MailSettings) -> Sequence[pa.Table]:

@@ -42,7 +42,7 @@ def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -
 
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
-    made = {"embeddings": embeddings_table(settings.dimensions), "embedding_refusals": EMBEDDING_REFUSALS}
+    outputs = {"embeddings": embeddings_table(settings.dimensions), "embedding_refusals": EMBEDDING_REFUSALS}
     version = embeddings_version(settings, screening)
 
     @dg.multi_asset(
@@ -58,7 +58,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
                 metadata=table_metadata(table),
                 kinds={"parquet"},
             )
-            for name, table in made.items()
+            for name, table in outputs.items()
         },
         can_subset=True,
     )
@@ -200,11 +200,11 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
         )
         counted = [rows.agg(rule=ibis.literal(name), rows=rows.count()) for name, rows in rules.items()]
         counts = {row["rule"]: row["rows"] for row in ibis.union(*counted).to_pyarrow().to_pylist()}
-        found = [*_warnings(context.instance, tables["embedding_refusals"])]
+        results = [*_warnings(context.instance, tables["embedding_refusals"])]
         for name, rows in rules.items():
             examples = rows.limit(5).to_pyarrow().column("id").to_pylist() if counts[name] else []
-            found.append(violated(dg.AssetCheckKey(dg.AssetKey("embeddings"), name), counts[name], examples))
-        yield from of_selected(context, found)
+            results += [violated(dg.AssetCheckKey(dg.AssetKey("embeddings"), name), counts[name], examples)]
+        yield from of_selected(context, results)
 
     return check
 

@@ -53,10 +53,10 @@ def readiness_stage() -> Stage:
 
     def make(publisher: Publisher) -> Made:
         published = publisher.readiness()
-        found = measures.lags(published.table)
+        lags = measures.lags(published.table)
         facts = {
-            "lag_by_source": dg.MetadataValue.md(measures.markdown(found)),
-            **_totals(found),
+            "lag_by_source": dg.MetadataValue.md(measures.markdown(lags)),
+            **_totals(lags),
             "waiting": measures.waits(published.table),
         }
         return Made([published.table], facts, {"index": published.version})
@@ -92,16 +92,16 @@ def readiness_checks(settings: OperationsSettings) -> dg.AssetChecksDefinition:
         late, waiting = measures.late_sources(table, settings.max_lag_minutes), measures.waits(table)
         longest = max((w["longest_minutes"] for w in waiting.values()), default=0.0)
         limit = settings.max_lag_minutes
-        found = [
+        results = [
             warning(TABLE, LAG_CHECK, not late, late_sources=late, max_lag_minutes=limit),
             warning(TABLE, SLOW_CHECK, longest <= settings.max_slow_lag_minutes, waiting=waiting),
         ]
-        yield from of_selected(context, found)
+        yield from of_selected(context, results)
 
     return check
 
 
-def _totals(found: pl.DataFrame) -> dict[str, float]:
+def _totals(lags: pl.DataFrame) -> dict[str, float]:
     """The figures that Dagster draws over time: the worst source's."""
-    worst = found.select(pl.col("p50", "p95", "max").max()).row(0, named=True)
+    worst = lags.select(pl.col("p50", "p95", "max").max()).row(0, named=True)
     return {f"lag_{name}_seconds": round(value or 0.0, 3) for name, value in worst.items()}

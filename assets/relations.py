@@ -185,16 +185,16 @@ def chunk_context_stage(
 ) -> Stage:
     """The stage of `chunk_context`, `context_terms`; `kinds` says by source which sentence its chunks get."""
     version = f"{context_transforms.VERSION}-{term_settings.digest()}"
-    told = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
-    chunks = ("message_chunks", "document_chunks", "conversation_chunks") if told else ("message_chunks",)
-    if told:
-        used = safety.digest() if set(WRITTEN_KINDS) & set(told.values()) else ""
+    kinds = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
+    chunks = ("message_chunks", "document_chunks", "conversation_chunks") if kinds else ("message_chunks",)
+    if kinds:
+        used = safety.digest() if set(WRITTEN_KINDS) & set(kinds.values()) else ""
         versions = f"{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}"
-        version += f"-{versions}-{sentence_settings.digest()}-{used}-{told}"
+        version += f"-{versions}-{sentence_settings.digest()}-{used}-{kinds}"
     return Stage(
         "build_chunk_context",
-        partial(_context_with_sentences, told, safety, term_settings)
-        if told
+        partial(_context_with_sentences, kinds, safety, term_settings)
+        if kinds
         else partial(_context_of_bucket, term_settings),
         version,
         Display(
@@ -207,15 +207,15 @@ def chunk_context_stage(
                 **{name: tuple(f"{table}.{name}" for table in chunks) for name in ("text_embed", "chunk_id")},
             },
         ),
-        inputs=[field.name for field in fields(ContextTables)] if told else [*_CONTEXT_READS, "memberships"],
+        inputs=[field.name for field in fields(ContextTables)] if kinds else [*_CONTEXT_READS, "memberships"],
         outputs=("chunk_context", "context_terms"),
-        in_buckets=None if told else _CONTEXT_READS,
-        needs=Needs(resources=("language_model", "answer_cache") if told else ("lake",)),
+        in_buckets=None if kinds else _CONTEXT_READS,
+        needs=Needs(resources=("language_model", "answer_cache") if kinds else ("lake",)),
     )
 
 
 def _context_with_sentences(
-    told: Mapping[str, str],
+    kinds: Mapping[str, str],
     safety: SafetySettings,
     term_settings: TermSettings,
     *read: ibis.Table,
@@ -224,8 +224,8 @@ def _context_with_sentences(
 ) -> Made:
     tables = ContextTables(*read)
     joined, restated = joined_context(tables)
-    placed = placed_chunks(tables, told)
-    sentences, report = chunk_sentences(placed, told, safety, language_model, answer_cache)
+    placed = placed_chunks(tables, kinds)
+    sentences, report = chunk_sentences(placed, kinds, safety, language_model, answer_cache)
     added = told_context(tables, joined, sentences)
     return Made((added, terms.context_terms(added, restated, term_settings)), report.metadata())
 
@@ -265,8 +265,8 @@ def _message_links(
     message_references: ibis.Table, messages: ibis.Table, memberships: ibis.Table, lake: Lake
 ) -> pa.Table:
     mails = _once(messages, memberships, "subject", "effective_at").to_pyarrow()
-    named = threads_transforms.canonical(message_references, memberships).to_pyarrow()
-    return lake.evaluated(references.message_links, named, references.titled_mails(mails))
+    rows = threads_transforms.canonical(message_references, memberships).to_pyarrow()
+    return lake.evaluated(references.message_links, rows, references.titled_mails(mails))
 
 
 def _document_links(
@@ -275,13 +275,13 @@ def _document_links(
     document_nodes: ibis.Table,
     memberships: ibis.Table,
 ) -> Made:
-    named = documents.select("doc_id", "source", "path", "title", "aliases")
+    names = documents.select("doc_id", "source", "path", "title", "aliases")
     stored = document_references.to_pyarrow()
     urls = stored.filter(pc.field("kind") == "url").column("target").to_pylist()
     possible = pa.array({name for url in urls for name in links.ids_in_url(url)}, pa.string())
     mails = memberships.semi_join(ibis.memtable(pa.table({"message_id": possible})), "message_id")
-    known = set(mails.message_id.to_pyarrow().to_pylist())
-    resolved = links.document_links(stored, named.to_pyarrow(), document_nodes.to_pyarrow(), known)
+    mail_ids = set(mails.message_id.to_pyarrow().to_pylist())
+    resolved = links.document_links(stored, names.to_pyarrow(), document_nodes.to_pyarrow(), mail_ids)
     return Made([resolved], {"broken": resolved.column("to_id").null_count})
 
 
@@ -291,10 +291,10 @@ def _inferred_quotes(
     chunks = message_chunks.filter(pc.field("attachment_id").is_null())
     pairs = quotes.compared_replies(messages, chunks, thread_tree)
     before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
-    known = lake.stored("compared_replies", COMPARED_REPLIES.names)
-    again = quotes.pairs_to_compare(pairs, None if before is None else known)
-    found = quoted_in(again, messages, chunks)
-    return (found if before is None else quotes.merged_quotes(before, pairs, again, found)), pairs
+    previous = lake.stored("compared_replies", COMPARED_REPLIES.names)
+    again = quotes.pairs_to_compare(pairs, None if before is None else previous)
+    new_quotes = quoted_in(again, messages, chunks)
+    return (new_quotes if before is None else quotes.merged_quotes(before, pairs, again, new_quotes)), pairs
 
 
 def quoted_in(pairs: pa.Table, messages: pa.Table, chunks: pa.Table) -> pa.Table:

@@ -66,23 +66,23 @@ def search_results_asset() -> dg.AssetsDefinition:
         lake: dg.ResourceParam[Lake],
     ) -> Any:
         days = {"since": _day(config.since), "until": _day(config.until)}
-        named = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
-        found = searcher.search(config.queries, named | days, config.limit, config.options)
+        conditions = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
+        results = searcher.search(config.queries, conditions | days, config.limit, config.options)
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
-        rows = saved_searches.search_results(found, config.queries, config.name, context.run.run_id, at)
-        kept = lake.intact(_RESULTS, SEARCH_RESULTS.names)
-        shown = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
+        rows = saved_searches.search_results(results, config.queries, config.name, context.run.run_id, at)
+        stored = lake.intact(_RESULTS, SEARCH_RESULTS.names)
+        preview = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
         context.add_output_metadata(
             {
                 "hits": rows.num_rows,
                 "queries": len(config.queries),
                 "queries_without_hits": len(config.queries) - len(set(rows.column("query").to_pylist())),
-                "index_version": found.version,
-                "preview": dg.MetadataValue.table([dg.TableRecord(r) for r in shown.to_dicts()], _COLUMNS),
+                "index_version": results.version,
+                "preview": dg.MetadataValue.table([dg.TableRecord(r) for r in preview.to_dicts()], _COLUMNS),
             }
         )
-        return saved_searches.with_others(rows, kept, config.name)
+        return saved_searches.with_others(rows, stored, config.name)
 
     return search_results
 

@@ -60,10 +60,10 @@ def estimate_sentences(
     cache: AnswerCache,
 ) -> tuple[SentenceEstimate, pa.Table]:
     """What `chunk_sentences` would ask for now, and what it would return if nobody was there to answer."""
-    known = context_sentences.structural_sentences(placed)
-    mask = _wanted(placed, kinds)
+    base = context_sentences.structural_sentences(placed)
+    mask = _asks_model(placed, kinds)
     asking = context_sentences.Asking(model.model, safety, kinds)
-    pending, _ = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
+    pending, _ = context_sentences.requests(placed.filter(mask), base.filter(mask), asking)
     answers = cache.known(sorted({r.key for r in pending}))
     prompts = [
         context_sentences.sentence_prompt(part)
@@ -71,8 +71,8 @@ def estimate_sentences(
     ]
     tokens, dollars = model.most(prompts, context_sentences.SENTENCES)
     missing = sum(r.key not in answers for r in pending)
-    written = {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
-    return SentenceEstimate(len(pending), missing, len(prompts), tokens, dollars), _made(known, written)
+    by_model = {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
+    return SentenceEstimate(len(pending), missing, len(prompts), tokens, dollars), _table(base, by_model)
 
 
 def chunk_sentences(
@@ -89,30 +89,30 @@ def chunk_sentences(
     again. BudgetError and ServiceError as the model raises them; what was answered until then is kept.
     """
     report = SentenceReport()
-    known = context_sentences.structural_sentences(placed)
-    mask = _wanted(placed, kinds)
-    written: dict[str, str] = {}
+    base = context_sentences.structural_sentences(placed)
+    mask = _asks_model(placed, kinds)
+    by_model: dict[str, str] = {}
     if pc.any(mask).as_py():
         asking = context_sentences.Asking(model.model, safety, kinds)
-        pending, report.finds = context_sentences.requests(placed.filter(mask), known.filter(mask), asking)
-        written = written_sentences(
+        pending, report.finds = context_sentences.requests(placed.filter(mask), base.filter(mask), asking)
+        by_model = written_sentences(
             pending, context_sentences.SENTENCES, context_sentences.BATCH_CHUNKS, model, cache, report
         )
-    made = _made(known, written)
-    report.kinds.update(made.column("sentence_kind").to_pylist())
-    return made, report
+    sentences = _table(base, by_model)
+    report.kinds.update(sentences.column("sentence_kind").to_pylist())
+    return sentences, report
 
 
-def _wanted(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
+def _asks_model(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
     return pa.array(
         [kinds.get(source) in WRITTEN_KINDS for source in placed.column("source").to_pylist()], pa.bool_()
     )
 
 
-def _made(known: pa.Table, written: Mapping[str, str]) -> pa.Table:
+def _table(base: pa.Table, by_model: Mapping[str, str]) -> pa.Table:
     """Columns chunk_id, sentence and sentence_kind: what was written, else what is known."""
-    frame = pl.DataFrame(known).with_columns(
-        by_model=pl.col("chunk_id").replace_strict(written, default=None, return_dtype=pl.String)
+    frame = pl.DataFrame(base).with_columns(
+        by_model=pl.col("chunk_id").replace_strict(by_model, default=None, return_dtype=pl.String)
     )
     return frame.select(
         "chunk_id",
@@ -191,12 +191,12 @@ def _ask(
         if answer.value is None:
             refused += batch
             continue
-        made = dict(_usable(batch, answer.value.sentences))
-        cache.store(made)
-        answers |= made
+        sentences = dict(_usable(batch, answer.value.sentences))
+        cache.store(sentences)
+        answers |= sentences
     return refused
 
 
-def _usable(batch: Sequence[context_sentences.Request], said: Sequence[str]) -> Iterable[tuple[str, str]]:
-    for request, sentence in zip(batch, said, strict=True):
+def _usable(batch: Sequence[context_sentences.Request], texts: Sequence[str]) -> Iterable[tuple[str, str]]:
+    for request, sentence in zip(batch, texts, strict=True):
         yield request.key, context_sentences.usable(sentence, request.data["text"]) or ""

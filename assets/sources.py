@@ -65,27 +65,27 @@ def changed_sources(
     The data version of a source is a hash of the fingerprints of its partitions. Returns the keys of the partitions that
     changed, by source.
     """
-    found: dict[str, list[str]] = {}
+    changes: dict[str, list[str]] = {}
     smaller: set[str] = set()
     for source_type in sorted({partition.source_type for partition in partitions}):
         key = partitions_key(source_type)
-        known = instance.event_log_storage.get_latest_tags_by_partition(
+        tags = instance.event_log_storage.get_latest_tags_by_partition(
             key, dg.DagsterEventType.ASSET_OBSERVATION, [_VERSION]
         )
         own = {p.key: p for p in partitions if p.source_type == source_type}
         for partition in own.values():
-            if known.get(partition.key, {}).get(_VERSION) != partition.fingerprint:
+            if tags.get(partition.key, {}).get(_VERSION) != partition.fingerprint:
                 _observe(instance, key, partition.fingerprint, partition.key)
-                found.setdefault(partition.source, []).append(partition.key)
-        smaller |= {gone.partition("/")[0] for gone in known.keys() - own.keys()}
-    for source in (found.keys() | smaller) & {partition.source for partition in partitions}:
+                changes.setdefault(partition.source, []).append(partition.key)
+        smaller |= {name.partition("/")[0] for name in tags.keys() - own.keys()}
+    for source in (changes.keys() | smaller) & {partition.source for partition in partitions}:
         version = parts_hash(
             text for p in partitions if p.source == source for text in (p.key, p.fingerprint)
         )
         last = instance.fetch_observations(source_key(source), limit=1).records
         if not last or (last[0].event_log_entry.tags or {}).get(_VERSION) != version:
             _observe(instance, source_key(source), version)
-    return found
+    return changes
 
 
 def _observe(
@@ -114,7 +114,7 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
         for column in columns
         if (there := [name for name in lake_names(table) if column in REGISTRY[name].schema.names])
     }
-    shown = dg.TableSchema([dg.TableColumn(name, description=text) for name, text in columns.items()])
+    schema = dg.TableSchema([dg.TableColumn(name, description=text) for name, text in columns.items()])
     return dg.AssetSpec(
         published_key(table),
         group_name=PUBLISHED_GROUP,
@@ -122,7 +122,7 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
         deps=["search_index"],
         description=f"{comment}\n\nA table of the file that `search_index` publishes.",
         metadata={
-            "dagster/column_schema": shown,
+            "dagster/column_schema": schema,
             **({"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}),
         },
     )
@@ -146,14 +146,14 @@ def published_checks(tables: Mapping[str, Columns], added: Mapping[str, Table]) 
     def check(
         context: dg.AssetCheckExecutionContext, published_tables: dg.ResourceParam[PublishedTables]
     ) -> Iterator[dg.AssetCheckResult]:
-        with published_tables.open() as opened:
+        with published_tables.open() as file:
             for key in sorted(context.selected_asset_check_keys, key=str):
                 table = key.asset_key.path[-1]
                 if key.name == table_checks.DECLARED:
-                    examples = sorted(set(tables[table]) ^ set(opened[table].columns))
+                    examples = sorted(set(tables[table]) ^ set(file[table].columns))
                     count = len(examples)
                 else:
-                    rows = table_checks.violations(key.name, table, opened, added.get(table))
+                    rows = table_checks.violations(key.name, table, file, added.get(table))
                     count = rows.count().to_pyarrow().as_py()
                     examples = rows.limit(_EXAMPLES).to_pyarrow().column("id").to_pylist() if count else []
                 yield violated(key, count, examples[:_EXAMPLES])

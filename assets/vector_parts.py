@@ -165,9 +165,9 @@ def filled_parts(
         hashes = parts.hashes_of(group)
         names = hashes.column("text_hash").to_pylist()
         texts = _with_hashes(texts_of(group), hashes)
-        made, report = embedding.vectors_of(texts, names, embedder, cache, progress)
-        totals.add(report, made.count, parts.texts_before(group, embedder.model))
-        staged += parts.filled(group, made, embedder.model, embedder.dimensions)
+        stored, report = embedding.vectors_of(texts, names, embedder, cache, progress)
+        totals.add(report, stored.count, parts.texts_before(group, embedder.model))
+        staged += parts.filled(group, stored, embedder.model, embedder.dimensions)
     return staged, totals
 
 

@@ -75,14 +75,14 @@ class Buckets:
             table = self.dealt[name]
             row = ibis.struct({column: table[column] for column in reads.decisive or reads.columns}).hash()
             rows.append(table.select("bucket", table=ibis.literal(name), row=row))
-        found: dict[str, dict[str, str]] = {}
+        hashes: dict[str, dict[str, str]] = {}
         for bucket, table, count, row_hash in fingerprints(ibis.union(*rows), ("bucket", "table")):
-            of_bucket = found.setdefault(bucket, {})
+            of_bucket = hashes.setdefault(bucket, {})
             if table:
                 of_bucket[table] = row_hash
             else:
                 self.mail_counts[bucket] = count
-        return found
+        return hashes
 
     def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[pa.Table]]]:
         """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""

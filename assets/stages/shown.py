@@ -81,15 +81,15 @@ def column_lineage(
 
     `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there.
     """
-    found: dict[str, list[dg.TableColumnDep]] = {}
+    deps: dict[str, list[dg.TableColumnDep]] = {}
     columns = {name: REGISTRY[name].schema.columns for name in inputs if name in REGISTRY}
     for column in table.columns:
         declaring = [f"{name}.{column.name}" for name, own in columns.items() if column in own]
-        named = lineage.get(column.name) or declaring[:1]
-        if named:
-            parts = (text.split(".") for text in named)
-            found[column.name] = [dg.TableColumnDep(dg.AssetKey(name), own) for name, own in parts]
-    return dg.TableColumnLineage(found)
+        origins = lineage.get(column.name) or declaring[:1]
+        if origins:
+            parts = (text.split(".") for text in origins)
+            deps[column.name] = [dg.TableColumnDep(dg.AssetKey(name), own) for name, own in parts]
+    return dg.TableColumnLineage(deps)
 
 
 def code_reference(function: Callable[..., Any]) -> dg.CodeReferencesMetadataValue:
@@ -131,8 +131,8 @@ def config_of(name: str, settings: StageSettings | Mapping[str, StageSettings]) 
     if isinstance(settings, Mapping):
         fields = {source: _nested(f"{name}_{source}", own) for source, own in settings.items() if source}
     else:
-        shown = [n for n, field in type(settings).model_fields.items() if not field.exclude]
-        fields = {n: _field(f"{name}_{n}", settings, n) for n in shown}
+        names = [n for n, field in type(settings).model_fields.items() if not field.exclude]
+        fields = {n: _field(f"{name}_{n}", settings, n) for n in names}
     return create_model(f"{name}_settings", __base__=dg.Config, **fields) if fields else None
 
 

@@ -93,8 +93,8 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         loaded = {table: tables.over_all(table, context.instance) for table in read if table not in parted}
         loaded |= {table: tables.reader(table) for table in parted}
         run = _Run(context, stage, settings, loaded)
-        opened = context.resources.published_index.open() if stage.asks_index else contextlib.nullcontext()
-        with in_words(), opened as index:
+        opening = context.resources.published_index.open() if stage.asks_index else contextlib.nullcontext()
+        with in_words(), opening as index:
             run.resources.update({"index": index} if stage.asks_index else {})
             if source_type:
                 yield from run.partitions()
@@ -106,11 +106,11 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
 
 def _out(stage: Stage, name: str) -> dg.AssetOut:
     table = stage.schemas[name]
-    shown: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     if isinstance(stage.settings, Mapping):
-        shown["settings"] = {source: own.model_dump(mode="json") for source, own in stage.settings.items()}
+        metadata["settings"] = {source: own.model_dump(mode="json") for source, own in stage.settings.items()}
     elif stage.settings is not None:
-        shown["settings"] = stage.settings.model_dump(mode="json")
+        metadata["settings"] = stage.settings.model_dump(mode="json")
     lineage = column_lineage(table, stage.inputs, stage.shown.lineage)
     return dg.AssetOut(
         is_required=len(stage.outputs) == 1,
@@ -118,7 +118,7 @@ def _out(stage: Stage, name: str) -> dg.AssetOut:
         code_version=stage.code_version(stage.settings),
         metadata={
             **table_metadata(table),
-            **shown,
+            **metadata,
             **({"dagster/column_lineage": lineage} if lineage.deps_by_column else {}),
             "dagster/code_references": code_reference(stage.shown.code or stage.make),
         },
@@ -162,9 +162,9 @@ class _Run:
         self.progress.step(first, None, 0)
         # Before reading: what comes meanwhile makes the tables stale.
         state = state_of_run(self.lake, self.context)
-        made = self.work.make([self.loaded[table] for table in self.stage.inputs])
-        inputs = {**made.inputs, LAKE: state}
-        for name, data in self._selected(made.tables):
+        result = self.work.make([self.loaded[table] for table in self.stage.inputs])
+        inputs = {**result.inputs, LAKE: state}
+        for name, data in self._selected(result.tables):
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
             part = WHOLE_PART if name in IN_PARTS else None
             staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=inputs)
@@ -177,7 +177,7 @@ class _Run:
             yield dg.Output(
                 Parts((), [(WHOLE_PART, staged)]) if name in IN_PARTS else staged,
                 name,
-                metadata={**facts, **(made.metadata if name == first else {})},
+                metadata={**facts, **(result.metadata if name == first else {})},
                 tags={"dagster/code_version": self.code_version},
             )
 
@@ -191,8 +191,8 @@ class _Run:
         stale = [bucket for bucket, hashes in sorted(inputs.items()) if not self._is_right(bucket, hashes)]
         staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in self.selected}
         for bucket, tables in buckets.rows_of(stale):
-            made = self.work.make(tables, bucket=bucket)
-            for name, data in self._selected(made.tables):
+            result = self.work.make(tables, bucket=bucket)
+            for name, data in self._selected(result.tables):
                 table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
                 part = self.lake.stage(
                     name, bucket, table, code_version=self.code_version, inputs=inputs[bucket]
@@ -213,14 +213,14 @@ class _Run:
                 tags={"dagster/code_version": self.code_version},
             )
 
-    def _selected(self, made: Sequence[Any]) -> list[tuple[str, Any]]:
-        named = zip(self.stage.outputs, made, strict=True)
-        return [(name, table) for name, table in named if name in self.selected]
+    def _selected(self, tables: Sequence[Any]) -> list[tuple[str, Any]]:
+        by_name = zip(self.stage.outputs, tables, strict=True)
+        return [(name, table) for name, table in by_name if name in self.selected]
 
     def _codes(self, tables: Iterable[str]) -> dict[str, str]:
         """The code versions of the stored partitions of tables, since not every column of these is compared."""
-        found = {f"code of {table}": self.lake.code_versions(table) for table in tables}
-        return {name: " ".join(versions) for name, versions in found.items() if versions}
+        codes = {f"code of {table}": self.lake.code_versions(table) for table in tables}
+        return {name: " ".join(versions) for name, versions in codes.items() if versions}
 
     def _is_right(self, bucket: str, inputs: Mapping[str, str]) -> bool:
         """True if this code made the parts of a bucket of these inputs."""
@@ -240,14 +240,14 @@ class _Run:
                 faults.append(outcome.fault)
                 continue
             stored = ((outcome.tables[name], None) for name in self.selected) if outcome else None
-            for made, file in stored or self._staged(partition, partition == keys[-1]):
-                tags = provenance.tags(made.content_hash, made.code_version, made.read)
+            for output, file in stored or self._staged(partition, partition == keys[-1]):
+                tags = provenance.tags(output.content_hash, output.code_version, output.read)
                 event = dg.AssetMaterialization(
-                    made.name, partition=partition, metadata=made.figures, tags=tags
+                    output.name, partition=partition, metadata=output.figures, tags=tags
                 )
-                staged[made.name][partition] = _MadePartition(file, event)
-                if made.name == first:
-                    self.progress.step(first, partition, made.row_count)
+                staged[output.name][partition] = _MadePartition(file, event)
+                if output.name == first:
+                    self.progress.step(first, partition, output.row_count)
             pa.default_memory_pool().release_unused()
         if faults:
             for part in (part for parts in staged.values() for part in parts.values()):
@@ -271,9 +271,9 @@ class _Run:
     def _staged(self, partition: str, is_last: bool) -> Iterator[tuple[MadeTable, Staged]]:
         """Make and stage the tables of one partition; the tables leave memory when this ends."""
         readers = [self.loaded[table] for table in self.stage.inputs]
-        for made, file, data in self.work.stage_partition(partition, readers, self.selected):
+        for output, file, data in self.work.stage_partition(partition, readers, self.selected):
             # Dagster shows the newest; beside each partition previews would swell its history.
-            yield (made.with_figures(preview=preview(data)) if is_last else made), file
+            yield (output.with_figures(preview=preview(data)) if is_last else output), file
 
 
 BACKFILL = dg.BackfillPolicy.multi_run(PARTITIONS_OF_RUN)
@@ -302,13 +302,13 @@ class Provenance:
         compared: Collection[str],
     ):
         """`inputs` are the tables that the step reads by partition; those that are not `compared` make nothing stale."""
-        known = context.instance.event_log_storage.get_maximum_record_id() or 0
+        newest = context.instance.event_log_storage.get_maximum_record_id() or 0
         uncompared = set(inputs) - set(compared)
         self._tags: dict[str, str] = {}
         self._names: dict[str, str] = {}
         for key in {key for keys in context.assets_def.asset_deps.values() for key in keys}:
             name, table = key.to_user_string(), key.path[-1]
-            pointer = _NEVER_COMPARED if table in uncompared else known
+            pointer = _NEVER_COMPARED if table in uncompared else newest
             self._tags[f"dagster/input_event_pointer/{name}"] = str(pointer)
             self._tags[f"dagster/input_data_version/{name}"] = "INITIAL"
             if table in inputs:
@@ -358,9 +358,9 @@ def state_of_run(lake: Lake, context: dg.AssetExecutionContext) -> str:
     The run has the lake alone, but for very long texts: those that come meanwhile make stale what is made.
     """
     names = [source_type.partitions for source_type in SOURCE_TYPES]
-    known = tuple((name, tuple(context.instance.get_dynamic_partitions(name))) for name in names)
+    partitions = tuple((name, tuple(context.instance.get_dynamic_partitions(name))) for name in names)
     whole: Any = lake
-    return _remembered(whole, context.run.run_id, known)
+    return _remembered(whole, context.run.run_id, partitions)
 
 
 @lru_cache(maxsize=2)

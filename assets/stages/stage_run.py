@@ -39,10 +39,10 @@ class StageRun:
         resources = self.resources
         if bucket and "lake" in resources:
             resources = {**resources, "lake": OfBucket(self.lake, bucket)}
-        made = self.stage.make(*args, **resources)
-        if isinstance(made, Made):
-            return made
-        return Made([made] if isinstance(made, pa.Table | ibis.Table) else made)
+        result = self.stage.make(*args, **resources)
+        if isinstance(result, Made):
+            return result
+        return Made([result] if isinstance(result, pa.Table | ibis.Table) else result)
 
     def stage_partition(
         self, partition: str, readers: Sequence[Partitions], selected: Collection[str]
@@ -54,24 +54,24 @@ class StageRun:
         start, stage = time.perf_counter(), self.stage
         if stage.reads_sources:
             assert self.sources
-            made = self.make([self.sources, self.sources.partition(partition)])
+            result = self.make([self.sources, self.sources.partition(partition)])
             # After making: a file that changes while it is read gives its partition another fingerprint.
             read = compared = {"partition": self.sources.partition(partition).fingerprint}
         else:
             loaded = {reader.table: reader.read(partition, stage.columns) for reader in readers}
-            made = self.make([part.table for part in loaded.values()], partition)
+            result = self.make([part.table for part in loaded.values()], partition)
             read = {table: part.content_hash for table, part in loaded.items()}
-            known = dict(read)
+            versions = dict(read)
             if stage.asks_index:
-                known["search_index"] = self.resources["index"].facts["index_version"]
-            compared = {table: known[table] for table in stage.compared_inputs()}
+                versions["search_index"] = self.resources["index"].facts["index_version"]
+            compared = {table: versions[table] for table in stage.compared_inputs()}
         counted = next((name for name, table in stage.schemas.items() if table.key == ("chunk_id",)), None)
-        for name, data in zip(stage.outputs, made.tables, strict=True):
+        for name, data in zip(stage.outputs, result.tables, strict=True):
             if name not in selected:
                 continue
-            counts = _id_changes(self.lake, name, partition, data) if name == counted else dict(made.metadata)
+            counts = _id_changes(self.lake, name, partition, data) if name == counted else result.metadata
             file = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=compared)
-            figures = figures_of(file, start) | {"dagster/partition_row_count": file.row_count} | counts
+            figures = figures_of(file, start) | {"dagster/partition_row_count": file.row_count, **counts}
             content_hash, rows = file.content_hash, file.row_count
             yield MadeTable(name, content_hash, rows, self.code_version, read, figures), file, data
 

@@ -127,25 +127,25 @@ def telling_terms(
     )
 
 
-def borne_out(found: pl.DataFrame, searched: Sequence[int], settings: SearchSettings) -> pl.DataFrame:
-    """`found` (row, evidence) with `near`, the share of its score that counts: 1 for a chunk that bears out its query, less
+def borne_out(candidates: pl.DataFrame, searched: Sequence[int], settings: SearchSettings) -> pl.DataFrame:
+    """`candidates` (row, evidence) with `near`, the share of its score that counts: 1 for one that bears out its query, less
     for one that may fill the budget, 0 for the others and for all of a query that nothing opens. A query of row n was asked
     of `searched[n]` chunks.
     """
     evidence, weak = pl.col("evidence"), settings.label_weak
     way = np.clip(np.log10(np.maximum(searched, 1) / _FEW) / _DECADES, 0.0, 1.0)
-    opening = pl.Series(weak + way * (settings.label_pass - weak)).gather(found.get_column("row"))
+    opening = pl.Series(weak + way * (settings.label_pass - weak)).gather(candidates.get_column("row"))
     of_many = evidence.top_k(_MANY).sum().over("row") / _MANY
     is_open = (evidence.max().over("row") >= opening) | (of_many >= _OF_MANY * opening)
     fills = evidence >= settings.least_evidence
     near = pl.when(evidence >= weak).then(1.0).when(fills).then(_BEHIND).otherwise(0.0)
-    return found.with_columns(near=near * is_open)
+    return candidates.with_columns(near=near * is_open)
 
 
-def in_stretches(found: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
-    """The candidates `found` with, in place of single turns of chats, the stretches around them: turns by what is near.
+def in_stretches(candidates: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    """The candidates with, in place of single turns of chats, the stretches around them: turns by what is near.
 
-    `found` has row, chunk_no, document_id, score, byte_start, byte_end, `near` (`borne_out`), `is_segment` (of a chat) and
+    They have row, chunk_no, document_id, score, byte_start, byte_end, `near` (`borne_out`), `is_segment` (of a chat) and
     `turn` (its number in the document, else null). A turn's score is its own or a power mean of those of the found turns
     around it, scaled to the best: turns that answer together stand as high as the best one; so much of it counts as `near`.
     `turns` (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those around one that is near
@@ -153,11 +153,11 @@ def in_stretches(found: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     """
     steps = pl.DataFrame({"step": range(-_NEAR_TURNS, _NEAR_TURNS + 1)}, schema={"step": pl.Int64})
     share = (1 - pl.col("step").abs() / (_NEAR_TURNS + 1)) * pl.col("score").clip(0.0) ** _SHARPNESS
-    segments = found.filter("is_segment").join(turns, on="document_id", how="semi")
+    segments = candidates.filter("is_segment").join(turns, on="document_id", how="semi")
     holding = segments.select("row", "document_id", first="byte_start", last="byte_end", held="near")
     in_segment = pl.col("byte_start").is_between("first", "last").fill_null(False)
     chats = (
-        found.drop_nulls("turn")
+        candidates.drop_nulls("turn")
         .join(holding, on=("row", "document_id"), how="left")
         .with_columns(near=pl.max_horizontal("near", pl.when(in_segment).then("held")))
         .group_by("row", "chunk_no", maintain_order=True)
@@ -179,7 +179,7 @@ def in_stretches(found: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     spread = near.join(own, on=("row", "document_id", "turn"), how="left").with_columns(
         score=pl.max_horizontal(pl.col("best") * part ** (1 / _SHARPNESS), pl.col("alone"))
     )
-    others = found.filter(pl.col("turn").is_null() & (pl.col("near") > 0))
+    others = candidates.filter(pl.col("turn").is_null() & (pl.col("near") > 0))
     others = others.join(segments, on=("row", "chunk_no"), how="anti")
     return pl.concat([others, spread.drop("share", "best", "alone")], how="diagonal")
 
@@ -278,14 +278,14 @@ def query_parts(text: str) -> list[str]:
     """
     pieces = [piece.strip() for piece in _ENDS.split(text) if piece.strip()]
     least = max(_LEAST_WORDS, len(text.split()) // _MOST)
-    found: list[str] = []
+    parts: list[str] = []
     is_open = False
     for piece in pieces:
-        found.append(f"{found.pop()}\n{piece}" if is_open else piece)
-        words = len(found[-1].split())
+        parts.append(f"{parts.pop()}\n{piece}" if is_open else piece)
+        words = len(parts[-1].split())
         is_question = least == _LEAST_WORDS and _QUESTION.match(piece)
         is_open = words < (_LEAST_OF_QUESTION if is_question else least)
-    if is_open and len(found) > 1:
-        last = found.pop()
-        found[-1] = f"{found[-1]}\n{last}"
-    return found
+    if is_open and len(parts) > 1:
+        last = parts.pop()
+        parts[-1] = f"{parts[-1]}\n{last}"
+    return parts

@@ -107,7 +107,7 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
 def title_line(passage: Passage) -> str:
     """The heading under which a passage stands in a block."""
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
-    return f"## {_named(passage.title)}{date}\n\n"
+    return f"## {_name(passage.title)}{date}\n\n"
 
 
 def edges(passage: Passage) -> set[tuple[str, int]]:
@@ -131,13 +131,13 @@ def stretches(chosen: Sequence[Passage]) -> list[list[Passage]]:
     keys = [(passage.doc_id, title_line(passage)) for passage in chosen]
     places = {key: number for number, key in reversed(list(enumerate(keys)))}
     order = sorted(range(len(chosen)), key=lambda n: (places[keys[n]], chosen[n].shown[1]))
-    found: list[list[Passage]] = []
+    groups: list[list[Passage]] = []
     for passage in (chosen[n] for n in order):
-        if found and joins(passage, edges(found[-1][-1])):
-            found[-1].append(passage)
+        if groups and joins(passage, edges(groups[-1][-1])):
+            groups[-1].append(passage)
         else:
-            found.append([passage])
-    return found
+            groups.append([passage])
+    return groups
 
 
 def render_block(chosen: Sequence[Passage]) -> str:
@@ -161,7 +161,7 @@ def render_stretch(stretch: Sequence[Passage], *, is_first: bool = True) -> str:
     page = f" page {bisect_right(first.page_starts, start)}" if first.page_starts else ""
     is_chat = first.turn is not None
     text = as_quote(_conversation(stretch) if is_chat else "".join(p.shown[0] for p in stretch))
-    return f"{title_line(first) if is_first else ''}{text}\n\n\u27e8{_named(first.place)}{page} bytes {start}-{end}\u27e9\n"
+    return f"{title_line(first) if is_first else ''}{text}\n\n\u27e8{_name(first.place)}{page} bytes {start}-{end}\u27e9\n"
 
 
 def _conversation(turns: Sequence[Passage]) -> str:
@@ -208,10 +208,10 @@ def render_thread(mails: Iterable[Mapping[str, Any]]) -> str:
 def _render_mail(mail: Mapping[str, Any]) -> str:
     at, subject = mail["effective_at"], mail["subject"]
     headers = [
-        f"From: {_named(mail['author'] or 'not in the archives')}",
-        f"Message-ID: <{_named(mail['message_id'])}>",
+        f"From: {_name(mail['author'] or 'not in the archives')}",
+        f"Message-ID: <{_name(mail['message_id'])}>",
         *([f"Date: {at:%Y-%m-%d %H:%M}"] if at else []),
-        *([f"Subject: {_named(subject)}"] if subject is not None else []),
+        *([f"Subject: {_name(subject)}"] if subject is not None else []),
     ]
     return "\n".join([*headers, "", *([as_quote(mail["body"]), ""] if mail["body"] else [])])
 
@@ -222,7 +222,7 @@ def as_quote(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
-def _named(text: str) -> str:
+def _name(text: str) -> str:
     """A title or a name as it stands in a line of Weft's."""
     return _escape_brackets(_one_line(text))
 

@@ -121,7 +121,7 @@ def window_context(
     for window in sorted(windows):
         of_window = pl.col("window_id") == window
         queries = retrieval.queries.filter(of_window).sort("query")
-        found = retrieval.candidates.filter(of_window)
+        candidates = retrieval.candidates.filter(of_window)
         documents = retrieval.documents.filter(of_window).sort("place")
         ordered = scored_passages(documents, retrieval.passages)
         compilation = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
@@ -133,7 +133,7 @@ def window_context(
                 "index_version": facts["index_version"],
                 "outcome": CONTEXT if best else NO_HITS,
                 "query_count": len(queries),
-                "result_count": len(shown_candidates(found)),
+                "result_count": len(shown_candidates(candidates)),
                 "document_count": len(documents),
                 "final_count": len(best),
                 "block": related_posts(best, _PASSAGE_CHARS),
@@ -143,7 +143,7 @@ def window_context(
                     context_manifest(
                         compilation,
                         question,
-                        {**facts, "queries": query_coverage(queries, found, compilation)},
+                        {**facts, "queries": query_coverage(queries, candidates, compilation)},
                         settings,
                     ),
                     sort_keys=True,
@@ -190,8 +190,8 @@ def query_coverage(
         of_query = candidates.filter(pl.col("query") == query).sort("rank")
         own = of_query.filter(pl.col("chunk_id").is_in(list(number)))
         first = None
-        for chunk, rank, found in of_query.select("chunk_id", "rank", "evidence").head(1).iter_rows():
-            why = reasons.get(chunk, BEHIND) if rank else f"{WEAK}: {found:.2f} is too little"
+        for chunk, rank, evidence in of_query.select("chunk_id", "rank", "evidence").head(1).iter_rows():
+            why = reasons.get(chunk, BEHIND) if rank else f"{WEAK}: {evidence:.2f} is too little"
             first = {"chunk_id": chunk, "reason": None if chunk in number else why}
         best = own.get_column("evidence").max()
         rows.append(

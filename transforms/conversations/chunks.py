@@ -44,17 +44,17 @@ def conversation_attachments(
     """
     owner = window_id(f"{source}:{chat.name}", window.key)
     rows: list[dict[str, Any]] = []
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for entry in window.entries:
         for file in entry.files:
-            found = text_of(file)
-            text, page_starts = _masked(found, chat)
+            file_text = text_of(file)
+            text, page_starts = _masked(file_text, chat)
             (name,) = chat.mask([file.name])
             base = parts_hash(("chat file", owner, entry.at.isoformat(), name, file.digest))
-            seen[base] = seen.get(base, 0) + 1
+            counts[base] = counts.get(base, 0) + 1
             rows.append(
                 {
-                    "attachment_id": base if seen[base] == 1 else parts_hash((base, str(seen[base]))),
+                    "attachment_id": base if counts[base] == 1 else parts_hash((base, str(counts[base]))),
                     "message_id": owner,
                     "source": source,
                     "partition": partition,
@@ -65,8 +65,8 @@ def conversation_attachments(
                     "text": text,
                     "page_starts": page_starts,
                     "char_count": len(text or ""),
-                    "byte_count": found.byte_count,
-                    "reason": found.reason,
+                    "byte_count": file_text.byte_count,
+                    "reason": file_text.reason,
                     "lane": "fast",
                 }
             )
@@ -92,8 +92,8 @@ def attachment_chunks(attachment: Mapping[str, Any], chat_title: str) -> Iterato
     text, offsets = attachment["text"], ByteOffsets(attachment["text"])
     title = f"{chat_title} · {attachment['filename']}"
     for segment in section_segments(text, _SEGMENT_CHARS):
-        shown = text[segment.start : segment.end].strip("\n")
-        if SUBSTANCE.search(shown):
+        part = text[segment.start : segment.end].strip("\n")
+        if SUBSTANCE.search(part):
             yield {
                 "source_kind": "attachment",
                 "source": attachment["source"],
@@ -104,9 +104,9 @@ def attachment_chunks(attachment: Mapping[str, Any], chat_title: str) -> Iterato
                 "chunk_kind": "attachment_segment",
                 "title": title,
                 "heading_path": [],
-                "text_display": shown,
-                "text_embed": f"{title}\n\n{shown}",
-                "text_lex": shown,
+                "text_display": part,
+                "text_embed": f"{title}\n\n{part}",
+                "text_lex": part,
                 "spans": [
                     {"byte_start": offsets(segment.start), "byte_end": offsets(segment.end), "role": "own"}
                 ],
@@ -194,12 +194,12 @@ def _of_attachments(
             if attachment["text"]
             else []
         )
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for number, row in enumerate(rows):
             text = row["text_display"]
-            seen[text] = seen.get(text, 0) + 1
+            counts[text] = counts.get(text, 0) + 1
             row |= {
-                "chunk_id": parts_hash(("attachment", row["attachment_id"], text, str(seen[text]))),
+                "chunk_id": parts_hash(("attachment", row["attachment_id"], text, str(counts[text]))),
                 "chunk_index": number,
                 "chunk_count": len(rows),
                 "chunker": f"conversations-{VERSION}",

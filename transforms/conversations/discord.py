@@ -117,8 +117,8 @@ def _letters(encoded: re.Match[str]) -> str:
 def _of_embed(embed: Mapping[str, Any]) -> Iterator[str]:
     """The texts of an embed in the order in which they are shown."""
     author, footer = fields(embed.get("author")), fields(embed.get("footer"))
-    shown = (author.get("name"), embed.get("title"), embed.get("description"))
-    yield from (str(text) for text in shown if text)
+    heads = (author.get("name"), embed.get("title"), embed.get("description"))
+    yield from (str(text) for text in heads if text)
     for field in map(fields, list_of(embed.get("fields"))):
         yield f"{field.get('name') or ''}: {field.get('value') or ''}".strip(": ")
     yield from (str(text) for text in (footer.get("text"), embed.get("url")) if text)

@@ -42,7 +42,7 @@ def short_pseudonyms(text: str) -> str:
     >>> short_pseudonyms("4a230d6a-85bc-5254-acb3-4797a548f01b added you")
     '4a230d6a added you'
     """
-    return _UUID.sub(lambda found: found[0][:8], text)
+    return _UUID.sub(lambda match: match[0][:8], text)
 
 
 def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudonym) -> list[str]:

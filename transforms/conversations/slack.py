@@ -79,14 +79,14 @@ def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str], chan
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
     """The text of a message, what its blocks and attachments add to it, and the titles of its files."""
-    known = str(row.get("text") or "")
-    yield from [known] if known.strip() else []
+    text = str(row.get("text") or "")
+    yield from [text] if text.strip() else []
     for more in (
         *("\n".join(_of_blocks(row.get("blocks"))),),
         *(_of_attachment(fields(a)) for a in list_of(row.get("attachments"))),
     ):
-        if more.strip() and _plain(more) not in _plain(known):
-            known += more
+        if more.strip() and _plain(more) not in _plain(text):
+            text += more
             yield more
     for file in _file_rows(row):
         if title := str(file.get("title") or file.get("name") or ""):

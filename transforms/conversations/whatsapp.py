@@ -195,16 +195,16 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     author, text = match["author"].strip(), EDITED.sub("", body[match.end() :])
     first, below = text.split("\n", 1)[0], ATTACHED_BELOW.search(text)
     media = MEDIA.fullmatch(first)
-    named = attached_file(first if media else text) if media or below else None
-    files = (NamedFile(named, (named,)),) if named else ()
+    name = attached_file(first if media else text) if media or below else None
+    files = (NamedFile(name, (name,)),) if name else ()
     if media:
         # A caption stands on the lines behind the mark.
         caption = text[media.end() :].strip("\n")
         return Entry(at, author, caption, "message" if caption else "media", files=files)
     if DELETED.fullmatch(text):
         return Entry(at, author, "", "deleted")
-    said = below or SHARED.match(text)
-    if text.lstrip("\u2068\u2069").startswith("\u200e") and not said:
+    mark = below or SHARED.match(text)
+    if text.lstrip("\u2068\u2069").startswith("\u200e") and not mark:
         # iOS writes so what the program says, and before it who did it, or the name of the group.
         names.update(_members(text))
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")

@@ -101,18 +101,18 @@ def read_documents(
     rows: list[dict[str, Any]] = []
     quarantine: list[dict[str, Any]] = []
     shared = {"source": source, "partition": partition}
-    seen: set[str] = set()
+    paths: set[str] = set()
     for file in sorted(files, key=lambda file: (file.path, file.data)):
         printable = file.path.encode("utf-8", "backslashreplace").decode()
         try:
-            _check(file, printable, seen, settings)
+            _check(file, printable, paths, settings)
             row = _document(file, source)
         except _FileFaultError as fault:
             byte_count, digest = len(file.data), bytes_sha256(file.data)
             row = {"place": printable, "reason": str(fault), "message_id": None}
             quarantine.append(shared | row | {"byte_count": byte_count, "bytes_sha256": digest})
             continue
-        seen.add(file.path)
+        paths.add(file.path)
         rows.append(shared | row)
     return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(quarantine))
 
@@ -128,13 +128,13 @@ def file_name(path: str) -> str:
     return stem if dot and stem and extension.lower() in _FORMATS else name
 
 
-def _check(file: RawFile, printable: str, seen: set[str], settings: DocumentSettings) -> None:
+def _check(file: RawFile, printable: str, paths: set[str], settings: DocumentSettings) -> None:
     """Raise `_FileFaultError` for a file that is not read."""
     if file.fault is not None:
         raise _FileFaultError(file.fault)
     if printable != file.path:
         raise _FileFaultError("bad_path: the file name is not valid Unicode; rename the file")
-    if file.path in seen:
+    if file.path in paths:
         raise _FileFaultError("duplicate: the path was given twice")
     kind = document_format(file.path)
     if kind is None:
@@ -169,10 +169,10 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     mark = len(BOM_CHARACTER.encode()) if stored.text.startswith(BOM_CHARACTER) else 0
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
-    found = (front.defect, parsed.defect if parsed else None)
-    defects = [*stored.defects, *(defect for defect in found if defect)]
-    asked: dict[str, Any] | None = front.fields or stored.fields
-    properties = asked or {"created": stored.created, "modified": stored.modified}
+    faults = (front.defect, parsed.defect if parsed else None)
+    defects = [*stored.defects, *(defect for defect in faults if defect)]
+    header: dict[str, Any] | None = front.fields or stored.fields
+    properties = header or {"created": stored.created, "modified": stored.modified}
     fields = {name.lower(): value for name, value in properties.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
     title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)
@@ -186,7 +186,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         "description": _text_field(fields.get("description")),
         "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
-        "frontmatter": json.dumps(asked, ensure_ascii=False) if asked else None,
+        "frontmatter": json.dumps(header, ensure_ascii=False) if header else None,
         "created_at": created or _named_day(file_name(file.path)),
         "modified_at": modified,
         "text": stored.text,
@@ -300,10 +300,10 @@ def _tags(fields: dict[str, Any], text: str, body_start: int, parsed: Markdown |
     if parsed is not None and "#" in text:
         hidden_ranges = sorted([(0, body_start), *parsed.opaque, *parsed.comments])
         tags += [tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden_ranges).decode())]
-    seen: set[str] = set()
+    keys: set[str] = set()
     for tag in tags:
-        if tag and tag.casefold() not in seen:
-            seen.add(tag.casefold())
+        if tag and tag.casefold() not in keys:
+            keys.add(tag.casefold())
             yield tag
 
 

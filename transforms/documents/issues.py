@@ -52,8 +52,8 @@ def looks_like_issues(head: bytes, suffix: str) -> bool:
         )
     names = set(re.findall(rb'"(\w+)"\s*:', head))
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{") and any(
-        wanted <= names
-        for wanted in (
+        keys <= names
+        for keys in (
             {b"iid", b"project_id"},
             {b"noteable_iid"},
             {b"issue_url", b"body"},
@@ -194,8 +194,8 @@ def _id(comment: Mapping[str, Any]) -> str:
 
 def _project(record: Mapping[str, Any]) -> str:
     """The project that an issue's addresses name; empty if they name none."""
-    found = (_ADDRESS.match(str(record.get(name))) for name in ("html_url", "web_url", "url"))
-    return next((address["project"] for address in found if address), "")
+    matches = (_ADDRESS.match(str(record.get(name))) for name in ("html_url", "web_url", "url"))
+    return next((address["project"] for address in matches if address), "")
 
 
 def _time(record: Mapping[str, Any], name: str) -> str:
@@ -242,8 +242,8 @@ def _markdown(key: tuple[str, int], issue: _Issue) -> RawFile:
     ]
     turns = (comment for comment in issue.comments.values() if not comment.get("system"))
     for comment in sorted(turns, key=lambda c: (_time(c, "created"), _id(c))):
-        said = ", ".join(filter(None, (_author(comment), _time(comment, "created")[:16].replace("T", " "))))
-        parts += [f"## Comment by {said}" if said else "## Comment", _below(comment["body"])]
+        byline = ", ".join(filter(None, (_author(comment), _time(comment, "created")[:16].replace("T", " "))))
+        parts += [f"## Comment by {byline}" if byline else "## Comment", _below(comment["body"])]
     text = "\n\n".join(part for part in parts if part.strip()) + "\n"
     return RawFile(f"{project}/{number}.md", text.encode("utf-8", "replace"))
 

@@ -280,7 +280,7 @@ class _Scan:
             texts.append(text)
 
     def _start(self, value: Any, start: int, end: int) -> None:
-        name, detail = _named(value)
+        name, detail = _name_and_detail(value)
         if name in ("Link", "Image"):
             if not self.open_links:
                 self.opaque.append((start, end))
@@ -297,7 +297,7 @@ class _Scan:
                 self.depth += 1
 
     def _end(self, value: Any, start: int, end: int) -> None:
-        name, detail = _named(value)
+        name, detail = _name_and_detail(value)
         if name in ("Link", "Image"):
             kind, target, texts = self.open_links.pop()
             self.links.append(Link(kind, start, end, target, " ".join("".join(texts).split())))
@@ -331,7 +331,7 @@ class _Scan:
         return start, end
 
 
-def _named(value: Any) -> tuple[str, Any]:
+def _name_and_detail(value: Any) -> tuple[str, Any]:
     """The name and the detail of a tag, which is a name alone or a dictionary with one key."""
     return (value, None) if isinstance(value, str) else next(iter(value.items()))
 
@@ -352,15 +352,15 @@ def _comments(data: bytes, body_start: int, opaque: list[tuple[int, int]]) -> li
 
 
 def _html_comments(data: bytes, html: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found = []
+    spans = []
     for start, end in html:
         # One that nothing closes is looked through once: a pattern would start again behind each opening.
         while (begin := data.find(b"<!--", start, end)) >= 0 and (
             close := data.find(b"-->", begin + 4, end)
         ) >= 0:
             start = close + 3
-            found.append((begin, start))
-    return found
+            spans.append((begin, start))
+    return spans
 
 
 def _inside(offset: int, ranges: list[tuple[int, int]]) -> bool:

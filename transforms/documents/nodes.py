@@ -60,8 +60,8 @@ def slug_base(title: str) -> str:
     >>> slug_base("???")
     'heading'
     """
-    kept = "".join(c for c in title if c.isalnum() or c in "_ -" or unicodedata.category(c)[0] == "M")
-    slug = _JOINTS.sub("-", kept).strip("-").lower()
+    letters = "".join(c for c in title if c.isalnum() or c in "_ -" or unicodedata.category(c)[0] == "M")
+    slug = _JOINTS.sub("-", letters).strip("-").lower()
     return slug[:MAX_SLUG_CHARS].rstrip("-") or "heading"
 
 

@@ -78,12 +78,12 @@ def _replace_complaints(tree: nodes.document) -> None:
         message.parent.replace(message, sources)
     tree.transform_messages.clear()
     for place in list(tree.findall(nodes.problematic)):
-        place.parent.replace(place, _shown(place.astext()))
+        place.parent.replace(place, _literal(place.astext()))
     for literal in tree.findall(nodes.literal):
         literal["classes"].append("code")
 
 
-def _shown(source: str) -> nodes.Node:
+def _literal(source: str) -> nodes.Node:
     """What stands in the text for inline markup that docutils does not know."""
     role = _ROLE.fullmatch(source)
     return nodes.Text(source) if role is None else nodes.literal("", role["text"])

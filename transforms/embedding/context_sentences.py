@@ -55,20 +55,20 @@ class FactTables:
     documents: ibis.Table
 
 
-def chunk_facts(chunks: ibis.Table, known: FactTables) -> ibis.Table:
+def chunk_facts(chunks: ibis.Table, tables: FactTables) -> ibis.Table:
     """`chunks` with from_name, from_addr, at, thread_subject, document_title, tags and description."""
-    mails = known.messages.select(
+    mails = tables.messages.select(
         mail="message_id", from_name="from_name", from_addr="from_addr", sent="effective_at"
     )
     # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
     subjects = (
-        known.tree.view()
-        .join(known.threads.select("thread_id", thread_subject="subject"), "thread_id")
+        tables.tree.view()
+        .join(tables.threads.select("thread_id", thread_subject="subject"), "thread_id")
         .select(member="message_id", thread_subject="thread_subject")
     )
-    documents = known.documents.select(
+    documents = tables.documents.select(
         document="doc_id", document_title="title", tags="tags", description="description",
-        written=ibis.coalesce(known.documents.modified_at, known.documents.created_at),
+        written=ibis.coalesce(tables.documents.modified_at, tables.documents.created_at),
     )  # fmt: skip
     columns = [
         "chunk_id", "source", "source_kind", "doc_id", "attachment_id", "chunk_index", "chunk_count", "title",

@@ -200,9 +200,9 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
     requested = ibis.memtable(pa.table({"text_hash": pa.array(hashes, pa.string())}))
     rows_to_embed = texts.filter(texts.text_hash.isin(requested.text_hash)).select("text_hash", "text")
     waiting: list[pa.RecordBatch] = []
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for batch in rows_to_embed.to_pyarrow_batches(chunk_size=size):
-        waiting.append(_unseen(batch, seen))
+        waiting.append(_unseen(batch, earlier))
         if sum(b.num_rows for b in waiting) < size:
             continue
         # The engine hands out batches of any size: those of full size are cut from their sum.
@@ -215,11 +215,11 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
         yield last
 
 
-def _unseen(batch: pa.RecordBatch, seen: set[str]) -> pa.RecordBatch:
-    """The rows whose hash is not in `seen`, to which they are added: to group all texts would hold all of them."""
+def _unseen(batch: pa.RecordBatch, earlier: set[str]) -> pa.RecordBatch:
+    """The rows whose hash is not in `earlier`, to which they are added: to group all texts would hold all of them."""
     rows = []
     for row, name in enumerate(batch.column("text_hash").to_pylist()):
-        if name not in seen:
-            seen.add(name)
+        if name not in earlier:
+            earlier.add(name)
             rows.append(row)
     return batch if len(rows) == batch.num_rows else batch.take(pa.array(rows, pa.int64()))

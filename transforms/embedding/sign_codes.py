@@ -77,8 +77,8 @@ class CodedVectors:
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float32 of shape (chunks, dimensions)."""
         rows = np.empty((len(chunks), self.dimensions), dtype=np.int16)
-        for (vectors, _), wanted, local in self._by_segment(self.slots.of(chunks)):
-            rows[wanted] = vectors[local]
+        for (vectors, _), places, local in self._by_segment(self.slots.of(chunks)):
+            rows[places] = vectors[local]
         return from_fixed_point(rows)
 
     def products(self, chunks: np.ndarray, query: np.ndarray) -> np.ndarray:
@@ -91,14 +91,14 @@ class CodedVectors:
     @cached_property
     def _blocks(self) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
         """The vectors, some at a time, which of them are of a chunk, and the numbers of these chunks."""
-        found: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]] = []
+        blocks: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]] = []
         for (vectors, _), slots, _ in self._by_segment(np.arange(self.slots.count)):
             chunks = self.slots.chunks(slots)
             is_there = chunks != GONE
             for rows in (slice(first, first + _CACHED) for first in range(0, len(chunks), _CACHED)):
-                kept = slice(None) if is_there[rows].all() else is_there[rows]
-                found.append((vectors[rows], kept, chunks[rows][kept]))
-        return found
+                present = slice(None) if is_there[rows].all() else is_there[rows]
+                blocks.append((vectors[rows], present, chunks[rows][present]))
+        return blocks
 
     def comparing(
         self, queries: np.ndarray, out: np.ndarray | None = None, run: _Run = map
@@ -112,8 +112,8 @@ class CodedVectors:
         blocks = self._blocks
 
         def compare(first: int) -> None:
-            for vectors, kept, chunks in blocks[first : first + _AT_ONCE]:
-                cosines[:, chunks] = np.vecdot(from_fixed_point(vectors)[None], queries[:, None])[:, kept]
+            for vectors, present, chunks in blocks[first : first + _AT_ONCE]:
+                cosines[:, chunks] = np.vecdot(from_fixed_point(vectors)[None], queries[:, None])[:, present]
 
         parts = run(compare, range(0, len(blocks), _AT_ONCE))
 
@@ -150,15 +150,15 @@ class CodedVectors:
     @cached_property
     def _without_vector(self) -> np.ndarray:
         """The slots of the chunks that are gone, or have no vector."""
-        gone = self.slots.chunks(np.arange(self.slots.count)) == GONE
-        return np.concatenate([np.flatnonzero(gone), self.slots.of(self.absent)])
+        is_gone = self.slots.chunks(np.arange(self.slots.count)) == GONE
+        return np.concatenate([np.flatnonzero(is_gone), self.slots.of(self.absent)])
 
     def codes_in(self, slots: np.ndarray) -> np.ndarray:
         """The codes of the vectors in these slots, of shape (words, slots)."""
-        found = np.empty((len(self.segments[0][1]), len(slots)), dtype=np.uint64)
-        for (_, codes), wanted, local in self._by_segment(slots):
-            found[:, wanted] = codes.take(local, axis=1)
-        return found
+        result = np.empty((len(self.segments[0][1]), len(slots)), dtype=np.uint64)
+        for (_, codes), places, local in self._by_segment(slots):
+            result[:, places] = codes.take(local, axis=1)
+        return result
 
     def _by_segment(
         self, slots: np.ndarray
@@ -167,8 +167,8 @@ class CodedVectors:
         first = 0
         for segment in self.segments:
             end = first + len(segment[0])
-            wanted = np.flatnonzero((slots >= first) & (slots < end))
-            yield segment, wanted, slots[wanted] - first
+            places = np.flatnonzero((slots >= first) & (slots < end))
+            yield segment, places, slots[places] - first
             first = end
 
 

@@ -148,11 +148,11 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
     _require(isinstance(entries, list) and bool(entries), place, "has no list of right answers in `relevant`")
     rows = [_entry(entry, query_id, at, f"{place}, entry {at + 1}") for at, entry in enumerate(entries)]
     _require(any(row["grade"] for row in rows), place, "has no entry with a grade above 0")
-    seen: dict[tuple[Any, ...], int] = {}
+    firsts: dict[tuple[Any, ...], int] = {}
     for at, row in enumerate(rows):
         key = (row["form"], row["target"], row["text"])
-        _require(key not in seen, f"{place}, entry {at + 1}", f"is entry {seen.get(key, 0) + 1} again")
-        seen[key] = at
+        _require(key not in firsts, f"{place}, entry {at + 1}", f"is entry {firsts.get(key, 0) + 1} again")
+        firsts[key] = at
     return query_row(query_id, text, tags, file, bool(item.get("drafted", False))), rows
 
 

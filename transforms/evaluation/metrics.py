@@ -73,7 +73,7 @@ def query_measures(
     except ImportError as error:
         raise not_installed(error, "evaluation") from error
 
-    measures = {ir_measures.parse_measure(known): name for name, known in _NAMES.items()}
+    measures = {ir_measures.parse_measure(text): name for name, text in _NAMES.items()}
     judged = {query: grades for query, grades in judgements.items() if any(g > 0 for g in grades.values())}
     run = [
         ir_measures.ScoredDoc(query, item, -float(position))
@@ -177,14 +177,14 @@ def judged_parts(relevance: pl.DataFrame, judged: Judgements) -> dict[str, list[
         .group_by("query_id", pl.col("topic").fill_null(""), maintain_order=True)
         .agg(pl.col("chunk_ids"))
     )
-    found: dict[str, list[frozenset[str]]] = {}
+    by_query: dict[str, list[frozenset[str]]] = {}
     for query_id, _, chunks in parts.iter_rows():
-        found.setdefault(query_id, []).append(frozenset().union(*chunks))
-    return found
+        by_query.setdefault(query_id, []).append(frozenset().union(*chunks))
+    return by_query
 
 
 def block_measures(
-    shown: Sequence[ShownPassage], parts: Sequence[Collection[str]], tokens: int, budget: int
+    passages: Sequence[ShownPassage], parts: Sequence[Collection[str]], tokens: int, budget: int
 ) -> BlockMeasures:
     """The measures of a block of so many tokens under a budget; `parts` are not empty.
 
@@ -192,9 +192,9 @@ def block_measures(
     >>> block_measures(passages, [{"a", "b"}, {"c"}], 50, 100)
     BlockMeasures(coverage=0.5, precision=0.75, budget=0.5)
     """
-    seen = frozenset[str]().union(*(passage.chunks for passage in shown))
+    chunks = frozenset[str]().union(*(passage.chunks for passage in passages))
     right = frozenset[str]().union(*parts)
-    covered = sum(not seen.isdisjoint(part) for part in parts) / len(parts)
-    all_tokens = sum(passage.tokens for passage in shown)
-    of_right = sum(passage.tokens for passage in shown if not right.isdisjoint(passage.chunks))
+    covered = sum(not chunks.isdisjoint(part) for part in parts) / len(parts)
+    all_tokens = sum(passage.tokens for passage in passages)
+    of_right = sum(passage.tokens for passage in passages if not right.isdisjoint(passage.chunks))
     return BlockMeasures(covered, of_right / all_tokens if all_tokens else 0.0, tokens / budget)

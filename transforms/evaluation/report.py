@@ -208,7 +208,7 @@ def _query_reports(
         right = {doc: grade for doc, grade in grades.get(query_id, {}).items() if grade > 0}
         if not right:
             continue
-        shown = {doc: right[doc] for doc in sorted(right, key=lambda doc: (-right[doc], doc))[:SHOWN_RIGHT]}
+        top = {doc: right[doc] for doc in sorted(right, key=lambda doc: (-right[doc], doc))[:SHOWN_RIGHT]}
         results = {}
         for profile, measures in measured.get(query_id, {}).items():
             stages, lost = lists.get((query_id, profile), {}), losses.get((query_id, profile), {})
@@ -216,8 +216,8 @@ def _query_reports(
                 "label": stages["final"]["label"][0] if "final" in stages else NOTHING,
                 "measures": measures,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
-                "places": {doc: _positions(stages, doc) for doc in shown},
-                "lost": {doc: why for doc, why in lost.items() if doc in shown},
+                "places": {doc: _positions(stages, doc) for doc in top},
+                "lost": {doc: why for doc, why in lost.items() if doc in top},
             }
         entry = {
             "id": query_id,
@@ -225,7 +225,7 @@ def _query_reports(
             "tags": list(tags[query_id]),
             "is_draft": row["is_draft"],
         }
-        entries.append(entry | {"right": shown, "right_count": len(right), "results": results})
+        entries.append(entry | {"right": top, "right_count": len(right), "results": results})
     return entries
 
 

@@ -83,10 +83,10 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     elif cell.get("cell_type") == "code":
         yield _fenced(source, language)
         for output in cell.get("outputs", ()):
-            shown = (
+            text = (
                 output.get("text") or output.get("data", {}).get("text/plain") or output.get("evalue") or ""
             )
-            yield _fenced(_joined(shown)[:_OUTPUT_CHARS], "text")
+            yield _fenced(_joined(text)[:_OUTPUT_CHARS], "text")
     else:
         yield _fenced(source, "")
 

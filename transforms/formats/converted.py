@@ -157,9 +157,9 @@ class Zipped:
         if member not in self.names:
             return converted
         root = self.xml(member)
-        said = {field: root.findtext(f".//{name}") for field, name in names.items()}
+        texts = {field: root.findtext(f".//{name}") for field, name in names.items()}
         return converted._replace(
-            title=own_title(said["title"]), created=said["created"], modified=said.get("modified")
+            title=own_title(texts["title"]), created=texts["created"], modified=texts.get("modified")
         )
 
     def with_core_properties(self, converted: Converted) -> Converted:

@@ -55,10 +55,10 @@ def canvas_markdown(text: str) -> Converted | None:
             if edge.get("label")
         ]
         groups = [node for node in nodes if node["type"] == "group"]
-        parts = [_shown(node) for node in nodes if node["type"] != "group" and not _group(node, groups)]
+        parts = [_text(node) for node in nodes if node["type"] != "group" and not _group(node, groups)]
         for group in groups:
             parts.append(heading(2, group.get("label") or ""))
-            parts += [_shown(n) for n in nodes if n["type"] != "group" and _group(n, groups) == group["id"]]
+            parts += [_text(n) for n in nodes if n["type"] != "group" and _group(n, groups) == group["id"]]
         return Converted("\n\n".join(part for part in [*parts, *arrows] if part) + "\n", [])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -73,7 +73,7 @@ def _group(node: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str | None
     return min(around, key=lambda g: g["width"] * g["height"])["id"] if around else None
 
 
-def _shown(node: dict[str, Any]) -> str:
+def _text(node: dict[str, Any]) -> str:
     """A card as Markdown."""
     if node["type"] == "file":
         return f"![[{node['file']}{node.get('subpath', '')}]]"

@@ -20,12 +20,12 @@ def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
         return "pdf"
     if data.startswith(_PICTURES):
         return "picture"
-    named = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
-    if named == "notebook" and data.lstrip().startswith(b"{"):
-        return named
+    by_name = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
+    if by_name == "notebook" and data.lstrip().startswith(b"{"):
+        return by_name
     if data.startswith(_OLD_OFFICE):
-        return named if named == "sheet" else None
+        return by_name if by_name == "sheet" else None
     if not data.startswith(b"PK\x03\x04"):
         return None
     declared = next((kind for mark, kind in _DECLARED if mark in declared_type), None)
-    return named if named in CONVERTED_FORMATS else declared
+    return by_name if by_name in CONVERTED_FORMATS else declared

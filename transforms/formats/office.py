@@ -72,11 +72,11 @@ def _own_headings(zipped: Zipped) -> Iterator[str]:
         levels[name] = int(value) if value.isdecimal() else None
         above[name] = "" if base is None else base.get(f"{_W}val", "")
     for name in levels:
-        at, seen = name, {"", name}
-        while levels.get(at) is None and above.get(at, "") not in seen:
-            seen.add(at := above[at])
-        if (found := levels.get(at)) is not None and found < _BODY_LEVEL and _STYLE_ID.fullmatch(name):
-            yield f"p.{name} => h{min(found + 1, 6)}:fresh"
+        at, chain = name, {"", name}
+        while levels.get(at) is None and above.get(at, "") not in chain:
+            chain.add(at := above[at])
+        if (depth := levels.get(at)) is not None and depth < _BODY_LEVEL and _STYLE_ID.fullmatch(name):
+            yield f"p.{name} => h{min(depth + 1, 6)}:fresh"
 
 
 def pptx_markdown(data: bytes) -> Converted:
@@ -250,7 +250,7 @@ def sheets_markdown(data: bytes) -> Converted:
         raise FormatError(f"unreadable: it is no workbook ({error})") from error
     parts: list[str] = []
     for name, rows in sheets:
-        texts = [[_shown(value) for value in row] for row in rows]
+        texts = [[_cell_text(value) for value in row] for row in rows]
         texts = [row for row in texts if any(row)]
         columns = [
             n for n in range(max(map(len, texts), default=0)) if any(n < len(r) and r[n] for r in texts)
@@ -264,6 +264,6 @@ def sheets_markdown(data: bytes) -> Converted:
     return zipped.with_core_properties(converted) if zipped else converted
 
 
-def _shown(value: object) -> str:
+def _cell_text(value: object) -> str:
     """The text of a cell: whole numbers without a fraction, times as ISO 8601."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -141,11 +141,11 @@ def _without_running_lines(pages: list[list[Line]]) -> list[list[Line]]:
     edges = [_edges(lines) for lines in pages]
     counts = Counter(key for page in edges for key in {_key(line) for line in page})
     running = {key for key, count in counts.items() if count >= _RUNNING_PAGES}
-    seen: set[str] = {"#"}
+    keys: set[str] = {"#"}
     result = []
     for lines, edge in zip(pages, edges, strict=True):
-        dropped = {line for line in edge if (key := _key(line)) in running and key in seen}
-        seen |= {_key(line) for line in edge} & running
+        dropped = {line for line in edge if (key := _key(line)) in running and key in keys}
+        keys |= {_key(line) for line in edge} & running
         result.append([line for line in lines if line not in dropped])
     return result
 
@@ -176,17 +176,17 @@ def _outline_levels(
         title = _letters(bookmark.get_title() or "")
         if number is None or not 0 <= number < len(pages) or not title:
             continue
-        taken = levels.setdefault(number, {})
-        place = _place(title, pages[number], taken)
+        headings = levels.setdefault(number, {})
+        place = _place(title, pages[number], headings)
         if place:
-            taken[place[0]] = (bookmark.level + 2, place[1])
+            headings[place[0]] = (bookmark.level + 2, place[1])
     return levels
 
 
-def _place(title: str, lines: list[Line], taken: dict[int, tuple[int, int]]) -> tuple[int, int] | None:
+def _place(title: str, lines: list[Line], headings: dict[int, tuple[int, int]]) -> tuple[int, int] | None:
     """The first line that begins with a title and the number of its lines; numbers of chapters before it may stand there."""
     for at in range(len(lines)):
-        if at in taken:
+        if at in headings:
             continue
         text = ""
         for count in range(1, _TITLE_LINES + 1):
@@ -288,8 +288,8 @@ def _begins_paragraph(above: Line, line: Line, pitch: float) -> bool:
 
 def _title(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> str | None:
     """The title of the metadata if no program made it, else the largest text in the upper part of the first page."""
-    if named := own_title(document.get_metadata_value("Title")):
-        return named
+    if own := own_title(document.get_metadata_value("Title")):
+        return own
     first = [line for line in pages[0] if len(_LETTERS.findall(line.text)) > 2] if pages else []
     lowest = max((line.baseline for line in first), default=0.0) * _TITLE_HEIGHT
     size = max((line.size for line in first if line.baseline >= lowest), default=0.0)

@@ -60,12 +60,12 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
                 if abs(matrix.b) > abs(matrix.a):
                     turned.add(len(lines))
             size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
-            if shown := " ".join(_spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()):
-                bold = len(shown) <= _BOLD_CHARS and all(
+            if content := " ".join(_spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()):
+                bold = len(content) <= _BOLD_CHARS and all(
                     _is_bold(text_page, at + n)
                     for n in (len(line) - len(line.lstrip()), len(line.rstrip()) - 1)
                 )
-                lines.append(Line(shown, size, y.value, bold))
+                lines.append(Line(content, size, y.value, bold))
         at += 2 + (len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2)
     text_page.close()
     if len(turned) * 2 < len(lines):  # a stamp in the margin is no heading, however large it is

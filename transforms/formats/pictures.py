@@ -26,7 +26,7 @@ def picture_markdown(data: bytes, ocr: Ocr | None, *, is_seen: bool = False) -> 
     """
     if ocr is None and not is_seen:
         raise FormatError("needs_ocr: it is a picture; set documents.ocr to read it")
-    seen = None
+    small = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -34,16 +34,16 @@ def picture_markdown(data: bytes, ocr: Ocr | None, *, is_seen: bool = False) -> 
                 texts = [plain(ocr(picture)) for picture in _pictures(image)] if ocr else []
                 if is_seen:
                     size = f"Picture of {image.width} × {image.height} pixels"
-                    seen = picture_text(_small(image, data))
+                    small = picture_text(_small(image, data))
         except Image.DecompressionBombError as error:
             raise FormatError(f"compression_bomb: {error}") from error
         except _BROKEN as error:
             raise FormatError(f"unreadable: it is no picture ({error})") from error
     if not any(text.strip() for text in texts):
-        if seen is None:
+        if small is None:
             raise FormatError("no_text: OCR finds no text in it")
         texts = [size]
-    converted = paged(texts, [], None)._replace(picture=seen)
+    converted = paged(texts, [], None)._replace(picture=small)
     return converted if len(texts) > 1 else converted._replace(page_starts=None)
 
 
@@ -62,9 +62,9 @@ def _small(image: Image.Image, data: bytes) -> Picture:
     layer.thumbnail((_SIDE, _SIDE))
     page = Image.new("RGB", layer.size, "white")
     page.paste(layer, mask=layer)
-    written = io.BytesIO()
-    page.save(written, "JPEG", quality=_QUALITY)
-    return Picture("image/jpeg", written.getvalue())
+    output = io.BytesIO()
+    page.save(output, "JPEG", quality=_QUALITY)
+    return Picture("image/jpeg", output.getvalue())
 
 
 def _pictures(image: Image.Image) -> Iterator[bytes]:

@@ -38,14 +38,14 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
     authors = mails.select("message_id", "at", addr="from_addr", name=pl.col("from_name").fill_null(""))
     authors = authors.filter(pl.col("addr").str.contains("@", literal=True))
     in_trailers = pl.DataFrame(trailers.select(["message_id", "name", "addr"]))
-    named = pl.concat([in_trailers.filter(pl.col("addr").is_not_null()), _from_lines(mails, bodies)])
+    names = pl.concat([in_trailers.filter(pl.col("addr").is_not_null()), _from_lines(mails, bodies)])
     mentions = [
         authors.with_columns(role=pl.lit("from"), also=pl.lit("")),
         *(_listed(mails, role) for role in ("to", "cc")),
-        named.join(mails.select("message_id", "at"), on="message_id").select(
+        names.join(mails.select("message_id", "at"), on="message_id").select(
             "message_id", "at", "addr", pl.col("name").fill_null(""), role=pl.lit("trailer"), also=pl.lit("")
         ),
-        _signed(authors, named),
+        _signed(authors, names),
         _signatures(mails, bodies),
     ]
     uses = pl.concat(frame.select("message_id", "at", *_KEY) for frame in mentions)
@@ -67,16 +67,16 @@ def _listed(mails: pl.DataFrame, role: str) -> pl.DataFrame:
 def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
     """Whom the From line names with which a patch begins that somebody else sends, or the author from elsewhere."""
     heads = bodies.str.slice(0, 300)
-    found = heads.str.extract_groups(_FROM_LINE).struct.unnest()
+    groups = heads.str.extract_groups(_FROM_LINE).struct.unnest()
     rows = mails.select("message_id").with_columns(
-        name=found.to_series(0).str.strip_chars(' \t"'), addr=found.to_series(1).str.to_lowercase()
+        name=groups.to_series(0).str.strip_chars(' \t"'), addr=groups.to_series(1).str.to_lowercase()
     )
     return rows.filter(pl.col("addr").is_not_null() & (pl.col("name") != ""))
 
 
-def _signed(authors: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
+def _signed(authors: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     """Other addresses that stand in an author's own mail beside the author's full name."""
-    pairs = authors.join(named.rename({"name": "other", "addr": "also"}), on="message_id")
+    pairs = authors.join(names.rename({"name": "other", "addr": "also"}), on="message_id")
     same = (pl.col("addr") != pl.col("also")) & (name_key(pl.col("name")) == name_key(pl.col("other")))
     return pairs.filter(same & is_full_name(pl.col("name"))).with_columns(role=pl.lit("signed"))
 

@@ -150,10 +150,10 @@ def effective_time(
     Implausible is a time before 1970-01-02, more than a day after the mail was received, or more
     than a year before its first hop. Without Received headers the envelope takes their place.
     """
-    seen = received or envelope
+    arrival = received or envelope
     hop = first_hop or envelope
     if sent.at is not None and sent.at >= EARLIEST:
-        late = seen is not None and sent.at - seen > CLOCK_SKEW
+        late = arrival is not None and sent.at - arrival > CLOCK_SKEW
         early = hop is not None and hop - sent.at > LONGEST_DELAY
         if not late and not early:
             return EffectiveTime(sent.at, "sent_repaired" if sent.repaired else "sent")

@@ -158,14 +158,14 @@ _NOBODY = Addresses()
 
 @lru_cache(maxsize=2048)
 def _addresses(raw: str) -> Addresses:
-    found: dict[str, str] = {}
+    by_address: dict[str, str] = {}
     if ":" in raw:
         raw = _GROUP_NAME.sub("", raw, count=1)
     for one in _LISTED.findall(raw) if '"' in raw or "(" in raw or ";" in raw else raw.split(","):
         name, addr = _address(one.strip()[:_MAX_ADDRESS_CHARS])
-        if addr and "@" in addr and not found.get(addr):
-            found[addr] = name or ""
-    return Addresses(tuple(found), tuple(found.values()))
+        if addr and "@" in addr and not by_address.get(addr):
+            by_address[addr] = name or ""
+    return Addresses(tuple(by_address), tuple(by_address.values()))
 
 
 @lru_cache(maxsize=1024)
@@ -185,10 +185,10 @@ def gmail_labels(raw: str) -> list[str]:
     >>> gmail_labels('=?UTF-8?Q?Inbox,B=C3=BCro/T=C3=BCren,"Ann,_Lee"?=')
     ['Inbox', 'Büro/Türen', 'Ann, Lee']
     """
-    found = (
+    names = (
         quoted.replace('""', '"') if quoted else bare for quoted, bare in _LABEL.findall(header_text(raw))
     )
-    return list(dict.fromkeys(label for name in found if (label := name.strip())))
+    return list(dict.fromkeys(label for name in names if (label := name.strip())))
 
 
 def message_id(raw: str) -> str | None:
@@ -301,7 +301,7 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     title = pl.when(is_patch).then(pl.col("rest").str.replace(_TITLE_VERSION, "")).otherwise(pl.col("rest"))
     version = pl.coalesce(pl.col("head").str.extract(_VERSION, 1), tail).cast(pl.Int64)
     without_version = pl.col("tag").str.replace_all(r"(?i)v[\s.]?\d+(?:\.\d+)?", "")
-    said = tagged.select(
+    facts = tagged.select(
         "subject",
         is_reply=is_reply(pl.col("subject")),
         is_patch=is_patch,
@@ -311,5 +311,5 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
         branch=without_version.str.extract(_BRANCH, 1),
         title=title.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase(),
     )
-    rows = pl.DataFrame({"subject": subject}).join(said, on="subject", how="left", maintain_order="left")
+    rows = pl.DataFrame({"subject": subject}).join(facts, on="subject", how="left", maintain_order="left")
     return rows.drop("subject")

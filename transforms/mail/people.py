@@ -39,9 +39,9 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
     list, of a program, or with names of many people.
     """
     frame = pl.DataFrame(uses.select([*uses.schema.names]))
-    known = {addr.lower(): name for name, addrs in aliases.items() for addr in addrs}
-    named = _named(frame)
-    shared = set(_shared(frame)) - known.keys()
+    owner = {addr.lower(): name for name, addrs in aliases.items() for addr in addrs}
+    names = _names(frame)
+    shared = set(_shared(frame)) - owner.keys()
     parents: dict[str, str] = {}
     evidence: dict[str, tuple[str, str]] = {}
     for join in (*_of_aliases(aliases), *_signed(frame, shared), *_signatures(frame, shared)):
@@ -50,16 +50,16 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
             parents[second] = first
             evidence.setdefault(join.second, (join.evidence, join.first))
             evidence.setdefault(join.first, (join.evidence, join.second))
-    addresses = named.join(
-        pl.DataFrame({"addr": list(known)}, schema={"addr": pl.String}), on="addr", how="full", coalesce=True
+    addresses = names.join(
+        pl.DataFrame({"addr": list(owner)}, schema={"addr": pl.String}), on="addr", how="full", coalesce=True
     )
-    found = [evidence.get(addr, ("address", None)) for addr in addresses["addr"]]
+    reasons = [evidence.get(addr, ("address", None)) for addr in addresses["addr"]]
     rows = addresses.with_columns(
         group=pl.Series([_root(parents, a) for a in addresses["addr"]], dtype=pl.String),
-        evidence=pl.Series([kind for kind, _ in found], dtype=pl.String),
-        evidence_addr=pl.Series([other for _, other in found], dtype=pl.String),
+        evidence=pl.Series([kind for kind, _ in reasons], dtype=pl.String),
+        evidence_addr=pl.Series([other for _, other in reasons], dtype=pl.String),
         is_shared=pl.Series([a in shared for a in addresses["addr"]], dtype=pl.Boolean),
-        alias=pl.Series([known.get(a) for a in addresses["addr"]], dtype=pl.String),
+        alias=pl.Series([owner.get(a) for a in addresses["addr"]], dtype=pl.String),
         mail_count=pl.col("mail_count").fill_null(0),
         mention_count=pl.col("mention_count").fill_null(0),
     )
@@ -72,7 +72,7 @@ def _root(parents: Mapping[str, str], addr: str) -> str:
     return addr
 
 
-def _named(frame: pl.DataFrame) -> pl.DataFrame:
+def _names(frame: pl.DataFrame) -> pl.DataFrame:
     """Each address with its names, the most used first, and how often and when it wrote or was named."""
     is_author = pl.col("role") == "from"
     plain = frame.filter(pl.col("role").is_in(["from", "to", "cc", "trailer"]))

@@ -25,7 +25,7 @@ def rule_violations(
     terms, and one vector, are rules of the published file, which counts them anyway.
     """
     hashes = texts_to_embed(chunks, context).text_hash.name("id").as_table()
-    known = embeddings.select(key=embeddings.text_hash.hash()).union(
+    stored = embeddings.select(key=embeddings.text_hash.hash()).union(
         refusals.select(key=refusals.text_hash.hash())
     )
     strangers = (
@@ -33,7 +33,7 @@ def rule_violations(
     )
     return {
         "chunk_ids_are_unique": _repeated(chunks.select(id="chunk_id")),
-        "every_chunk_has_its_vector": hashes.filter(~hashes.id.hash().isin(known.key)),
+        "every_chunk_has_its_vector": hashes.filter(~hashes.id.hash().isin(stored.key)),
         "vectors_are_of_the_model": embeddings.filter(strangers).select(id="text_hash"),
     }
 

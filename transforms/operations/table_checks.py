@@ -75,12 +75,12 @@ def violations(
 
     `added` is its schema, if an extra declares it. That columns are declared is not a rule over rows: KeyError.
     """
-    found: dict[str, Callable[[], ibis.Table]] = {
+    by_rule: dict[str, Callable[[], ibis.Table]] = {
         UNIQUE: lambda: _repeated(tables[name], added.key if added else KEYS[name]),
         RESOLVED: lambda: ibis.union(*_unresolved(tables[name], _references(name, added), tables)),
         NOT_LOST: lambda: _lost(name, tables),
     }
-    return found[rule]()
+    return by_rule[rule]()
 
 
 def _repeated(rows: ibis.Table, key: Sequence[str]) -> ibis.Table:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from transforms.retrieval.postings import PostingPart, Postings, found
+from transforms.retrieval.postings import PostingPart, Postings, lookups
 from transforms.retrieval.small_tables import top_k
 from transforms.settings.search import SearchSettings
 
@@ -174,15 +174,15 @@ class _TermList(NamedTuple):
         """What the term weighs in a whole mail or page."""
         if wholes.by_chunk:
             return self.idf
-        known = wholes.counts.get(self.term)
-        if known is None:
+        count = wholes.counts.get(self.term)
+        if count is None:
             with_term = np.zeros(len(wholes.norm) + 1, dtype=bool)
             for part in self.parts:
                 with_term[wholes.document.take(part.slots)] = True
-            known = int(np.count_nonzero(with_term[:-1]))
+            count = int(np.count_nonzero(with_term[:-1]))
             if self.df > _REMEMBERED:
-                wholes.counts[self.term] = known
-        return self.factor * idf(known, wholes.count)
+                wholes.counts[self.term] = count
+        return self.factor * idf(count, wholes.count)
 
 
 _Occurrences = tuple[_TermList, PostingPart, np.ndarray, np.ndarray]
@@ -191,10 +191,10 @@ _Occurrences = tuple[_TermList, PostingPart, np.ndarray, np.ndarray]
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
     """The postings of those of the terms that any chunk holds, in their order; a mapping says what each one counts."""
     counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
-    known = {term: df for term in sorted(counts) if (df := postings.df(term))}
+    dfs = {term: df for term in sorted(counts) if (df := postings.df(term))}
     count = postings.ranked_count
     return [
-        _TermList(t, counts[t] * idf(df, count), counts[t], df, postings.parts(t)) for t, df in known.items()
+        _TermList(t, counts[t] * idf(df, count), counts[t], df, postings.parts(t)) for t, df in dfs.items()
     ]
 
 
@@ -233,19 +233,19 @@ class TermScores:
         less stand for others, as synonyms do."""
         self.weights, self.slots, self.ranked = weights, postings.slots, postings.ranked
         self.allowed = None if allowed is None else self.slots.mask(allowed & self.ranked)
-        self._known: tuple[int, np.ndarray] | None = None
+        self._best: tuple[int, np.ndarray] | None = None
         self._highest: float | None = None
         self._last: tuple[np.ndarray, list[_Occurrences]] | None = None
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
-        if self._known is None or self._known[0] < k:
+        if self._best is None or self._best[0] < k:
             slots, chunks = self.slots.in_order(self._near(k))
             scores = self._of(slots)
             places = top_k(scores, k)
-            self._known = k, chunks[places]
+            self._best = k, chunks[places]
             self._highest = float(scores[places[0]]) if len(places) else 0.0
-        return self._known[1][:k]
+        return self._best[1][:k]
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks (ascending or not), float64 of single-precision sums."""
@@ -313,7 +313,7 @@ class TermScores:
         """
         if self._last is None or not np.array_equal(self._last[0], slots):
             pairs = [(t, part) for t in self.lists for part in t.parts]
-            looked_up = found(slots, [part for _, part in pairs], self.slots.count)
+            looked_up = lookups(slots, [part for _, part in pairs], self.slots.count)
             self._last = slots, [(*pair, *of) for pair, of in zip(pairs, looked_up, strict=True)]
         return iter(self._last[1])
 
@@ -344,8 +344,8 @@ class TermScores:
             scores = self._every if self.allowed is None else np.where(self.allowed, self._every, 0)
             near = np.flatnonzero(scores)
             if len(near) > k:
-                found = scores[near]
-                near = near[found >= np.partition(found, len(near) - k)[len(near) - k]]
+                values = scores[near]
+                near = near[values >= np.partition(values, len(near) - k)[len(near) - k]]
             return near.astype(np.int32)
         partial = np.zeros(self.slots.count, dtype=np.float32)
         lists = sorted(self.lists, key=lambda t: (t.df, t.term))
@@ -381,7 +381,7 @@ class TermScores:
             if len(part.slots) < _LOOKED_UP * len(near):
                 partial[part.slots] += term_list.impacts(part, self.weights)
             else:
-                present, places = part.found(near)
+                present, places = part.lookup(near)
                 partial[near[present]] += term_list.impacts(part, self.weights, places)
 
     def _allowed_of(self, term_list: _TermList) -> Iterator[tuple[np.ndarray, np.ndarray]]:

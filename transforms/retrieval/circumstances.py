@@ -94,9 +94,9 @@ def circumstances(query: str, today: date, authors: Mapping[str, frozenset[str]]
     if len(query) > _LONGEST or "\n" in query:
         return Circumstances()
     words = [word.lower() for word in _WORD.findall(query)]
-    named = [" ".join(pair) for pair in pairwise(words)]
-    named += given_names(query)
-    return Circumstances(_spans(query, today), frozenset[str]().union(*(authors.get(n, ()) for n in named)))
+    names = [" ".join(pair) for pair in pairwise(words)]
+    names += given_names(query)
+    return Circumstances(_spans(query, today), frozenset[str]().union(*(authors.get(n, ()) for n in names)))
 
 
 def given_names(query: str) -> list[str]:
@@ -105,7 +105,7 @@ def given_names(query: str) -> list[str]:
     >>> given_names("What did Caroline think of Melanie's cat, and how is SQL?")
     ['caroline', 'melanie']
     """
-    return [word.lower() for found in _GIVEN.findall(query) for word in found if word]
+    return [word.lower() for match in _GIVEN.findall(query) for word in match if word]
 
 
 def keys(name: str) -> list[str]:
@@ -120,25 +120,25 @@ def keys(name: str) -> list[str]:
 
 def _spans(query: str, today: date) -> tuple[_Span, ...]:
     """The spans of days that a query names; two days behind "between" or "from" are the ends of one."""
-    found: list[_Span] = []
+    spans: list[_Span] = []
     for pattern in _DATES if re.search(r"\d", query) else _DATES[-1:]:
-        found += [_span(match.groupdict()) for match in pattern.finditer(query)]
+        spans += [_span(match.groupdict()) for match in pattern.finditer(query)]
         query = pattern.sub(" ", query)
-    if len(found) == 2 and found[0] < found[1] and _BETWEEN.search(query):
-        (first, _), (_, last) = found
-        found = [_Span((first[0] or last[0], *first[1:]), last)]
+    if len(spans) == 2 and spans[0] < spans[1] and _BETWEEN.search(query):
+        (first, _), (_, last) = spans
+        spans = [_Span((first[0] or last[0], *first[1:]), last)]
     for yesterday, unit in _AGO.findall(query):
         first, last = (
             today - timedelta(n) for n in ((1, 1) if yesterday else (_UNITS.get(unit.lower(), 0), 0))
         )
-        found.append(_Span((first.year, first.month, first.day), (last.year, last.month, last.day)))
-    return tuple(found)
+        spans.append(_Span((first.year, first.month, first.day), (last.year, last.month, last.day)))
+    return tuple(spans)
 
 
-def _span(named: Mapping[str, str | None]) -> _Span:
+def _span(fields: Mapping[str, str | None]) -> _Span:
     """The span of a match of one of _DATES."""
-    year, month, day, last = (int(named.get(name) or 0) for name in ("year", "number", "day", "last"))
-    if word := named.get("month"):
+    year, month, day, last = (int(fields.get(name) or 0) for name in ("year", "number", "day", "last"))
+    if word := fields.get("month"):
         month = next(n for n, name in enumerate(_MONTHS, 1) if re.fullmatch(name, word, re.IGNORECASE))
     return _Span((year, month or 1, day or 1), (year, month or 12, last or day or 31))
 

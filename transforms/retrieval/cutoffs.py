@@ -24,9 +24,9 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The hits of each query before the elbow of their scores."""
     count = np.zeros(len(hits), np.int32)
     for _, rows in hits.with_row_index("row").group_by("query", maintain_order=True):
-        kept = elbow(rows["score"].to_list(), settings.cutoff_ratio, settings.max_results)
-        count[rows["row"].to_numpy()] = kept
-    reason = pl.Series([f"behind the elbow after {kept}" for kept in count], dtype=pl.String)
+        size = elbow(rows["score"].to_list(), settings.cutoff_ratio, settings.max_results)
+        count[rows["row"].to_numpy()] = size
+    reason = pl.Series([f"behind the elbow after {size}" for size in count], dtype=pl.String)
     return parted(hits, places(hits) <= count, reason)
 
 
@@ -37,5 +37,5 @@ def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
     """
     name = "cosine" if column == "vector_score" else column
     reason = pl.format("{} {} is below {}", pl.lit(name), pl.col(column).round(3), pl.lit(round(least, 3)))
-    found = hits.select(keeps=(pl.col(column) >= least) | pl.col("lexical_rank").is_not_null(), reason=reason)
-    return parted(hits, found.get_column("keeps").to_numpy(), found.get_column("reason"))
+    table = hits.select(keeps=(pl.col(column) >= least) | pl.col("lexical_rank").is_not_null(), reason=reason)
+    return parted(hits, table.get_column("keeps").to_numpy(), table.get_column("reason"))

@@ -60,11 +60,11 @@ def thread_evidence(scores: Sequence[float], words: Sequence[AbstractSet[str]]) 
     [0, 3]
     """
     chosen = [0] if scores else []
-    shown = set(words[0]) if scores else set()
+    cover = set(words[0]) if scores else set()
     while chosen and len(chosen) < MOST_EVIDENCE:
-        further = [n for n, score in enumerate(scores) if score >= _NEAR * scores[0] and words[n] - shown]
+        further = [n for n, score in enumerate(scores) if score >= _NEAR * scores[0] and words[n] - cover]
         if not further:
             break
-        chosen.append(max(further, key=lambda n: (len(words[n] - shown), -n)))
-        shown |= words[chosen[-1]]
+        chosen.append(max(further, key=lambda n: (len(words[n] - cover), -n)))
+        cover |= words[chosen[-1]]
     return chosen

@@ -75,13 +75,13 @@ class Places:
         of = partial(bm25.weighed_wholes, postings, settings, self.document)
         return of(self.is_mail, by_chunk=False), of(self.is_page, by_chunk=True)
 
-    def mails_around(self, found: np.ndarray) -> np.ndarray:
-        """All chunks of the mails in the threads of the `found` ones."""
-        return with_threads(found[self.is_mail[found]], None, self)[0]
+    def mails_around(self, hits: np.ndarray) -> np.ndarray:
+        """All chunks of the mails in the threads of the `hits`."""
+        return with_threads(hits[self.is_mail[hits]], None, self)[0]
 
-    def pages_of(self, found: np.ndarray) -> np.ndarray:
-        """All chunks of the pages of the `found` ones."""
-        return self.of_documents(self.document[found[self.is_page[found]]])
+    def pages_of(self, hits: np.ndarray) -> np.ndarray:
+        """All chunks of the pages of the `hits`."""
+        return self.of_documents(self.document[hits[self.is_page[hits]]])
 
     def of_documents(self, documents: np.ndarray) -> np.ndarray:
         """The numbers of all chunks of these documents, which ascend."""
@@ -253,18 +253,18 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that were found, and
     with a thread weight all chunks of their threads that could be among the `pool` best documents.
     """
-    settings, found = fusion.settings, fusion.chunks
-    if not len(found):
+    settings, hits = fusion.settings, fusion.chunks
+    if not len(hits):
         return pl.DataFrame(schema=FUSED)
-    chosen, threads = with_threads(found, allowed, places) if settings.thread_weight else (found, found)
+    chosen, threads = with_threads(hits, allowed, places) if settings.thread_weight else (hits, hits)
     lexical = fusion.lexical.of(chosen)
     words = fusion.words(chosen, lexical)
     if settings.thread_weight:
-        kept = np.arange(len(chosen))
+        rows = np.arange(len(chosen))
         if settings.similarity_threshold is None and not settings.is_strict:
-            kept = _within_reach(chosen, threads, words, places, fusion)
-        kept = kept[np.argsort(chosen[kept])]
-        chosen, lexical, words = chosen[kept], lexical[kept], words[kept]
+            rows = _within_reach(chosen, threads, words, places, fusion)
+        rows = rows[np.argsort(chosen[rows])]
+        chosen, lexical, words = chosen[rows], lexical[rows], words[rows]
     similar = fusion.vector.of(chosen)
     fused = fusion.of(chosen, words, similar)
     order = np.lexsort((chosen, -fused))
@@ -288,11 +288,11 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
 
 
 def with_threads(
-    found: np.ndarray, allowed: np.ndarray | None, places: Places
+    hits: np.ndarray, allowed: np.ndarray | None, places: Places
 ) -> tuple[np.ndarray, np.ndarray]:
     """All allowed chunks in the threads of the found ones, thread by thread, and the number of its thread from 0."""
     chunks, starts = places.members
-    threads = np.unique(places.thread[found])
+    threads = np.unique(places.thread[hits])
     sizes = starts[threads + 1] - starts[threads]
     # The places of the members of each thread, one after the other.
     steps = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -316,18 +316,18 @@ def _within_reach(
     if len(chosen) <= depth:
         return np.arange(len(chosen))
     places_found = np.minimum(np.searchsorted(fusion.chunks, chosen), len(fusion.chunks) - 1)
-    found = fusion.chunks[places_found] == chosen
+    is_hit = fusion.chunks[places_found] == chosen
     score = fusion.at_most(chosen, words)
-    known = found.copy()
-    score[known] = fusion.of(chosen[known], words[known], fusion.vector.of(chosen[known]))
+    is_exact = is_hit.copy()
+    score[is_exact] = fusion.of(chosen[is_exact], words[is_exact], fusion.vector.of(chosen[is_exact]))
     while True:
         reach = _with_share(score, threads, settings.thread_weight)
         first = np.argpartition(-reach, depth - 1)[:depth]
-        first = first[~known[first]]
+        first = first[~is_exact[first]]
         score[first] = fusion.of(chosen[first], words[first], fusion.vector.of(chosen[first]))
-        known[first] = True
-        sure = _with_share(score[known], threads[known], settings.thread_weight)
-        document = places.document[chosen[known]]
+        is_exact[first] = True
+        sure = _with_share(score[is_exact], threads[is_exact], settings.thread_weight)
+        document = places.document[chosen[is_exact]]
         order = np.argsort(document)
         _, best = _most(sure[order], document[order])
         if len(best) >= needed:
@@ -337,7 +337,7 @@ def _within_reach(
             return np.arange(len(chosen))
     reach = _with_share(score, threads, settings.thread_weight)
     edge = np.partition(best, len(best) - needed)[len(best) - needed]
-    return np.flatnonzero(found | (reach >= edge))
+    return np.flatnonzero(is_hit | (reach >= edge))
 
 
 def _most(scores: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

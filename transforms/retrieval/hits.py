@@ -89,10 +89,10 @@ def parted(
     """The hits that are kept, and the others as dropped, for one reason or one each, and into a chunk."""
     if keeps.all():
         return unchanged(hits)
-    gone = np.flatnonzero(~keeps)
-    drops = taken(hits[["query", "chunk_no"]], gone)
-    reasons = [reason] * len(gone) if isinstance(reason, str) else reason.gather(gone)
-    targets = [None] * len(gone) if into is None else into[gone]
+    rows = np.flatnonzero(~keeps)
+    drops = taken(hits[["query", "chunk_no"]], rows)
+    reasons = [reason] * len(rows) if isinstance(reason, str) else reason.gather(rows)
+    targets = [None] * len(rows) if into is None else into[rows]
     added = [pl.Series("reason", reasons, pl.String), pl.Series("into", targets, pl.Int64)]
     return Step(taken(hits, np.flatnonzero(keeps)), drops.hstack(added))
 

@@ -47,7 +47,7 @@ def runtime_label(
 
 def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: SearchSettings) -> tuple[str, ...]:
     """The label of each query, of hits as `pipeline.RANKED`; scores of features are none of a model."""
-    found, scores, of_query = (
+    values, scores, of_query = (
         ranked.get_column(name).to_numpy() for name in ("evidence", "rerank_score", "query")
     )
     is_judged = ~np.isnan(scores) & ~is_given(ranked.get_column("rerank_parts"))
@@ -55,5 +55,5 @@ def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: Searc
     for query in queries:
         own = of_query == query
         reranks = scores[own & is_judged].tolist()
-        labels.append(runtime_label(found[own].tolist(), reranks or None, settings))
+        labels.append(runtime_label(values[own].tolist(), reranks or None, settings))
     return tuple(labels)

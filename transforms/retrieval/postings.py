@@ -85,7 +85,7 @@ class PostingPart(NamedTuple):
     slots: np.ndarray
     codes: np.ndarray
 
-    def found(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def lookup(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of some slots (int32, as those of the part, which would else be copied) are in it, and where."""
         places = np.searchsorted(self.slots, slots)
         places[places == len(self.slots)] = 0
@@ -93,7 +93,7 @@ class PostingPart(NamedTuple):
         return present, places[present]
 
 
-def found(
+def lookups(
     slots: np.ndarray, parts: Sequence[PostingPart], slot_count: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Of each part, which of some slots are in it, and where: of many slots by marks, of few as the part finds them."""
@@ -101,7 +101,7 @@ def found(
     is_marked = None
     for part in parts:
         if _MARKED * len(numbers) < max(len(part.slots), slot_count >> 4):
-            yield part.found(numbers)
+            yield part.lookup(numbers)
             continue
         if is_marked is None:
             # Marks of a byte stay in the cache of a processor; the numbers are read where there is a mark.
@@ -161,9 +161,9 @@ class Postings:
         return lru_cache(_TERMS_KNOWN)(self._df)
 
     def _df(self, term: str) -> int:
-        gone = self.gone.numbers.get(term)
-        found = sum(rows.stop - rows.start for _, rows in self._rows(term))
-        return found if gone is None else found - int(self.gone.counts[gone])
+        number = self.gone.numbers.get(term)
+        count = sum(rows.stop - rows.start for _, rows in self._rows(term))
+        return count if number is None else count - int(self.gone.counts[number])
 
     def parts(self, term: str) -> list[PostingPart]:
         """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one."""
@@ -183,5 +183,5 @@ class Postings:
 
     def _rows(self, term: str) -> list[tuple[int, slice]]:
         """The segments that hold a term, and where its postings stand in each."""
-        found = ((n, s.starts, s.numbers.get(term)) for n, s in enumerate(self.segments))
-        return [(n, slice(int(starts[t]), int(starts[t + 1]))) for n, starts, t in found if t is not None]
+        places = ((n, s.starts, s.numbers.get(term)) for n, s in enumerate(self.segments))
+        return [(n, slice(int(starts[t]), int(starts[t + 1]))) for n, starts, t in places if t is not None]

@@ -99,24 +99,24 @@ def fault_of(field: str, value: str) -> str | None:
     return None
 
 
-def unknown_field(word: str, known: Collection[str]) -> str | None:
+def unknown_field(word: str, fields: Collection[str]) -> str | None:
     """What is wrong with a word that looks like a field and is none; None for a word.
 
     `psql:dump.sql:10:`, `localhost:80`, `mailto:ann` and the id `notes:Ideas.md` are words, `titel:x` and `owner:ann` are
     not.
     """
     match = _NAME.match(word)
-    if match is None or match[1] in known or match[1] in _SCHEMES:
+    if match is None or match[1] in fields or match[1] in _SCHEMES:
         return None
     name, value = match[1], word[match.end() :]
     if _PATH.search(value):
         return None
-    near = difflib.get_close_matches(name, known, 1, _LIKE)
+    near = difflib.get_close_matches(name, fields, 1, _LIKE)
     if not near and (
         len(name) < _SHORTEST_NAME or ":" in value or not (value[0].isalpha() or value[0] in '"(')
     ):
         return None
-    nearest = near or difflib.get_close_matches(name, known, 1, 0.0)
+    nearest = near or difflib.get_close_matches(name, fields, 1, 0.0)
     return f"no field is called {name}:, the nearest is {nearest[0]}:"
 
 
@@ -146,8 +146,8 @@ def slips(word: str) -> int:
 
 def fuzzy(pattern: str) -> tuple[str, int]:
     """The word of a pattern such as `vacum~` or `vacum~2`, and how many slips it may have."""
-    word, _, given = pattern.partition("~")
-    return word, int(given or slips(word))
+    word, _, count = pattern.partition("~")
+    return word, int(count or slips(word))
 
 
 def boosted(word: str) -> tuple[str, str]:

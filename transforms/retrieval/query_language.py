@@ -196,7 +196,7 @@ def _tokens(query: str) -> Iterator[Token]:
     shouted = _SQL.search(unquoted) is not None or (
         is_upper and re.search(r"\w", _JOINING.sub("", unquoted)) is not None
     )
-    opened: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
+    groups: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
     at = 0
     while at < len(query):
         begins = at == 0 or query[at - 1].isspace() or query[at - 1] in "(-:"
@@ -216,11 +216,11 @@ def _tokens(query: str) -> Iterator[Token]:
             yield Token("BOOST", match[0], start_pos=at)
             at = match.end()
         elif begins and query[at] == "(":
-            opened.append(at)
+            groups.append(at)
             yield Token("LPAR", "(", start_pos=at)
             at += 1
-        elif query[at] == ")" and opened and opened[-1] is not None:
-            opened.pop()
+        elif query[at] == ")" and groups and groups[-1] is not None:
+            groups.pop()
             yield Token("_RPAR", ")", start_pos=at)
             at += 1
         elif begins and (_NEGATED.match(query, at) or (query[at] == "-" and _FIELD.match(query, at + 1))):
@@ -233,7 +233,7 @@ def _tokens(query: str) -> Iterator[Token]:
             yield Token({"AND": "_AND", "OR": "_OR"}.get(match[1], "NOT"), match[1], start_pos=at)
             at = match.end()
         else:
-            end = _word_end(query, at, opened)
+            end = _word_end(query, at, groups)
             yield from _word_tokens(query, at, end, begins=begins)
             at = end
 
@@ -249,16 +249,16 @@ def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Tok
         yield Token("BOOST", factor, start_pos=at + len(word))
 
 
-def _word_end(query: str, at: int, opened: list[int | None]) -> int:
-    """Where the word ends that begins at `at`: at a blank, or at what closes a group; keeps count in `opened`."""
+def _word_end(query: str, at: int, groups: list[int | None]) -> int:
+    """Where the word ends that begins at `at`: at a blank, or at what closes a group; keeps count in `groups`."""
     start = at
     while at < len(query) and not query[at].isspace():
         if query[at] == "(":
-            opened.append(None)
-        elif query[at] == ")" and opened:
-            if opened[-1] is not None and at > start:
+            groups.append(None)
+        elif query[at] == ")" and groups:
+            if groups[-1] is not None and at > start:
                 break
-            opened.pop()
+            groups.pop()
         at += 1
     return at
 

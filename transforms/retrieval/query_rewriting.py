@@ -93,11 +93,11 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
         return Standalone(query, query)
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
-    named = _new(names, query)[:_ENTITIES]
+    entities = _new(names, query)[:_ENTITIES]
     without_addresses = (" ".join(w for w in turn.split() if "@" not in w) for turn in recent[:_WORD_TURNS])
     rest = [_NAMES.sub(" ", turn) for turn in without_addresses]
     words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLER]
-    return _with(query, query, [*named, *_new(words, " ".join([query, *named]))[:_WORDS]], "rules")
+    return _with(query, query, [*entities, *_new(words, " ".join([query, *entities]))[:_WORDS]], "rules")
 
 
 def by_model(query: str, answer: Rewritten, label: str) -> Standalone:

@@ -156,8 +156,8 @@ def features(
         low, high = min(scores), max(scores)
         own = [c.own for c, _, _ in of_query if not c.is_mail]
         mean = sum(own) / len(own) if own else 0.0
-        (asked,) = _words([queries[query]])
-        words, pairs = set(asked), set(pairwise(asked))
+        (query_words,) = _words([queries[query]])
+        words, pairs = set(query_words), set(pairwise(query_words))
         for c, title, text in of_query:
             in_title = _share(words, title)
             of_part = {
@@ -218,8 +218,8 @@ def _words(texts: Sequence[str | None]) -> list[list[str]]:
     words = [_plain_words(text.lower()) if text and text.isascii() else [] for text in texts]
     if others := [n for n, text in enumerate(texts) if text and not text.isascii()]:
         column = pl.Series([texts[n] for n in others], dtype=pl.String).str.to_lowercase()
-        for n, found in zip(others, column.str.extract_all(_WORD), strict=True):
-            words[n] = found.to_list()
+        for n, of_text in zip(others, column.str.extract_all(_WORD), strict=True):
+            words[n] = of_text.to_list()
     return words
 
 
@@ -308,6 +308,6 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
     rank = (1 + np.arange(len(order)) - np.searchsorted(of_query, of_query)).astype(np.int32)
     order, rank = order[rank <= limit], rank[rank <= limit]
     rows = pl.Series(pa.array(row[order].astype(np.uint32), mask=row[order] < 0))
-    found = scores[["reranker", "rerank_score", "rerank_parts"]][rows]
-    columns = {column.name: column for column in found} | {"rank_before": before[order]}
+    frame = scores[["reranker", "rerank_score", "rerank_parts"]][rows]
+    columns = {column.name: column for column in frame} | {"rank_before": before[order]}
     return with_values(taken(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED})

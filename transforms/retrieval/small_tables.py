@@ -17,14 +17,14 @@ def with_values(table: pl.DataFrame, **columns: np.ndarray | pl.Series) -> pl.Da
     >>> with_values(pl.DataFrame({"a": [1], "b": [2]}), b=np.array([3]), c=np.array([4])).row(0)
     (1, 3, 4)
     """
-    made, known = table.clone(), table.columns
+    result, names = table.clone(), table.columns
     for name, values in columns.items():
         series = pl.Series(name, values)
-        if name in known:
-            made.replace_column(known.index(name), series)
+        if name in names:
+            result.replace_column(names.index(name), series)
         else:
-            made.insert_column(made.width, series)
-    return made
+            result.insert_column(result.width, series)
+    return result
 
 
 def is_given(column: pl.Series) -> np.ndarray:

@@ -32,9 +32,9 @@ class Unit(NamedTuple):
 def asked_and_said(turn: str) -> tuple[str, str]:
     """The questions of the text of a turn, and the rest of it, without its first line; nothing if it asks nothing."""
     sentences = _ENDS.split(turn.partition("\n")[2])
-    asked = [sentence for sentence in sentences if sentence.endswith(_MARKS)]
-    said = [sentence for sentence in sentences if not sentence.endswith(_MARKS)]
-    return ("".join(asked), "".join(said)) if asked else ("", "")
+    questions = [sentence for sentence in sentences if sentence.endswith(_MARKS)]
+    rest = [sentence for sentence in sentences if not sentence.endswith(_MARKS)]
+    return ("".join(questions), "".join(rest)) if questions else ("", "")
 
 
 def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
@@ -65,7 +65,7 @@ def _stand_ins(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
     asking = [unit.row for unit in units if unit.asks]
     answers = {q["chunk_no"]: turn for q in asking for turn in turns if follows(turn, q)}
     sections: dict[str, Mapping[str, Any]] = {}
-    found: dict[int, tuple[int, str]] = {}
+    stand_ins: dict[int, tuple[int, str]] = {}
     for _, row, _ in units:
         other, reason = row, QUESTION
         if row["chunk_kind"] == "window_segment":
@@ -75,8 +75,8 @@ def _stand_ins(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
         while other["chunk_no"] in answers:
             other = answers[other["chunk_no"]]
         if other is not row:
-            found[row["chunk_no"]] = other["chunk_no"], reason
-    return found
+            stand_ins[row["chunk_no"]] = other["chunk_no"], reason
+    return stand_ins
 
 
 def follows(turn: Mapping[str, Any], question: Mapping[str, Any]) -> bool:

@@ -92,7 +92,7 @@ def prefixes_of(name: str) -> Prefixes:
     'passage: '
     """
     bare = name.lower()
-    fits = (p for known, p in _PREFIXES.items() if known in bare and "instruct" not in bare)
+    fits = (p for family, p in _PREFIXES.items() if family in bare and "instruct" not in bare)
     return next(fits, Prefixes("", ""))
 
 
@@ -111,9 +111,9 @@ def successor_of(name: str, served: Sequence[str], default: str) -> str:
     >>> successor_of("gemini-2.5-flash", ["gemini-3.5-flash-lite", "gemini-4-pro"], LANGUAGE_NAME)
     'gemini-3.5-flash-lite'
     """
-    known = _RETIRED.get(name, "")
+    successor = _RETIRED.get(name, "")
     alike = get_close_matches(name, served, 1)
-    return known if known in served else alike[0] if alike else default
+    return successor if successor in served else alike[0] if alike else default
 
 
 def gemini_embedding(name: str | None) -> GeminiEmbedding:
@@ -121,13 +121,13 @@ def gemini_embedding(name: str | None) -> GeminiEmbedding:
     return GEMINI_EMBEDDINGS.get(name or EMBEDDING_NAME, GEMINI_EMBEDDINGS[EMBEDDING_NAME])
 
 
-def language_dollars(name: str, sent: int, said: int, held: int = 0) -> float:
+def language_dollars(name: str, sent: int, output: int, cached: int = 0) -> float:
     """The list price of so many tokens sent, and thought and answered; of an unknown model that of LANGUAGE_NAME.
 
-    `held` of the tokens sent were read of what the service holds.
+    `cached` of the tokens sent were read of what the service holds.
     """
     prompt, answer = _LANGUAGE_PRICES.get(name, _LANGUAGE_PRICES[LANGUAGE_NAME])
-    return ((sent - held + held * HELD_SHARE) * prompt + said * answer) / 1e6
+    return ((sent - cached + cached * HELD_SHARE) * prompt + output * answer) / 1e6
 
 
 BUNDLED = {"static": "wordllama-l2-supercat", "weft": "weft-1"}
@@ -244,9 +244,9 @@ class EmbeddingSettings(StageSettings):
     @property
     def prefixes(self) -> Prefixes:
         """What is put before texts: what the settings say, else what is known of the model by its name."""
-        known = prefixes_of(self.name or "")
-        given = self.document_prefix, self.query_prefix
-        return Prefixes(*(k if g is None else g for g, k in zip(given, known, strict=True)))
+        defaults = prefixes_of(self.name or "")
+        own = self.document_prefix, self.query_prefix
+        return Prefixes(*(k if g is None else g for g, k in zip(own, defaults, strict=True)))
 
     @property
     def sees(self) -> bool:

@@ -151,8 +151,8 @@ class RankingOptions(StageSettings):
 
     def changes(self) -> dict[str, Any]:
         """What the options other than the profile change in [search]."""
-        named = {name: getattr(self, name) for name in ("diversity", "rerank", "per_document")}
-        changes = {name: value for name, value in named.items() if value is not None}
+        options = {name: getattr(self, name) for name in ("diversity", "rerank", "per_document")}
+        changes = {name: value for name, value in options.items() if value is not None}
         if self.threads:
             changes["collapse_threads"] = True
         if self.weak:

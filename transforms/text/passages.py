@@ -92,8 +92,8 @@ def patch_message(text: str, subject: str, terms: Mapping[str, str], weights: Ma
     message = commit_message(text)
     if not _PATCH.search(text) or len(message) < SAYS_SOMETHING:
         return ""
-    found, most = ({terms[w] for w in _WORD.findall(f"{subject} {t}") if w in terms} for t in (message, text))
-    share = [sum(weights.get(term, 1) for term in matching) for matching in (found, most)]
+    above, most = ({terms[w] for w in _WORD.findall(f"{subject} {t}") if w in terms} for t in (message, text))
+    share = [sum(weights.get(term, 1) for term in matching) for matching in (above, most)]
     return message if share[0] >= _EXPLAINS * share[1] else ""
 
 
@@ -155,7 +155,7 @@ def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
     >>> repeated(["a b c d e", "f g", "A B C D E!"])
     [None, None, 0]
     """
-    known: list[Set[tuple[str, ...]]] = []
+    prior: list[Set[tuple[str, ...]]] = []
     places: list[int | None] = []
     above: set[tuple[str, ...]] = set()
     for text in texts:
@@ -163,12 +163,12 @@ def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
         is_repeat = len(sequences & above) >= share * len(sequences)
         if is_repeat:
             # Most repeats say nothing that one other text does not say, which no text can have more of.
-            whole = next((n for n, other in enumerate(known) if sequences <= other), None)
-            most = max(range(len(known)), key=lambda n: len(sequences & known[n])) if whole is None else whole
+            whole = next((n for n, other in enumerate(prior) if sequences <= other), None)
+            most = max(range(len(prior)), key=lambda n: len(sequences & prior[n])) if whole is None else whole
             places.append(most)
-            known.append(set())
+            prior.append(set())
         else:
             places.append(None)
-            known.append(sequences)
+            prior.append(sequences)
         above |= sequences
     return places

@@ -18,21 +18,21 @@ def documents_with(frontmatters: Iterable[tuple[str, str]], key: str, pattern: s
     ['n']
     """
     parts, matcher = key.casefold().split("."), re.compile(pattern)
-    found: list[str] = []
-    known: set[str] = set()
+    documents: list[str] = []
+    keys: set[str] = set()
     has_key = False
     for document, frontmatter in frontmatters:
         fields = json.loads(frontmatter)
         values = list(_values(fields, parts))
-        known |= set(fields)
+        keys |= set(fields)
         has_key |= bool(values)
         if any(map(matcher.match, values)):
-            found.append(document)
+            documents.append(document)
     if not has_key:
         raise KeyError(
-            f"no frontmatter has {shortened(key)!r}; the index holds {', '.join(sorted(known)[:20]) or 'none'}"
+            f"no frontmatter has {shortened(key)!r}; the index holds {', '.join(sorted(keys)[:20]) or 'none'}"
         )
-    return found
+    return documents
 
 
 def _values(value: Any, parts: list[str]) -> Iterator[str]:

@@ -39,9 +39,9 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
         if is_picture(texts[row]):
             continue
         finds.update(find.kind for find in in_text)
-        held = next((find.kind for find in in_text if actions[find.kind] == "hold"), None)
-        withheld += held is not None
-        texts[row] = f"[held back: {held}]" if held else _marked(texts[row], in_text, in_place=False)
+        kind = next((find.kind for find in in_text if actions[find.kind] == "hold"), None)
+        withheld += kind is not None
+        texts[row] = f"[held back: {kind}]" if kind else _marked(texts[row], in_text, in_place=False)
     return Screened(texts, finds, withheld)
 
 

@@ -58,20 +58,20 @@ def stored_texts(stored: str, spans: Sequence[tuple[int, int]]) -> list[StoredTe
 
 
 def words_by_term(
-    texts: Iterable[str], wanted: Set[str], settings: TermSettings
+    texts: Iterable[str], targets: Set[str], settings: TermSettings
 ) -> dict[str, list[tuple[int, str]]]:
-    """The words of some texts by each of their terms that is `wanted`, with the number of the term among those of the word.
+    """The words of some texts by each of their terms in `targets`, with the number of the term among those of the word.
 
     Term 0 is that of the complete word, the others are those of the parts of an identifier.
     """
     words = set[str]().union(*(_word(text).findall(text) for text in set(texts)))
-    words_of = {term: [(0, term)] for term in wanted if _UNSPACED.fullmatch(term)}
+    words_of = {term: [(0, term)] for term in targets if _UNSPACED.fullmatch(term)}
     terms_of = _terms_of_words(settings)
     for word in words:
         terms = terms_of(word)
-        if not wanted.isdisjoint(terms):
+        if not targets.isdisjoint(terms):
             for number, term in enumerate(terms):
-                if term in wanted:
+                if term in targets:
                     words_of.setdefault(term, []).append((number, word))
     return words_of
 
@@ -183,24 +183,24 @@ def _matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str
     if text.isascii() and len(matching) <= _FEW:
         return _plain_matches(text, matching)
     words = _word(text).finditer(text)
-    found = [(w.start(), w.end(), matching[word]) for w in words if (word := w.group()) in matching]
+    places = [(w.start(), w.end(), matching[word]) for w in words if (word := w.group()) in matching]
     if not text.isascii() and (unspaced := [word for word in matching if _UNSPACED.fullmatch(word)]):
         runs = re.finditer("|".join(sorted(unspaced, key=len, reverse=True)), text)
-        found = sorted([*found, *((run.start(), run.end(), matching[run.group()]) for run in runs)])
-    return found
+        places = sorted([*places, *((run.start(), run.end(), matching[run.group()]) for run in runs)])
+    return places
 
 
 def _plain_matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str]]:
     """`_matches` in a text of ASCII: a few words are found faster than all words are looked at."""
-    found = []
+    places = []
     for word, term in matching.items():
         start = text.find(word)
         while start >= 0:
             end = start + len(word)
             if text[end : end + 1] not in _OF_WORDS and text[max(start - 1, 0) : start] not in _OF_WORDS:
-                found.append((start, end, term))
+                places.append((start, end, term))
             start = text.find(word, end)
-    return sorted(found)
+    return sorted(places)
 
 
 def _word(text: str) -> re.Pattern[str]:

@@ -18,7 +18,7 @@ def rules(text: str) -> tuple[_Rule, ...]:
     >>> rules("pg => postgres  # one way")
     ((('pg',), ('postgres',)),)
     """
-    found: list[_Rule] = []
+    parsed: list[_Rule] = []
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.partition("#")[0].strip()
         if not bare:
@@ -27,12 +27,12 @@ def rules(text: str) -> tuple[_Rule, ...]:
             tuple(filter(None, (" ".join(n.split()) for n in side.split(",")))) for side in bare.split("=>")
         ]
         if len(sides) == 2 and all(sides):
-            found.append((sides[0], sides[1]))
+            parsed.append((sides[0], sides[1]))
         elif len(sides) == 1 and len(sides[0]) > 1:
-            found.append((sides[0], sides[0]))
+            parsed.append((sides[0], sides[0]))
         else:
             raise ValueError(f"line {number}: write `wal, write-ahead log` or `pg => postgres`")
-    return tuple(found)
+    return tuple(parsed)
 
 
 def added(text: str, file: str) -> list[str]:
@@ -47,7 +47,7 @@ def added(text: str, file: str) -> list[str]:
         for r in rules(file)
         for word in r[0]
     }
-    others = [other for names, asked in rules(file) if any(has[n] for n in names) for other in asked]
+    others = [other for names, synonyms in rules(file) if any(has[n] for n in names) for other in synonyms]
     own = set(re.findall(r"\w+", lowered))
     words = [word for other in others for word in re.findall(r"\w+", other)]
     return list(dict.fromkeys(word for word in words if word.lower() not in own))

@@ -326,15 +326,15 @@ def query_terms(
     names = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
     rows: list[tuple[int, str]] = []
-    for query, (found, compounds) in enumerate(names):
-        words = _in_pieces(found)
+    for query, (plain, compounds) in enumerate(names):
+        words = _in_pieces(plain)
         term_of = dict(zip(words, stems([word.lower() for word in words], settings), strict=True))
         cut = [parts for word, parts in identifier_parts(words).items() if not df(term_of[word])]
         parts = stems([part for parts in cut for part in parts], settings)
         distinct = {*term_of.values(), *parts, *_compound_terms(compounds, settings)}
         is_mixed = any(word.islower() for word in words)
-        named = {term_of[word] for word in words if is_mixed and len(word) > 1 and word.isupper()}
-        rows += [(query, term) for term in sorted(distinct - (stop - named) or distinct)]
+        in_capitals = {term_of[word] for word in words if is_mixed and len(word) > 1 and word.isupper()}
+        rows += [(query, term) for term in sorted(distinct - (stop - in_capitals) or distinct)]
     numbers, terms = zip(*rows, strict=True) if rows else ((), ())
     return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(terms, pa.large_string())})
 

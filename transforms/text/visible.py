@@ -66,5 +66,5 @@ def is_picture(text: str) -> bool:
 
 def picture_of(text: str) -> Picture | None:
     """The picture that a text stands for; None for words."""
-    found = _PICTURE.match(text) if text.startswith("data:image/") else None
-    return Picture(found[1], b64decode(found[2])) if found else None
+    match = _PICTURE.match(text) if text.startswith("data:image/") else None
+    return Picture(match[1], b64decode(match[2])) if match else None

@@ -32,11 +32,11 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     bodies = _bodies(nodes)
     for document in documents_of(documents, nodes):
         chunk_bodies = _in_characters(bodies.get(document.doc_id, []), document)
-        seen: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         for position, body in enumerate(chunk_bodies):
             row = _row(document, position, body)
             base = parts_hash((*row.pop("identity"), row["text_display"]))
-            number = seen[base] = seen.get(base, -1) + 1
+            number = numbers[base] = numbers.get(base, -1) + 1
             row["chunk_id"] = parts_hash((base, str(number))) if number else base
             rows.append(row | {"chunk_count": len(chunk_bodies)})
         excluded += _exclusions(document, chunk_bodies)

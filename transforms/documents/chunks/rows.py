@@ -39,8 +39,8 @@ class ChunkRows:
 
         `embedded` are the texts to embed if the chunker makes them itself.
         """
-        seen = [p if document.visible(p.start, p.end) else p._replace(lead=0) for p in segments]
-        texts = [document.display(p.start - p.lead, p.end) for p in seen]
+        pieces = [p if document.visible(p.start, p.end) else p._replace(lead=0) for p in segments]
+        texts = [document.display(p.start - p.lead, p.end) for p in pieces]
         blank = [(p.start, p.end) for p, text in zip(segments, texts, strict=True) if not text]
         self._exclude(document, blank, omissions)
         if blank:

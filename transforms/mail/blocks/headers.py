@@ -97,8 +97,8 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
     header |= lines.matches(rules.NAMED_ATTRIBUTION, above_quote & ~colon)
     header |= lines.matches(rules.NEWS_ATTRIBUTION, above_quote & ~verb)
     header |= lines.matches(rules.ON_WEEKDAY, author & lines.shifted(quote, -1))
-    opened = lines.matches(rules.OPENED_START, start & verb)
-    folded = _folded(lines, last & ~opened, start)
+    opening = lines.matches(rules.OPENED_START, start & verb)
+    folded = _folded(lines, last & ~opening, start)
     dated = (verb | rest) & (start | with_name | folded) | lines.matches(rules.ADDRESSED, colon & author)
     return header | dated | folded, dated
 
@@ -161,8 +161,8 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     origin = (original | lines.shifted(original, 1))[rows]
     top = last_true(~lines.blank & lines.first)[rows] == rows
     addressed = counts_before(lines.matches(rules.FIELD_TO, field))
-    named = next_at(sender, rows)
-    near = (named < stop) & (named <= rows + SENDER_LINES)
+    sender_at = next_at(sender, rows)
+    near = (sender_at < stop) & (sender_at <= rows + SENDER_LINES)
     outlook = original[rows] | (near & (fields >= 3) & (addressed[stop] > addressed[rows]))
     selected = outlook | git[rows] | (sender[rows] & top & (fields <= 3)) | (origin & (fields >= 1))
     openings[rows[outlook & ~top]] = True
@@ -218,8 +218,8 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
         receiver, topic = int(next_to[row]), 0
         if receiver < lines.message_end[row]:
             topic = int(subject[receiver])
-        named = min(int(addresses[topic] - addresses[receiver]), ADDRESS_LINES)
-        if not row < receiver < topic < min(row + NOTES_LINES + named, int(lines.message_end[row])):
+        count = min(int(addresses[topic] - addresses[receiver]), ADDRESS_LINES)
+        if not row < receiver < topic < min(row + NOTES_LINES + count, int(lines.message_end[row])):
             continue
         begin = max(int(paragraph[row]) + 1, row - 3, int(lines.message_start[row]))
         blocks[begin : topic + 1] |= author[begin : topic + 1]
@@ -283,8 +283,8 @@ def _listed(lines: Lines, openings: RowNos) -> Mask:
     """For each of these rows, whether its mail names a mailing list anywhere."""
     if not len(openings):
         return np.zeros(0, dtype=bool)
-    opening, found = np.zeros(lines.n, dtype=bool), np.zeros(lines.n, dtype=bool)
+    opening, is_listed = np.zeros(lines.n, dtype=bool), np.zeros(lines.n, dtype=bool)
     opening[openings] = True
-    named = lines.matches(rules.LISTED, lines.in_mails(opening) & ~lines.blank)
-    found[lines.message_start[named & ~lines.matches(rules.OFFICE_TAG, named)]] = True
-    return found[lines.message_start[openings]]
+    mentions = lines.matches(rules.LISTED, lines.in_mails(opening) & ~lines.blank)
+    is_listed[lines.message_start[mentions & ~lines.matches(rules.OFFICE_TAG, mentions)]] = True
+    return is_listed[lines.message_start[openings]]

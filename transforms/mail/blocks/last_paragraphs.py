@@ -166,13 +166,13 @@ def _ended(
         | (paragraphs.size == 1) & lines.matching(rules.LONE_RULE, paragraphs.starts)
     )
     greeting = paragraphs.first_matching(rules.GREETING, paragraphs.size > 1)
-    named = Paragraphs(lines, paragraphs.starts + greeting, paragraphs.stops)
-    selected |= (named.size <= NAME_LINES) & _names_writer(lines, words, contact, named)
-    starts = named.starts.copy()
+    bodies = Paragraphs(lines, paragraphs.starts + greeting, paragraphs.stops)
+    selected |= (bodies.size <= NAME_LINES) & _names_writer(lines, words, contact, bodies)
+    starts = bodies.starts.copy()
     for number in np.flatnonzero(~selected & _may_name(lines, words, paragraphs)).tolist():
         below = _below_closing(lines, int(paragraphs.starts[number]), int(paragraphs.stops[number]))
         selected[number], starts[number] = below is not None, below or starts[number]
-    return starts[selected], named.stops[selected]
+    return starts[selected], bodies.stops[selected]
 
 
 def _may_name(lines: Lines, words: Words, paragraphs: Paragraphs) -> Mask:

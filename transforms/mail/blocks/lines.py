@@ -256,10 +256,10 @@ class Lines:
             )
         if rule.needs is None:
             return _matching(texts, rule)
-        found = _search(texts, rule.needs)
-        if found.any():
-            found[found] = _matching(texts.filter(pa.array(found)), rule)
-        return found
+        mask = _search(texts, rule.needs)
+        if mask.any():
+            mask[mask] = _matching(texts.filter(pa.array(mask)), rule)
+        return mask
 
     def matching_any(self, rules: Sequence[Rule], among: Mask) -> Mask:
         """Rows of those `among` whose head one of the rules matches; of a rule nothing but the pattern counts."""

@@ -145,12 +145,12 @@ def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: RowNos, r
     at_end = (ends == lines.message_end) | np.isin(lines.kind[np.minimum(ends, lines.n - 1)], (QUOTE, HEADER))
     rows = np.flatnonzero(lines.matches(rules.SHORT_MARK, mark & at_end))
     below = lines.next_filled[rows]
-    named = np.zeros(len(rows), dtype=bool)
+    is_name = np.zeros(len(rows), dtype=bool)
     for rule in (rules.PERSON_NAME, rules.REACH, rules.SIGNED_LINE):
-        named |= lines.matching(rule, below)
-    named &= ~lines.matching(rules.GREETING, below)
+        is_name |= lines.matching(rule, below)
+    is_name &= ~lines.matching(rules.GREETING, below)
     prose = counts_before(author & (words.small > PROSE_WORDS))
-    rows = rows[named & author[below] & (prose[ends[rows]] - prose[rows] <= 1)]
+    rows = rows[is_name & author[below] & (prose[ends[rows]] - prose[rows] <= 1)]
     return rows_within(rows, ends[rows], lines.n)
 
 

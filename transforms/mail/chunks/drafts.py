@@ -87,8 +87,8 @@ class Drafts:
         d = self.documents[-1]
         self.excluded.append((d.message_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
-    def chunks(self, chunker: str, seen: dict[str, int], settings: ChunkSettings) -> pa.Table:
-        """The table `chunks`; `seen` counts the occurrences of equal ids in all batches and is updated.
+    def chunks(self, chunker: str, id_counts: dict[str, int], settings: ChunkSettings) -> pa.Table:
+        """The table `chunks`; `id_counts` has how often each id occurs in all batches and is updated.
 
         Of a body or attachment with more than `log_vector_chars` characters of logs these have no text to embed.
         """
@@ -107,7 +107,7 @@ class Drafts:
         if settings.log_vector_chars is not None:
             frame = _without_long_logs(frame, settings.log_vector_chars)
         table = frame.select(_DERIVED).to_arrow()
-        ids = _chunk_ids(frame, seen)
+        ids = _chunk_ids(frame, id_counts)
         struct = pa.StructArray.from_arrays(
             [pa.array(self.span_starts, pa.int64()), pa.array(self.span_ends, pa.int64())]
             + [pa.array(self.span_roles, pa.string())],
@@ -254,13 +254,13 @@ def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _chunk_ids(frame: pl.DataFrame, seen: dict[str, int]) -> list[str]:
+def _chunk_ids(frame: pl.DataFrame, id_counts: dict[str, int]) -> list[str]:
     """Hashes of document, kind and text; an occurrence number distinguishes equal ones."""
     ids = []
     texts = text_hashes(frame["text_display"].to_arrow())
     for parts in zip(frame["base"], frame["chunk_kind"], texts, strict=True):
         base = parts_hash(parts)
-        count = seen.get(base, 0)
-        seen[base] = count + 1
+        count = id_counts.get(base, 0)
+        id_counts[base] = count + 1
         ids.append(base if not count else parts_hash((base, str(count))))
     return ids

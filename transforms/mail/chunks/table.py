@@ -64,13 +64,13 @@ def message_chunks(
 
 def _with_tables(batches: Iterable[Drafts], settings: ChunkSettings) -> Iterator[tuple[Drafts, pa.Table]]:
     """Each batch with its table: Polars builds the table while Python cuts the next batch."""
-    seen: dict[str, int] = {}
+    id_counts: dict[str, int] = {}
     with ThreadPoolExecutor(1) as worker:
         pending: tuple[Drafts, Future[pa.Table]] | None = None
         for drafts in batches:
             if pending:
                 yield pending[0], pending[1].result()
-            pending = drafts, worker.submit(drafts.chunks, CHUNKER, seen, settings)
+            pending = drafts, worker.submit(drafts.chunks, CHUNKER, id_counts, settings)
         if pending:
             yield pending[0], pending[1].result()
 

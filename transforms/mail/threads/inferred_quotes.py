@@ -95,8 +95,8 @@ def pairs_to_compare(pairs: pa.Table, previous: pa.Table | None) -> pa.Table:
     """The rows of `compared_replies` that are not in the `previous` table of these."""
     if previous is None:
         return pairs
-    known = pl.DataFrame(previous)
-    return pl.DataFrame(pairs).join(known, on=COMPARED_REPLIES.names, how="anti").to_arrow()
+    earlier = pl.DataFrame(previous)
+    return pl.DataFrame(pairs).join(earlier, on=COMPARED_REPLIES.names, how="anti").to_arrow()
 
 
 def merged_quotes(previous: pa.Table, pairs: pa.Table, compared: pa.Table, new: pa.Table) -> pa.Table:

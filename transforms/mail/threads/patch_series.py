@@ -39,7 +39,7 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
     series_of = _united(patches["posting"].unique(maintain_order=True).to_list(), edges)
     patches = patches.with_columns(series=pl.col("posting").replace_strict(series_of, return_dtype=pl.Int64))
-    named_patches = _named(patches)
+    named_patches = _patch_rows(patches)
     answered = _discussed(mails, patches, tree)
     rows = pl.concat([named_patches, _replies(answered, named_patches)]).sort("message_id")
     return PATCH_SERIES.conform(rows.select(PATCH_SERIES.names).to_arrow())
@@ -175,7 +175,7 @@ def _united(nodes: list[int], edges: Iterable[tuple[int, int]]) -> dict[int, int
     return {node: top(node) for node in nodes}
 
 
-def _named(patches: pl.DataFrame) -> pl.DataFrame:
+def _patch_rows(patches: pl.DataFrame) -> pl.DataFrame:
     """The rows of the patch mails: ids after the earliest mail, the previous revision, and which is latest."""
     by_time = ["at", "message_id"]
     latest = pl.col("posting").sort_by("version", "started", "posting").last().over("series")

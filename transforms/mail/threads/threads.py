@@ -64,7 +64,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     best_first = ["is_lesser", "source", "partition", "stored_message_id"]
     of_mail = ibis.window(group_by="message_id", order_by=best_first)
     of_partition = ibis.window(group_by=["message_id", "source", "partition"], order_by=best_first)
-    kept = (
+    best = (
         rows.mutate(
             is_canonical=ibis.row_number().over(of_mail) == 0,
             rank_in_partition=ibis.row_number().over(of_partition),
@@ -72,15 +72,15 @@ def memberships(messages: ibis.Table) -> ibis.Table:
         # Two stored mails may be lesser copies of one mail elsewhere; one membership is enough.
         .filter(lambda t: t.rank_in_partition == 0)
     )
-    has_labels = kept.labels.length() > 0
-    labelled = kept.filter(has_labels).mutate(label=lambda t: t.labels.unnest())
+    has_labels = best.labels.length() > 0
+    labelled = best.filter(has_labels).mutate(label=lambda t: t.labels.unnest())
     of_labels = ibis.window(group_by=["message_id", "source", "partition"], order_by="label")
     labelled = labelled.mutate(
         list_id=labelled.source + "/" + labelled.label,
         is_canonical=labelled.is_canonical & (ibis.row_number().over(of_labels) == 0),
     )
     return (
-        kept.filter(~has_labels)
+        best.filter(~has_labels)
         .select(MEMBERSHIPS.names)
         .union(labelled.select(MEMBERSHIPS.names))
         .order_by("message_id", "source", "partition", "list_id")
@@ -180,8 +180,8 @@ def answered_by_subject(
         has_no_parent=has_no_parent,
     )
     titled = frame.filter(pl.col("key").str.contains(r"[\p{L}\p{N}]")).drop_nulls("effective_at")
-    asked = titled.filter(pl.col("is_reply") & pl.col("has_no_parent")).select("key")
-    titled = titled.join(asked, on="key", how="semi")
+    keys = titled.filter(pl.col("is_reply") & pl.col("has_no_parent")).select("key")
+    titled = titled.join(keys, on="key", how="semi")
     earlier = titled.join(list_ids, on="message_id").sort("effective_at", "message_id")
     orphans = earlier.filter(pl.col("is_reply") & pl.col("has_no_parent"))
     matches = [

@@ -173,8 +173,8 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
     if kinds.intersection(SECRETS):
         looks += [(prefix, _once(partial(token_at, form=form))) for prefix, form in forms().items()]
         looks += [
-            (core, _once(partial(coded_token_at, core=core.encode(), meanings=meant)))
-            for core, meant in coded_prefixes().items()
+            (core, _once(partial(coded_token_at, core=core.encode(), meanings=meanings)))
+            for core, meanings in coded_prefixes().items()
         ]
         looks += named.NAMES.items()
         looks += [(word, _once(block_at)) for word in ("-----begin", "---- begin")]
@@ -216,15 +216,15 @@ def _disjoint(finds: list[Find]) -> list[Find]:
     if len(finds) < 2:
         return finds
     rank = {kind: n for n, kind in enumerate(FIND_KINDS)}
-    kept: list[Find] = []
+    result: list[Find] = []
     for find in sorted(finds, key=lambda f: (f.start, rank[f.kind], -f.end)):
-        if not kept or kept[-1].end <= find.start:
-            kept.append(find)
+        if not result or result[-1].end <= find.start:
+            result.append(find)
             continue
-        last = kept[-1]
+        last = result[-1]
         first = min(last, find, key=lambda f: rank[f.kind])
         if last.kind in SECRETS and find.kind in SECRETS:
-            kept[-1] = Find(last.start, max(last.end, find.end), first.kind)
+            result[-1] = Find(last.start, max(last.end, find.end), first.kind)
         elif first is find:
-            kept[-1] = find
-    return kept
+            result[-1] = find
+    return result

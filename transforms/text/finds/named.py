@@ -104,8 +104,8 @@ def _value(data: bytes, at: int) -> _Value | None:
         return None
     text = bare[0].rstrip(_TAIL)
     for mark in (b"&", b";"):  # the next part of an address or of a connection string
-        head, found, rest = text.partition(mark)
-        text = head if found and b"=" in rest else text
+        head, separator, rest = text.partition(mark)
+        text = head if separator and b"=" in rest else text
     end = at + len(text)
     rest = data[end : end + 40].partition(b"\n")[0]
     return _Value(at, end, text, False, rest[:1], not rest.strip(b" \t\r.,"))

@@ -98,8 +98,8 @@ def email_at(data: bytes, at: int) -> Find | None:
     before = data[max(0, at - _LONGEST_LOCAL) : at]
     local = before[len(before.rstrip(_LOCAL_BYTES)) :]
     if at > len(local) and data[at - len(local) - 1] >= 0x80:
-        found = _LOCAL.search(before.decode(errors="replace"))
-        local = found[0].encode() if found else b""
+        match = _LOCAL.search(before.decode(errors="replace"))
+        local = match[0].encode() if match else b""
     local = local.lstrip(b"._%+-")
     start = at - len(local)
     if not local or local.lower() in _PROGRAMS:
