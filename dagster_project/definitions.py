@@ -46,9 +46,9 @@ def defs() -> dg.Definitions:
     Settings that do not load become one asset that says what to do: the UI hides a load error behind two tracebacks,
     on a page that nobody opens first.
     """
-    named = os.environ.get(CONFIG_VARIABLE) or Path(DEFAULT_CONFIG).exists()
+    has_settings = os.environ.get(CONFIG_VARIABLE) or Path(DEFAULT_CONFIG).exists()
     try:
-        return build_definitions(load_settings(None if named or not SAMPLE.exists() else SAMPLE))
+        return build_definitions(load_settings(None if has_settings or not SAMPLE.exists() else SAMPLE))
     except SettingsError as fault:
         if os.environ.get(_VALIDATES):
             raise fault.with_traceback(None) from None
@@ -58,10 +58,10 @@ def defs() -> dg.Definitions:
 def _fault_definitions(fault: SettingsError) -> dg.Definitions:
     """An asset that nothing makes, which says in place of all others why the settings do not load."""
     remedy = "Mend it, then reload the code location under **Deployment**."
-    shown = dg.AssetSpec(
+    asset = dg.AssetSpec(
         SETTINGS_FAULT,
         description="\n\n".join([*str(fault).splitlines(), remedy]),
         group_name="fault",
         kinds={"toml"},
     )
-    return dg.Definitions(assets=[shown])
+    return dg.Definitions(assets=[asset])

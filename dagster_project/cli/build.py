@@ -89,16 +89,16 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> No
     """
     settings = load_settings(config)
     with open_instance(settings) as instance:
-        asked = run_backfill(settings, instance, sources)
+        request = run_backfill(settings, instance, sources)
     if as_json:
-        click.echo(json.dumps(asked.as_json()))
-    elif asked.backfill:
+        click.echo(json.dumps(request.as_json()))
+    elif request.backfill:
         click.echo(
-            f"Backfill {asked.backfill} of {len(asked.partitions)} partitions: see Runs > Backfills in Dagster's UI"
+            f"Backfill {request.backfill} of {len(request.partitions)} partitions: see Runs > Backfills in Dagster's UI"
         )
     else:
         click.echo("Nothing is stale.")
-    _exit_with_faults("\n".join(asked.broken.values()), SourceError)
+    _exit_with_faults("\n".join(request.broken.values()), SourceError)
 
 
 @click.command()

@@ -139,7 +139,7 @@ def context(
         else:
             text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
             conversation = work.read_conversation(settings, file, text, timezone)
-        result = _made(settings, lens, conversation, session, again=again, unmasked=unmasked)
+        result = _result(settings, lens, conversation, session, again=again, unmasked=unmasked)
     if manifest:
         manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
     _print(result, as_json, explains)
@@ -171,7 +171,7 @@ def _recorded(place: Path | None, session: Session | None, turn: int | None) -> 
     return session.manifest(turn) if session and turn else None
 
 
-def _made(
+def _result(
     settings: Settings,
     lens: str | None,
     conversation: work.ConversationText,
@@ -195,9 +195,9 @@ def _made(
     return result
 
 
-def _changed(settings: Settings, **given: Any) -> Settings:
+def _changed(settings: Settings, **options: Any) -> Settings:
     """The settings with those of the context that are given."""
-    context = {name: value for name, value in given.items() if value is not None}
+    context = {name: value for name, value in options.items() if value is not None}
     return settings.model_copy(update={"context": settings.context.model_copy(update=context)})
 
 

@@ -46,13 +46,13 @@ def deployment(settings: Settings) -> Iterator[Finding]:
     yield from _index(settings)
 
 
-def _fault(found: str, remedy: str) -> Finding:
-    return Finding(_AREA, "fault", found, remedy)
+def _fault(problem: str, remedy: str) -> Finding:
+    return Finding(_AREA, "fault", problem, remedy)
 
 
 def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding]:
     """Whether the variables that the settings and Dagster's name are set, and no password stands in a file."""
-    named = dict.fromkeys(_variables(configured))
+    names = dict.fromkeys(_variables(configured))
     for source in settings.sources:
         if source.remote:
             parts = (
@@ -60,14 +60,14 @@ def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding
                 source.remote.password_variable,
                 source.remote.token_variable,
             )
-            named |= dict.fromkeys(filter(None, parts))
+            names |= dict.fromkeys(filter(None, parts))
     if settings.alerts.url_env:
-        named[settings.alerts.url_env] = None
-    if unset := [name for name in named if not os.environ.get(name, "").strip()]:
+        names[settings.alerts.url_env] = None
+    if unset := [name for name in names if not os.environ.get(name, "").strip()]:
         remedy = "set them in the environment of every container: a file of Compose, a secret of Kubernetes"
         yield _fault(f"these variables are not set: {', '.join(unset)}", remedy)
-    elif named:
-        yield Finding(_AREA, "ok", f"secrets come from the environment: {', '.join(named)}")
+    elif names:
+        yield Finding(_AREA, "ok", f"secrets come from the environment: {', '.join(names)}")
     if any(_literals(configured)):
         yield _fault("dagster.yaml holds a password", "name a variable: password: { env: WEFT_PG_PASSWORD }")
 

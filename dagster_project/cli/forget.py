@@ -43,9 +43,9 @@ def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool
     with open_instance(settings) as instance, BuildView(show=not as_json) as view:
         result = erase_all(settings, instance, target, tell=view.step)
     if as_json:
-        found = {"erased": dict(result.erased), "left_out": dict(result.left_out)}
+        facts = {"erased": dict(result.erased), "left_out": dict(result.left_out)}
         click.echo(
-            json.dumps(target.as_json() | found | {"version": (result.published or {}).get("version")})
+            json.dumps(target.as_json() | facts | {"version": (result.published or {}).get("version")})
         )
     else:
         _print_result(result)
@@ -58,10 +58,10 @@ def _print_target(target: Target) -> None:
     if addresses := [name for kind, name in target.names if kind == "address"]:
         click.echo(f"  written by {', '.join(addresses)}")
     if target.quoted_by:
-        shown = ", ".join(target.quoted_by[:_SHOWN_IDS])
+        ids = ", ".join(target.quoted_by[:_SHOWN_IDS])
         more = "" if len(target.quoted_by) <= _SHOWN_IDS else ", …"
         click.echo(
-            f"  {len(target.quoted_by):,} mails of others quote lines of it, and stay unless they are named: {shown}{more}"
+            f"  {len(target.quoted_by):,} mails of others quote lines of it, and stay unless they are named: {ids}{more}"
         )
 
 

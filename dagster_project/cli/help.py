@@ -42,21 +42,21 @@ def _files() -> list[Path]:
 
 
 def _title(text: str) -> str:
-    found = _HEADING.search(text)
-    return found[2] if found else ""
+    match = _HEADING.search(text)
+    return match[2] if match else ""
 
 
-def _section(wanted: str, pages: dict[str, str]) -> str:
-    """The section whose heading is `wanted`; SettingsError with the nearest topics if there is none."""
-    known = set(pages)
+def _section(topic: str, pages: dict[str, str]) -> str:
+    """The section whose heading is `topic`; SettingsError with the nearest topics if there is none."""
+    topics = set(pages)
     for text in pages.values():
         plain = _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), text)
         headings = list(_HEADING.finditer(plain))
         for number, heading in enumerate(headings):
-            known.add(name := slug_base(heading[2]))
-            if name == wanted:
+            topics.add(name := slug_base(heading[2]))
+            if name == topic:
                 after = (h.start() for h in headings[number + 1 :] if len(h[1]) <= len(heading[1]))
                 return text[heading.start() : next(after, len(text))].rstrip()
-    near = difflib.get_close_matches(wanted, sorted(known), 5, 0.5)
+    near = difflib.get_close_matches(topic, sorted(topics), 5, 0.5)
     hint = f"nearest are {', '.join(near)}" if near else "`weft help` lists the pages"
-    raise SettingsError(f"no page or section is called {wanted}: {hint}")
+    raise SettingsError(f"no page or section is called {topic}: {hint}")

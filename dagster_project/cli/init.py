@@ -95,24 +95,24 @@ def init(
     and first bytes whether it is mail, notes, documents or exported chats. Without PLACE it asks three questions.
     """
     file = config or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
-    known = load_settings(file) if file.exists() else None
-    if known and language:
+    settings = load_settings(file) if file.exists() else None
+    if settings and language:
         raise SettingsError(f"{file} is there already: set terms.stemmer = {language!r} in it")
     if not places:
-        places, language = _asked(language, is_new=known is None)
+        places, language = _answers(language, is_new=settings is None)
     if name and len(places) > 1:
         raise SettingsError("--name is for one PLACE; run `weft init` once for each")
     new: list[_New] = []
     for place in places:
-        taken = {*(s.name for s in known.sources), *(s.name for s in new)} if known else {s.name for s in new}
-        new += _sources(place, file.resolve().parent, name, kind, taken)
-    if known:
-        new = _unknown(new, known)
+        names = {s.name for s in (*(settings.sources if settings else ()), *new)}
+        new += _sources(place, file.resolve().parent, name, kind, names)
+    if settings:
+        new = _unknown(new, settings)
     _write(file, new, language if language != _LANGUAGE else None)
     _report(file, config, new)
 
 
-def _asked(language: str | None, *, is_new: bool) -> tuple[tuple[str, ...], str | None]:
+def _answers(language: str | None, *, is_new: bool) -> tuple[tuple[str, ...], str | None]:
     """The place and the language that somebody at a terminal names; SettingsError where nobody can answer."""
     if not _can_answer():
         raise SettingsError(
@@ -139,19 +139,19 @@ def _can_answer() -> bool:
     return sys.stdin.isatty()
 
 
-def _sources(place: str, base: Path, name: str | None, kind: str | None, taken: set[str]) -> list[_New]:
-    """The sources at a place, with names that are not in `taken`; paths below `base` are relative to it."""
+def _sources(place: str, base: Path, name: str | None, kind: str | None, names: set[str]) -> list[_New]:
+    """The sources at a place, with names beside `names`; paths below `base` are relative to it."""
     if "://" in place:
         url = place if "{epoch}" in place or place.endswith(".git") else f"{place.rstrip('/')}/{{epoch}}"
         address = re.sub(r"/(\{epoch\}|git/.*|\d+)?$", "", url.removesuffix(".git"))
         detected = Detected("public_inbox", place, "public-inbox", 0)
-        return [_New(_free(name or address, taken), detected, url)]
+        return [_New(_free(name or address, names), detected, url)]
     path = Path(place).expanduser()
     path = path if path.is_absolute() else Path.cwd() / path
-    given = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
+    sources = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
     new: list[_New] = []
-    for detected in given:
-        own = _free(name or detected.name or _name_of(Path(detected.path)), taken | {s.name for s in new})
+    for detected in sources:
+        own = _free(name or detected.name or _name_of(Path(detected.path)), names | {s.name for s in new})
         new.append(_New(own, _below(detected, base)))
     return new
 
@@ -172,7 +172,7 @@ def _name_of(path: Path) -> str:
     return "archive"
 
 
-def _free(text: str, taken: set[str]) -> str:
+def _free(text: str, names: set[str]) -> str:
     """`text` as a name of a source, with a number behind it if another source has that name."""
     name = (
         re.sub(r"[^A-Za-z0-9._-]+", "-", text.rpartition("/")[2]).replace("..", ".").strip("._-")[:50]
@@ -180,15 +180,15 @@ def _free(text: str, taken: set[str]) -> str:
     )
     number = 2
     chosen = name
-    while chosen in taken:
+    while chosen in names:
         chosen, number = f"{name}-{number}", number + 1
     return chosen
 
 
-def _unknown(new: Sequence[_New], known: Settings) -> list[_New]:
+def _unknown(new: Sequence[_New], settings: Settings) -> list[_New]:
     """Those of `new` whose place is that of no source; SettingsError if that is none of them."""
-    places = {str(known.place(s)) for s in known.sources if not s.remote}
-    rest = [s for s in new if s.url or str(known.base / s.detected.path) not in places]
+    places = {str(settings.place(s)) for s in settings.sources if not s.remote}
+    rest = [s for s in new if s.url or str(settings.base / s.detected.path) not in places]
     if not rest:
         raise SettingsError(
             f"{new[0].detected.path} is a source of the settings already; `weft build` reads what changed"

@@ -122,7 +122,7 @@ def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
             continue
         masked = ", ".join(f"{count} {kind}" for kind, count in receipt["masked"].items())
         size = sum(passage["bytes"] for passage in receipt["passages"])
-        shown = f"{len(receipt['passages'])} passages, {size:,} bytes"
-        click.echo(f"{receipt['at'][:19]}Z  {receipt['tool']:<12}  {shown}; masked: {masked or 'nothing'}")
+        extent = f"{len(receipt['passages'])} passages, {size:,} bytes"
+        click.echo(f"{receipt['at'][:19]}Z  {receipt['tool']:<12}  {extent}; masked: {masked or 'nothing'}")
     if not as_json:
         click.echo(f"{count} receipts, unchanged; the last has the hash {hashed}" if count else "no receipts")

@@ -78,8 +78,8 @@ def sockets() -> Path:
 def socket_file(config: Path) -> Path:
     """The socket for a settings file and this installation; OSError if its folder is not there, or not this user's alone."""
     folder = sockets()
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o77:
+    stat = folder.lstat()
+    if stat.st_uid != os.getuid() or stat.st_mode & 0o77:
         raise PermissionError(f"{folder} is open to others")
     names = f"{config.resolve()}\0{__file__}".encode(errors="surrogateescape")
     return folder / hashlib.sha256(names).hexdigest()[:24]

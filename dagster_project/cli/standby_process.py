@@ -58,8 +58,8 @@ def _stand_by(config: Path) -> None:
     os.execv(sys.executable, [*_COMMAND, str(config)])
 
 
-def _end_with_parent(given: int) -> None:
-    while os.read(given, 1):
+def _end_with_parent(pipe: int) -> None:
+    while os.read(pipe, 1):
         pass
     os._exit(0)
 

@@ -129,12 +129,12 @@ def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str
 
     Vectors that `own` has in its cache are not computed again.
     """
-    known = own.root / "cache" / "embeddings"
+    own_cache = own.root / "cache" / "embeddings"
     for name, settings in variants.items():
         if settings is not own:
             cache = settings.root / "cache" / "embeddings"
-            if known.is_dir() and not cache.exists():
-                shutil.copytree(known, cache)
+            if own_cache.is_dir() and not cache.exists():
+                shutil.copytree(own_cache, cache)
             with open_instance(settings) as instance:
                 build(settings, instance)
         yield name, settings

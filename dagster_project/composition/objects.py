@@ -172,14 +172,14 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(settings),
-        **{name: made for added in named("resources") for name, made in added(settings).items()},
+        **{name: resource for added in named("resources") for name, resource in added(settings).items()},
     }
 
 
 def _remote_in_words(remote: RemoteSettings) -> str:
     """The kind of a remote, and the names of the variables with its credentials; never an address, which may hold a key."""
-    named = (remote.user_variable, remote.password_variable, remote.token_variable)
-    return f"{remote.kind}, credentials in {' and '.join(filter(None, named)) or 'no variable'}"
+    variables = (remote.user_variable, remote.password_variable, remote.token_variable)
+    return f"{remote.kind}, credentials in {' and '.join(filter(None, variables)) or 'no variable'}"
 
 
 def _key(service: str) -> dict[str, str]:

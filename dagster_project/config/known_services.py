@@ -58,7 +58,7 @@ def known_target(index: IndexSettings) -> IndexSettings:
 
 def known_engine(engine: EngineSettings) -> EngineSettings:
     """The section as it is; ValueError for an engine that nobody offers."""
-    known = [OWN_ENGINE, *engines()]
-    if engine.kind not in known:
-        raise ValueError(f"no engine is called {engine.kind!r}; known are {', '.join(known)}")
+    kinds = [OWN_ENGINE, *engines()]
+    if engine.kind not in kinds:
+        raise ValueError(f"no engine is called {engine.kind!r}; known are {', '.join(kinds)}")
     return engine

@@ -66,12 +66,12 @@ def checked_url(url: str, schemes: tuple[str, ...]) -> str:
     """`url`; ValueError if its scheme is none of `schemes` or if it carries credentials."""
     try:
         parts = urlsplit(url)
-        named = parts.port, parts.username, parts.password
+        account = parts.port, parts.username, parts.password
     except ValueError as error:
         raise ValueError("no address can be read from it") from error
     if parts.scheme not in schemes:
         raise ValueError(f"the address must begin with {' or '.join(f'{s}://' for s in schemes)}")
-    if named[2] or (named[1] and parts.scheme != "ssh"):
+    if account[2] or (account[1] and parts.scheme != "ssh"):
         raise ValueError("leave name and password out of the address; name their variables instead")
     return url
 

@@ -20,12 +20,12 @@ class Account:
         self.disclosures = Disclosures(lens, settings.lenses[lens], before)
 
     def note(
-        self, tool: str, asked: str, shown: Sequence[Disclosed], masked: Counter[str]
+        self, tool: str, question: str, passages: Sequence[Disclosed], masked: Counter[str]
     ) -> Sequence[Disclosure]:
         """What an answer adds to the session, once its receipt is written; DisclosureLimitError if that is too much."""
         sizes = partial(document_bytes, self.index.ask)
-        entries = self.disclosures.add(shown, PackagedTokenCounter().counts, sizes)
+        entries = self.disclosures.add(passages, PackagedTokenCounter().counts, sizes)
         if self.settings.mcp.receipts:
-            seen = Seen(self.index.version, self.lens)
-            Receipts(self.settings.root).add(tool, asked, seen, shown, masked)
+            view = Seen(self.index.version, self.lens)
+            Receipts(self.settings.root).add(tool, question, view, passages, masked)
         return entries

@@ -40,17 +40,17 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
     count = PackagedTokenCounter().counts
     rows = []
     with closing(evaluator.index) as index:
-        held = contents(index, relevance)
-        parts = judged_parts(relevance, judgements(relevance, held))
+        content = contents(index, relevance)
+        parts = judged_parts(relevance, judgements(relevance, content))
         windows = set(index.connection.execute(_WINDOWS).to_arrow_table().column(0).to_pylist())
         for query in truth.queries.to_pylist():
             if query["query_id"] not in parts:
                 continue
             result = context_of(settings, _conversation(settings, query["query"], windows), index)
             tokens = count([p.shown[0] for p in result.passages])
-            shown = shown_passages(result.passages, held.chunks, tokens)
+            passages = shown_passages(result.passages, content.chunks, tokens)
             measures = block_measures(
-                shown,
+                passages,
                 parts[query["query_id"]],
                 result.manifest["block_tokens"],
                 settings.context.budget_tokens,
@@ -67,12 +67,12 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
     return {"index_version": version, "conversations": rows, "means": _means(rows)}
 
 
-def _conversation(settings: Settings, asked: str, windows: set[str]) -> ConversationText:
-    if asked in windows:
-        return read_window(settings, asked)
-    if len(asked) <= _LONGEST_NAME and "\n" not in asked and (settings.base / asked).is_file():
-        return read_conversation(settings, settings.base / asked, None)
-    return read_conversation(settings, None, asked)
+def _conversation(settings: Settings, question: str, windows: set[str]) -> ConversationText:
+    if question in windows:
+        return read_window(settings, question)
+    if len(question) <= _LONGEST_NAME and "\n" not in question and (settings.base / question).is_file():
+        return read_conversation(settings, settings.base / question, None)
+    return read_conversation(settings, None, question)
 
 
 def shown_passages(
@@ -83,22 +83,22 @@ def shown_passages(
     `chunks` has the columns of `Contents.chunks`.
     """
     by_document = chunks.filter(pl.col("doc_id").is_in([passage.doc_id for passage in passages]))
-    found = []
+    result = []
     for passage, count in zip(passages, tokens, strict=True):
         _, start, end = passage.shown
         inside = by_document.filter(
             pl.col("doc_id") == passage.doc_id, pl.col("byte_start") >= start, pl.col("byte_end") <= end
         )
         others = [] if passage.source_kind == "attachment" else inside["chunk_id"]
-        found.append(ShownPassage(frozenset({passage.chunk_id, *others}), count))
-    return found
+        result.append(ShownPassage(frozenset({passage.chunk_id, *others}), count))
+    return result
 
 
 def _means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The mean of each measure with its 95 % interval; the ends are null for one conversation."""
-    found = []
+    means = []
     for name in BlockMeasures._fields:
         interval = bootstrap(np.array([row[name] for row in rows], dtype=np.float64))
         ends = (interval.low, interval.high) if len(rows) > 1 else (None, None)
-        found.append({"measure": name, "mean": interval.mean, "low": ends[0], "high": ends[1]})
-    return found
+        means.append({"measure": name, "mean": interval.mean, "low": ends[0], "high": ends[1]})
+    return means

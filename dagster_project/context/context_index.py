@@ -109,8 +109,8 @@ class IndexForContext:
         if settings.candidates is None:
             # What fills the budget of the window with the fewest queries.
             counts = queries.group_by("window_id").len().get_column("len").to_list()
-            wanted = max(_LEAST_CANDIDATES, most_passages(settings) // min(counts, default=1))
-            settings = settings.model_copy(update={"candidates": wanted})
+            limit = max(_LEAST_CANDIDATES, most_passages(settings) // min(counts, default=1))
+            settings = settings.model_copy(update={"candidates": limit})
         masks = self._masks(
             askers or {w: Asker((w,)) for w in queries.get_column("window_id").unique()}, settings
         )
@@ -143,8 +143,8 @@ class IndexForContext:
         best = pl.concat([best, far], how="diagonal_relaxed").sort("row", "rank")
         best = best.filter(pl.col("rank") <= settings.candidates)
         numbered = queries.select("window_id", "query", row=pl.int_range(pl.len()))
-        named = best.join(numbered, on="row", how="left", maintain_order="left")
-        return named.select(CONVERSATION_CANDIDATES.names)
+        rows = best.join(numbered, on="row", how="left", maintain_order="left")
+        return rows.select(CONVERSATION_CANDIDATES.names)
 
     def _ranked(
         self, texts: Sequence[str], allowed: Sequence[np.ndarray | None], settings: ContextSettings
@@ -166,7 +166,7 @@ class IndexForContext:
         terms = [list(some) for some in bm25.terms_by_query(chosen.to_arrow(), len(texts))]
         vectors = self._query_vectors(texts)
         self.paths, self.missing = Counter(), []
-        found = [pl.DataFrame(schema=pipeline.RANKED)]
+        hits = [pl.DataFrame(schema=pipeline.RANKED)]
         for batch in row_batches(index.ranking, index, texts, allowed):
             own = slice(batch.first, batch.first + len(batch.queries))
             batch.knows(vectors[own], terms[own], searched)
@@ -176,10 +176,10 @@ class IndexForContext:
                 self.paths["exact"] += len(batch.queries)
             ranked = index.of_batch(batch, searched)
             self.missing += ranked.missing
-            found.append(ranked.hits)
-        said = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
-        logging.getLogger("weft").info("context: %d queries (%s)", len(texts), said or "none")
-        return pl.concat(found)
+            hits.append(ranked.hits)
+        summary = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
+        logging.getLogger("weft").info("context: %d queries (%s)", len(texts), summary or "none")
+        return pl.concat(hits)
 
     def _changes(self, settings: ContextSettings) -> dict[str, Any]:
         """What a context changes in the settings of a search."""
@@ -199,13 +199,13 @@ class IndexForContext:
         evidence = np.zeros(len(candidates))
         rows, similarity = (candidates.get_column(n).to_numpy() for n in ("row", "similarity"))
         for row in np.unique(rows).tolist():
-            own, asked = np.flatnonzero(rows == row), query_parts(texts[row])
+            own, parts = np.flatnonzero(rows == row), query_parts(texts[row])
             chunks = candidates.get_column("chunk_no").to_numpy()[own]
-            words = index.query_terms(asked, settings.stopwords)
+            words = index.query_terms(parts, settings.stopwords)
             scores = [bm25.TermScores(some, index.postings, index.weighed(settings), None) for some in words]
             support = np.stack([score.support(chunks) for score in scores])
             whole = index.embedder.is_paid
-            vectors = self._query_vectors([texts[row]]) if whole else index.embedder.embed_queries(asked)
+            vectors = self._query_vectors([texts[row]]) if whole else index.embedder.embed_queries(parts)
             cosine = similarity[own] if whole else vectors @ index.vectors.of(chunks).T
             usual = index.usual_cosines(vectors)[:, np.newaxis]
             evidence[own] = labels.evidence(support, cosine, usual).max(axis=0)
@@ -232,10 +232,10 @@ class IndexForContext:
             return np.empty((0, embedder.dimensions), dtype=np.float32)
         if not embedder.is_paid:
             return embedder.embed_queries(texts)
-        known = query_vectors(texts, embedder, self.cache)
+        by_text = query_vectors(texts, embedder, self.cache)
         # A refused text is like nothing: its words alone find something.
         none = np.zeros(embedder.dimensions, dtype=np.float32)
-        return np.stack([known.get(text, none) for text in texts])
+        return np.stack([by_text.get(text, none) for text in texts])
 
     def _near(
         self, settings: ContextSettings, vectors: np.ndarray, allowed: Sequence[np.ndarray | None]
@@ -260,8 +260,8 @@ class IndexForContext:
             facts = {"own": list(asker.own), "earlier": settings.include == "earlier", "until": asker.until}
             facts |= {"conversation": asker.conversation_id}
             text = {"text": asker.text, "least": _LEAST_TURN} if "\n" in asker.text.strip() else {}
-            found = self.index.connection.execute(_HIDDEN + (_BROUGHT if text else ""), facts | text)
-            hidden = found.fetchnumpy()["chunk_no"].astype(np.int64)
+            result = self.index.connection.execute(_HIDDEN + (_BROUGHT if text else ""), facts | text)
+            hidden = result.fetchnumpy()["chunk_no"].astype(np.int64)
             mask = fitting
             if len(hidden):
                 mask = np.ones(self.index.chunk_count, dtype=bool) if fitting is None else fitting.copy()
@@ -278,14 +278,14 @@ class IndexForContext:
         )
         return candidates.join(chunks, on="chunk_no", how="inner", maintain_order="left")
 
-    def _in_stretches(self, found: pl.DataFrame, allowed: Sequence[np.ndarray | None]) -> pl.DataFrame:
+    def _in_stretches(self, candidates: pl.DataFrame, allowed: Sequence[np.ndarray | None]) -> pl.DataFrame:
         """The candidates as `steps.in_stretches` has them, of turns those that the query may find."""
-        documents = found.drop_nulls("turn").get_column("document_id").unique().to_list()
+        documents = candidates.drop_nulls("turn").get_column("document_id").unique().to_list()
         turns = self.index.frame(
             f"SELECT {_FACTS} FROM chunks WHERE chunk_kind = 'turn' AND doc_id IN (SELECT unnest($ids::VARCHAR[]))",
             documents,
         )
-        spread = in_stretches(found, turns)
+        spread = in_stretches(candidates, turns)
         masks = {row: mask for row, mask in enumerate(allowed) if mask is not None}
         may = [
             row not in masks or bool(masks[row][chunk])

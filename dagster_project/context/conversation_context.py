@@ -80,21 +80,21 @@ class ContextResult:
 
     def disclosed(self) -> list[Disclosed]:
         """The passages of the block, with the bytes that it shows of each."""
-        shown = [(own[0], own[0].shown[1], own[-1].shown[2], own) for own in stretches(self.passages)]
+        spans = [(own[0], own[0].shown[1], own[-1].shown[2], own) for own in stretches(self.passages)]
         return [
             Disclosed(cited(p.place, start, end), "\n".join(turn.shown[0] for turn in own), p.doc_id)
-            for p, start, end, own in shown
+            for p, start, end, own in spans
         ]
 
     def explained(self) -> dict[str, Any]:
         """What `weft context --explain` shows: stages with counts and milliseconds, queries with passages, omissions."""
-        asked = [
+        queries = [
             {**query, "text": text} for query, text in zip(self.manifest["queries"], self.texts, strict=True)
         ]
         facts = {
             name: self.manifest[name] for name in ("index_version", "model", "settings", "chosen", "dropped")
         }
-        return {"stages": list(self.stages), "queries": asked, **facts}
+        return {"stages": list(self.stages), "queries": queries, **facts}
 
     def as_json(self) -> dict[str, Any]:
         """What `weft context --json` prints."""
@@ -164,10 +164,10 @@ def read_conversation(
 
 def read_window(settings: Settings, window: str) -> ConversationText:
     """A window of the published index, as its context is made by the build; UnknownIdError if there is none."""
-    found = query_current(settings.root / "index", _WINDOW, {"window": window}).to_pylist()
-    if not found:
+    rows = query_current(settings.root / "index", _WINDOW, {"window": window}).to_pylist()
+    if not rows:
         raise UnknownIdError(f"the index holds no window of a conversation {shortened(window)!r}")
-    (row,) = found
+    (row,) = rows
     asker = Asker((window,), row["conversation_id"], row["last_at"])
     return ConversationText(row["markdown"], row["message_count"], asker)
 
@@ -201,26 +201,26 @@ class _Clock:
 
     def __init__(self) -> None:
         self.stages: list[dict[str, Any]] = []
-        self._begun = time.perf_counter()
+        self._start = time.perf_counter()
 
     def ended(self, stage: str, got: int, gave: int, unit: str) -> None:
         """Note the stage that ends now."""
         now = time.perf_counter()
-        took = round((now - self._begun) * 1000, 3)
+        took = round((now - self._start) * 1000, 3)
         self.stages.append({"stage": stage, "got": got, "gave": gave, "unit": unit, "milliseconds": took})
-        self._begun = now
+        self._start = now
 
 
 def context_of(
     settings: Settings,
     conversation: ConversationText,
-    opened: SearchIndex | None = None,
+    open_index: SearchIndex | None = None,
     earlier: Sequence[Mapping[str, Any]] = (),
 ) -> ContextResult:
-    """The context of a conversation in the published index (`opened`, if it is), without the conversation itself.
+    """The context of a conversation in the published index (`open_index`, if given), without the conversation itself.
 
-    What it shows passes the screen of `opened`, else that of answers to assistants. What blocks with the manifests `earlier`
-    showed is not shown. QueryError if the conversation has no text.
+    What it shows passes the screen of `open_index`, else that of answers to assistants. What blocks with the manifests
+    `earlier` showed is not shown. QueryError if the conversation has no text.
     """
     if not conversation.markdown.strip():
         raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
@@ -232,7 +232,7 @@ def context_of(
     clock.ended("queries", len(chunks), len(queries), "queries")
     published = PublishedVersions(settings)
     before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
-    with published.open() if opened is None else nullcontext(published.of(opened)) as index:
+    with published.open() if open_index is None else nullcontext(published.of(open_index)) as index:
         chosen = index.suited(chosen)
         asker = replace(conversation.asker, text=conversation.markdown)
         candidates = index.candidates(queries, chosen, {_GIVEN: asker})
@@ -241,12 +241,12 @@ def context_of(
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         results = len(selection.shown_candidates(candidates))
         clock.ended("documents", results, len(documents), "chunks")
-        screen = opened.screen if opened is not None else Screen(settings.safety, for_assistant=True)
+        screen = open_index.screen if open_index is not None else Screen(settings.safety, for_assistant=True)
         first, unknown = included_chunks(index.index, conversation.rules.include, conversation.asker.own)
         passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *first, *before]))
         facts, complete = dict(index.facts), index.index.completeness.lacking(index.missing)
-    found = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
-    ordered = [*(passages[chunk] for chunk in first), *found]
+    others = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
+    ordered = [*(passages[chunk] for chunk in first), *others]
     clock.ended("passages", len(documents), len(ordered), "passages")
     compiled = context_block.compile_block(
         ordered,
@@ -307,9 +307,9 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: boo
     with PublishedVersions(settings).open(place if is_kept else None) as index:
         now = index.facts["index_version"]
         screen = Screen(settings.safety, for_assistant=not unmasked)
-        shown = screen.passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
+        passages = screen.passages(index.passages([e["chunk_id"] for e in recorded["chosen"]]))
     try:
-        return context_block.reproduce_block(recorded, shown)
+        return context_block.reproduce_block(recorded, passages)
     except ContextError as fault:
         if is_kept:
             raise ContextError(f"{fault}; a block made with --unmasked is reproduced with it") from fault

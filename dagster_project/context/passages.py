@@ -22,7 +22,7 @@ def passages(connection: duckdb.DuckDBPyConnection, chunk_ids: Sequence[str]) ->
 def _passage(row: dict[str, Any], text: bytes) -> Passage:
     """The passage of a row, whose bytes are those of `text`; around it is its section, or its mail."""
     start, end = row["start_byte"] or 0, row["end_byte"] or 0
-    own, shown = text[start:end].decode(errors="replace"), row["text_display"]
+    own, display = text[start:end].decode(errors="replace"), row["text_display"]
     around = None
     first, last = row["heading_start"] or 0, row["body_end"] or len(text)
     if row["heading_start"] is not None or row["source_kind"] == "message":
@@ -36,7 +36,7 @@ def _passage(row: dict[str, Any], text: bytes) -> Passage:
         title=row["shown_title"] or "(no title)",
         date=row["date"],
         tags=tuple(row["tags"] or ()),
-        text=own if own.rstrip() == shown.rstrip() else shown,
+        text=own if own.rstrip() == display.rstrip() else display,
         start=start,
         end=end,
         around=around,

@@ -30,8 +30,8 @@ class Rules:
         """The settings with the sources of the rules beside their own conditions."""
         if not self.sources:
             return settings
-        named = " OR ".join(f"source:{name}" for name in self.sources)
-        where = f"({settings.where}) ({named})" if settings.where.strip() else named
+        condition = " OR ".join(f"source:{name}" for name in self.sources)
+        where = f"({settings.where}) ({condition})" if settings.where.strip() else condition
         return settings.model_copy(update={"where": where})
 
 
@@ -41,11 +41,11 @@ def context_rules(settings: Settings, file: Path | None) -> Rules:
         return Rules()
     place, base = file.resolve(), settings.base.resolve()
     name = place.relative_to(base).as_posix() if place.is_relative_to(base) else place.name
-    found = [rule for rule in settings.context.rules if matcher(rule.match)(name)]
+    rules = [rule for rule in settings.context.rules if matcher(rule.match)(name)]
     return Rules(
-        tuple(dict.fromkeys(source for rule in found for source in rule.sources)),
-        tuple(dict.fromkeys(term for rule in found for term in rule.terms)),
-        tuple(dict.fromkeys(ident for rule in found for ident in rule.include)),
+        tuple(dict.fromkeys(source for rule in rules for source in rule.sources)),
+        tuple(dict.fromkeys(term for rule in rules for term in rule.terms)),
+        tuple(dict.fromkeys(ident for rule in rules for ident in rule.include)),
     )
 
 

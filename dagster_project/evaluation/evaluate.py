@@ -84,8 +84,8 @@ def with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
     queries = pl.DataFrame(truth.queries)
     tagged = queries.filter(queries["tags"].list.contains(tag))
     if tagged.is_empty():
-        known = sorted({t for tags in queries["tags"] for t in tags})
-        raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(known)}")
+        names = sorted({t for tags in queries["tags"] for t in tags})
+        raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(names)}")
     relevance = pl.DataFrame(truth.relevance).join(tagged.select("query_id"), on="query_id", how="semi")
     return GroundTruth(tagged.to_arrow(), relevance.to_arrow())
 

@@ -32,7 +32,7 @@ class LakeIOManager(dg.IOManager):
     def __init__(self, lake: ParquetLake):
         self.lake = lake
         self._backend: LakeBackend | None = None
-        self._opened: dict[tuple[str, ...], ibis.Table] = {}
+        self._tables: dict[tuple[str, ...], ibis.Table] = {}
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
         """Commit every staged partition of the output and yield its materialization, or commit its one table."""
@@ -41,9 +41,9 @@ class LakeIOManager(dg.IOManager):
             staged.commit()
             context.step_context.set_data_version(context.asset_key, dg.DataVersion(staged.content_hash))
             return
-        made = [obj[partition] for partition in context.asset_partition_keys]
-        commit_all(part.staged for part in made if part.staged)
-        yield from (part.event for part in made)
+        parts = [obj[partition] for partition in context.asset_partition_keys]
+        commit_all(part.staged for part in parts if part.staged)
+        yield from (part.event for part in parts)
         give_memory_back()
 
     def load_input(self, context: dg.InputContext) -> ibis.Table:
@@ -73,8 +73,8 @@ class LakeIOManager(dg.IOManager):
             self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
         places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
         if part := SLOW_PARTS.get(name):
-            known = [p for p in partitions if p is not None]
-            places += [(part, p) for p in slow_partitions(self.lake, known)]
+            keys = [p for p in partitions if p is not None]
+            places += [(part, p) for p in slow_partitions(self.lake, keys)]
         files = []
         for place in places:
             if file := self._stored_file(*place):
@@ -82,22 +82,22 @@ class LakeIOManager(dg.IOManager):
             elif self._must_be_there(*place):
                 raise self.lake.unusable(*place)
         key = (name, *files)
-        if key not in self._opened:
-            view = f"{name}_{sum(opened[0] == name for opened in self._opened)}"
-            self._opened[key] = self._view(view, files) if files else self._empty(view, name)
-        return self._opened[key]
+        if key not in self._tables:
+            view = f"{name}_{sum(other[0] == name for other in self._tables)}"
+            self._tables[key] = self._view(view, files) if files else self._empty(view, name)
+        return self._tables[key]
 
     def close(self) -> None:
         """Close the connection of the Ibis tables, which nothing may read any more."""
         if self._backend is not None:
             self._backend.disconnect()
-            self._backend, self._opened = None, {}
+            self._backend, self._tables = None, {}
 
     def _view(self, view: str, files: list[str]) -> ibis.Table:
         """A view over files, which reads them at each query, so it stays right when they are written again."""
         assert self._backend
-        found: ibis.Table = self._backend.read_parquet(files, table_name=view)
-        return found
+        table: ibis.Table = self._backend.read_parquet(files, table_name=view)
+        return table
 
     def _empty(self, view: str, name: str) -> ibis.Table:
         """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""

@@ -49,63 +49,63 @@ class KeptFooters:
         row = self._row(path, state, table, read)
         if isinstance(row, str):
             return row
-        _, columns, written, rows = row
+        _, columns, metadata, rows = row
         is_declared = columns == self._digest(table) and not (is_list and rows)
-        return Entries(_UNREAD, json.loads(written), rows).footer(is_declared=is_declared)
+        return Entries(_UNREAD, json.loads(metadata), rows).footer(is_declared=is_declared)
 
     def _row(self, path: str, state: str, table: Table, read: Callable[[], Entries | str]) -> _Row | str:
         row = self.rows.get(path)
         if row is None or row[0] != state:
-            found = read()
-            if isinstance(found, str):
-                return found
+            entries = read()
+            if isinstance(entries, str):
+                return entries
             # Types may be equal and spelled otherwise: a list of elements is one of items.
-            arrow, own = table.arrow, found.columns
+            arrow, own = table.arrow, entries.columns
             is_declared = own.names == arrow.names and own.types == arrow.types
             columns = self._digest(table) if is_declared else _digest(own)
-            row = (state, columns, json.dumps(dict(found.written)), found.rows)
+            row = (state, columns, json.dumps(dict(entries.written)), entries.rows)
             self.rows[path] = self.new[path] = row
         return row
 
     def _digest(self, table: Table) -> str:
         """The digest of the columns of a table, which takes as long as to read a footer."""
-        known = self._declared.get(table.name)
-        if known is None or known[0] is not table:
-            known = self._declared[table.name] = (table, _digest(table.arrow))
-        return known[1]
+        last = self._declared.get(table.name)
+        if last is None or last[0] is not table:
+            last = self._declared[table.name] = (table, _digest(table.arrow))
+        return last[1]
 
     def _load(self) -> dict[str, _Row]:
         try:
-            with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?mode=ro", uri=True)) as kept:
-                rows = kept.execute("SELECT * FROM footers").fetchall()
+            with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                rows = connection.execute("SELECT * FROM footers").fetchall()
         except sqlite3.DatabaseError:
             return {}
         return {path: tuple(row) for path, *row, checksum in rows if checksum == _checksum(path, row)}
 
-    def keep(self, gone: Iterable[str]) -> None:
+    def keep(self, paths: Iterable[str]) -> None:
         """Write down what was read, and forget the files that are gone; nothing where that may not be written."""
-        gone = list(gone)
+        paths = list(paths)
         new, self.new = list(self.new.items()), {}  # other threads go on reading
-        if not (new or gone):
+        if not (new or paths):
             return
-        for path in gone:
+        for path in paths:
             self.rows.pop(path, None)
         with suppress(OSError, sqlite3.OperationalError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             try:
-                self._write(new, gone)
+                self._write(new, paths)
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:  # another's file, or one cut off: what it is good for is read again
                 self.file.unlink(missing_ok=True)
                 self._write(list(self.rows.items()), [])
 
-    def _write(self, new: Iterable[tuple[str, _Row]], gone: Iterable[str]) -> None:
-        with closing(sqlite3.connect(self.file)) as kept, kept:
-            kept.execute(_KEPT)
-            kept.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in gone])
+    def _write(self, new: Iterable[tuple[str, _Row]], paths: Iterable[str]) -> None:
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute(_KEPT)
+            connection.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in paths])
             rows = [(path, *row, _checksum(path, row)) for path, row in new]
-            kept.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 class LocalFooters:
@@ -113,23 +113,23 @@ class LocalFooters:
 
     def __init__(self, file: Path):
         self.kept = KeptFooters(file)
-        self._asked: dict[tuple[str, bool], tuple[str, Table, ParquetFooter]] = {}
+        self._answers: dict[tuple[str, bool], tuple[str, Table, ParquetFooter]] = {}
 
     def footer(self, path: str, table: Table, *, is_list: bool) -> ParquetFooter | str:
         """The footer of a stored file, or its fault; one that is as it was is not read again."""
         try:
-            found = Path(path).stat()
+            stat = Path(path).stat()
         except FileNotFoundError:
             return MISSING
         except OSError as error:
             return str(error)
-        state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
-        known = self._asked.get((path, is_list))
-        if known and known[0] == state and known[1] == table:
-            return known[2]
+        state = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+        last = self._answers.get((path, is_list))
+        if last and last[0] == state and last[1] == table:
+            return last[2]
         footer = self.kept.footer(path, state, table, lambda: read_entries(Path(path)), is_list=is_list)
         if isinstance(footer, ParquetFooter):
-            self._asked[path, is_list] = (state, table, footer)
+            self._answers[path, is_list] = (state, table, footer)
         return footer
 
     @contextmanager
@@ -137,8 +137,8 @@ class LocalFooters:
         """Keep what is read meanwhile, if nothing fails."""
         yield
         if self.kept.new:
-            asked = {path for path, _ in list(self._asked)}
-            self.kept.keep(path for path in self.kept.rows.keys() - asked if not Path(path).exists())
+            paths = {path for path, _ in list(self._answers)}
+            self.kept.keep(path for path in self.kept.rows.keys() - paths if not Path(path).exists())
 
 
 @cache

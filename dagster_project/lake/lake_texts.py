@@ -34,9 +34,9 @@ def show(connection: duckdb.DuckDBPyConnection, file: Path) -> LakeTexts | None:
         texts.add_function(connection)
         schema = _schema(connection)
         for table, (_, columns) in TEXTS.items():
-            shown = ", ".join(f"lake_text({name}) AS {name}" for name in columns)
+            values = ", ".join(f"lake_text({name}) AS {name}" for name in columns)
             connection.execute(
-                f"CREATE TEMP VIEW {table} AS SELECT * REPLACE ({shown}) FROM {schema}.{table}"
+                f"CREATE TEMP VIEW {table} AS SELECT * REPLACE ({values}) FROM {schema}.{table}"
             )
     return texts
 

@@ -128,12 +128,12 @@ def _is_signed(file: pa.NativeFile | BinaryIO) -> bool:
 
 def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> ParquetFooter | str:
     """The footer of a stored file, or the file's fault; a list of parts (`is_list`) must have no rows."""
-    found = read_entries(path)
-    if isinstance(found, str):
-        return found
-    columns, arrow = found.columns, declared.arrow
+    entries = read_entries(path)
+    if isinstance(entries, str):
+        return entries
+    columns, arrow = entries.columns, declared.arrow
     is_declared = columns.names == arrow.names and columns.types == arrow.types
-    return found.footer(is_declared=is_declared and not (is_list and found.rows))
+    return entries.footer(is_declared=is_declared and not (is_list and entries.rows))
 
 
 @dataclass(frozen=True)
@@ -164,13 +164,13 @@ def read_entries(path: Path | UPath) -> Entries | str:
     try:
         with opened(path) as file:
             parquet = pq.ParquetFile(file)
-            found = parquet.metadata.metadata or {}
+            facts = parquet.metadata.metadata or {}
             if is_local(path) and not _is_signed(file):
                 return OTHER_FOOTER
-            written = {
-                name.decode(): found[name].decode() for name in (_CONTENT, _CODE, _INPUTS) if name in found
+            entries = {
+                name.decode(): facts[name].decode() for name in (_CONTENT, _CODE, _INPUTS) if name in facts
             }
-            return Entries(parquet.schema_arrow, written, parquet.metadata.num_rows)
+            return Entries(parquet.schema_arrow, entries, parquet.metadata.num_rows)
     except FileNotFoundError:
         return MISSING
     except (pa.ArrowException, OSError) as error:
@@ -180,8 +180,8 @@ def read_entries(path: Path | UPath) -> Entries | str:
 
 def read_code_version(path: Path | UPath) -> str | None:
     """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
-    found = read_entries(path)
-    return None if isinstance(found, str) else found.code_version
+    entries = read_entries(path)
+    return None if isinstance(entries, str) else entries.code_version
 
 
 def read_columns(path: Path | UPath, columns: Iterable[str]) -> pa.Table:

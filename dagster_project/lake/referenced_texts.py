@@ -61,17 +61,17 @@ class LakeTexts:
 
         IndexUnavailableError if the lake cannot be read.
         """
-        wanted = {value for value in values if value and value.startswith(MARK)}
+        references = {value for value in values if value and value.startswith(MARK)}
         with self._lock:
-            found = {value: self._cached[value] for value in wanted & self._cached.keys()}
+            by_value = {value: self._cached[value] for value in references & self._cached.keys()}
         by_file: dict[tuple[str, str, str], dict[_Reference, str]] = defaultdict(dict)
-        for value in wanted - found.keys():
+        for value in references - by_value.keys():
             reference = _Reference(*value[1:].split(MARK))
             by_file[reference[:3]][reference] = value
         for texts in self._read_all(list(by_file.values())):
-            found |= texts
+            by_value |= texts
             self._remember(texts)
-        return [found.get(value, "") if value in wanted else value for value in values]
+        return [by_value.get(value, "") if value in references else value for value in values]
 
     def _read_all(self, files: Sequence[Mapping[_Reference, str]]) -> Iterable[dict[str, str]]:
         if len(files) < 2:
@@ -99,12 +99,12 @@ class LakeTexts:
                 f"{path} of the lake, where the texts of this index are, cannot be read ({error}): look at its rights "
                 "and at the store; `weft build` makes a damaged file again"
             ) from error
-        found = {}
+        result = {}
         for id_, text in rows:
             digest = md5(text.encode(), usedforsecurity=False).hexdigest()[:DIGITS]
             if value := references.get(_Reference(table, column, partition, id_, digest)):
-                found[value] = text
-        return found
+                result[value] = text
+        return result
 
     def _remember(self, texts: Mapping[str, str]) -> None:
         with self._lock:

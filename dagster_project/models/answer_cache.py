@@ -37,14 +37,14 @@ class SQLiteAnswerCache:
         """The answers to those of `keys` that have one."""
         if not self.path.exists():
             return {}
-        found: dict[str, str] = {}
+        answers: dict[str, str] = {}
         with self._read() as connection:
             for start in range(0, len(keys), _AT_ONCE):
                 part = list(keys[start : start + _AT_ONCE])
                 marks = ", ".join("?" * len(part))
                 rows = connection.execute(f"{_rows_of(connection)} WHERE key IN ({marks})", part)
-                found |= {key: answer for key, answer, checksum in rows if _is_whole(key, answer, checksum)}
-        return {key: found[key] for key in keys if key in found}
+                answers |= {key: answer for key, answer, checksum in rows if _is_whole(key, answer, checksum)}
+        return {key: answers[key] for key in keys if key in answers}
 
     def all_keys(self) -> list[str]:
         """All keys, sorted."""
@@ -60,17 +60,17 @@ class SQLiteAnswerCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         old = self.known(list(answers))
         rows = [(key, text, _checksum(key, text)) for key, text in sorted(answers.items()) if key not in old]
-        with self._opened() as connection, connection:
+        with self._writable() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
 
     def drop(self, keys: Iterable[str]) -> int:
         """Forget the answers to `keys` and give their room back; returns how many there were."""
-        gone = [(key,) for key in sorted(set(keys))]
-        if not gone or not self.path.exists():
+        rows = [(key,) for key in sorted(set(keys))]
+        if not rows or not self.path.exists():
             return 0
-        with self._opened() as connection:
+        with self._writable() as connection:
             with connection:
-                dropped = connection.executemany("DELETE FROM answers WHERE key = ?", gone).rowcount
+                dropped = connection.executemany("DELETE FROM answers WHERE key = ?", rows).rowcount
             connection.execute("VACUUM")
         return dropped
 
@@ -80,14 +80,14 @@ class SQLiteAnswerCache:
             return []
         try:
             with self._read() as connection:
-                found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-                if found == ["ok"] and (
+                lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+                if lines == ["ok"] and (
                     bad := sum(not _is_whole(*row) for row in connection.execute(_rows_of(connection)))
                 ):
-                    found = [f"{bad:,} answers are not what was stored"]
+                    lines = [f"{bad:,} answers are not what was stored"]
         except AnswerCacheError as error:
-            found = [str(error.__cause__)]
-        return [] if found == ["ok"] else [Damage(self.path, found[0])]
+            lines = [str(error.__cause__)]
+        return [] if lines == ["ok"] else [Damage(self.path, lines[0])]
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
@@ -106,7 +106,7 @@ class SQLiteAnswerCache:
                 yield connection
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _writable(self) -> Iterator[sqlite3.Connection]:
         """A connection to a file with its table, made where there is none."""
         with self._connected(self.path, "mode=rwc") as connection:
             connection.execute(_TABLE)

@@ -33,9 +33,9 @@ def serving(embedder: Embedder, manifest: Mapping[str, str], place: object) -> E
     """
     model, dimensions = manifest["model"], int(manifest["dimensions"])
     tables = (EmbeddingSettings.model_validate({"model": name}) for name in BUNDLED)
-    for known in (embedder, *map(StaticEmbedder, tables)):
-        if (known.model, known.dimensions) == (model, dimensions):
-            return known
+    for candidate in (embedder, *map(StaticEmbedder, tables)):
+        if (candidate.model, candidate.dimensions) == (model, dimensions):
+            return candidate
     raise ModelMismatchError(
         f"{place} holds vectors of {model} with {dimensions} dimensions, the settings name {embedder.model} "
         f"with {embedder.dimensions}: run `weft build` with these settings, or search with the old ones"

@@ -242,7 +242,7 @@ class ParquetEmbeddingCache:
         Returns how many were dropped. Their refusals and requests are forgotten, too. To be called while
         nothing is embedded.
         """
-        wanted = pa.array(sorted(set(keep)), pa.string())
+        hashes = pa.array(sorted(set(keep)), pa.string())
         allowed = None if models is None else set(models)
         dropped = 0
         if self._shared:
@@ -252,15 +252,15 @@ class ParquetEmbeddingCache:
                 table = read_segment(segment)
                 if table is None:
                     continue
-                used = pc.is_in(table.column("text_hash"), value_set=wanted)
-                kept = table.slice(0, 0) if allowed and key[0] not in allowed else table.filter(used)
-                dropped += table.num_rows - kept.num_rows
-                if kept.num_rows < table.num_rows:
-                    if kept.num_rows:
-                        self._write(self._folder(*key), kept)
+                used = pc.is_in(table.column("text_hash"), value_set=hashes)
+                rest = table.slice(0, 0) if allowed and key[0] not in allowed else table.filter(used)
+                dropped += table.num_rows - rest.num_rows
+                if rest.num_rows < table.num_rows:
+                    if rest.num_rows:
+                        self._write(self._folder(*key), rest)
                     self._unlink(segment)
         for notes in (self._refusals, self._requests):
-            _prune_notes(notes, set(wanted.to_pylist()), allowed)
+            _prune_notes(notes, set(hashes.to_pylist()), allowed)
         return dropped
 
     def sweep(self) -> int:
@@ -375,13 +375,13 @@ def _entry(key: Key, text_hash: str) -> str:
     return f"{model}/{dimensions}/{task}/{text_hash}"
 
 
-def _prune_notes(notes: SQLiteAnswerCache, wanted: set[str], models: set[str] | None) -> None:
+def _prune_notes(notes: SQLiteAnswerCache, hashes: set[str], models: set[str] | None) -> None:
     """Forget the notes on texts that are not wanted, and of models that are not."""
     noted = [(key, *key.rsplit("/", 3)) for key in notes.all_keys()]
     notes.drop(
         key
         for key, model, _, _, name in noted
-        if name not in wanted or (models is not None and model not in models)
+        if name not in hashes or (models is not None and model not in models)
     )
 
 

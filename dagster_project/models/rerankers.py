@@ -58,27 +58,27 @@ class Reranker:
         for query, of_query in groupby(candidates, key=attrgetter("query")):
             hits = list(of_query)
             own, first = parts[first : first + len(hits)], first + len(hits)
-            given, fault = self._from_scorer(queries[query], hits, fault)
-            scores.append(reranking.feature_scores(hits, own, self._why(fault)) if given is None else given)
+            table, fault = self._from_scorer(queries[query], hits, fault)
+            scores.append(reranking.feature_scores(hits, own, self._why(fault)) if table is None else table)
             fault = None if fault is None or fault.is_of_query else fault
         return reranking.reordered(ranked, pl.concat(scores), limit) if scores else reranking.unranked(ranked)
 
     def _from_scorer(
-        self, query: str, asked: Sequence[Candidate], fault: _Fault | None
+        self, query: str, hits: Sequence[Candidate], fault: _Fault | None
     ) -> tuple[pl.DataFrame | None, _Fault | None]:
         """The scorer's scores of one query, or none and the fault."""
         assert self.scorer is not None
         if fault is not None:
             return None, fault
         try:
-            found = self.scorer.scores(query, [c.title for c in asked], [c.text for c in asked])
+            answer = self.scorer.scores(query, [c.title for c in hits], [c.text for c in hits])
         except WeftError as error:
             return None, _Fault(str(error), False)
-        if found.refusal is not None:
-            return None, _Fault(found.refusal, True)
-        part = f", {len(found.scores)} of {len(asked)} in {self.settings.seconds:g} s"
-        label = self.scorer.name + (part if len(found.scores) < len(asked) else "")
-        return reranking.model_scores(asked, found.scores, label), None
+        if answer.refusal is not None:
+            return None, _Fault(answer.refusal, True)
+        part = f", {len(answer.scores)} of {len(hits)} in {self.settings.seconds:g} s"
+        label = self.scorer.name + (part if len(answer.scores) < len(hits) else "")
+        return reranking.model_scores(hits, answer.scores, label), None
 
     def _why(self, fault: _Fault | None) -> str:
         assert self.scorer is not None and fault is not None

@@ -90,7 +90,7 @@ class PieceTokenizer:
         self._load, self._cuts, self._pieces = load, cuts, load()
         if cuts is LLAMA:
             self._pieces.normalizer = normalizers.Replace(" ", "\u2581")
-        self._known: dict[str, bytes] = {}
+        self._cache: dict[str, bytes] = {}
         self._vocabulary = self._pieces.get_vocab() if cuts is BERT else {}
         self._heads = {token[: _HEAD + 2 * token.startswith("##")] for token in self._vocabulary}
 
@@ -118,7 +118,7 @@ class PieceTokenizer:
 
     def forget(self) -> None:
         """Let go of the ids of pieces, which are found anew when they are asked for."""
-        self._known = {}
+        self._cache = {}
 
     def _with_special(self, texts: Sequence[str], special: Sequence[int]) -> TokenIds:
         """The ids of texts some of which, at the places `special`, spell special tokens."""
@@ -132,17 +132,17 @@ class PieceTokenizer:
 
     def _ids(self, distinct: Sequence[str]) -> TokenIds:
         """The ids of each piece."""
-        if len(self._known) > _MOST_KNOWN:
-            self._known = {}
-        known = self._known
-        new = [piece for piece in distinct if piece not in known]
+        if len(self._cache) > _MOST_KNOWN:
+            self._cache = {}
+        ids_of = self._cache
+        new = [piece for piece in distinct if piece not in ids_of]
         if self._vocabulary:
-            known |= {word: self._of_word(word.lower()) for word in new if word.isascii() and word.isalnum()}
-            new = [piece for piece in new if piece not in known]
+            ids_of |= {word: self._of_word(word.lower()) for word in new if word.isascii() and word.isalnum()}
+            new = [piece for piece in new if piece not in ids_of]
         if new:
             encoded = self._pieces.encode_batch_fast(new, add_special_tokens=False)
-            known |= {p: np.array(e.ids, dtype=_STORED).tobytes() for p, e in zip(new, encoded, strict=True)}
-        stored = [known[piece] for piece in distinct]
+            ids_of |= {p: np.array(e.ids, dtype=_STORED).tobytes() for p, e in zip(new, encoded, strict=True)}
+        stored = [ids_of[piece] for piece in distinct]
         ids = np.frombuffer(b"".join(stored), dtype=_STORED).astype(np.int64)
         ends = np.cumsum([0, *map(len, stored)]) // _STORED.itemsize
         return TokenIds(ids, ends)
@@ -153,11 +153,11 @@ class PieceTokenizer:
         while start < len(word):
             is_long = before + word[start : start + _HEAD] in self._heads
             end = len(word) if is_long else min(len(word), start + _HEAD - 1)
-            while end > start and (found := self._vocabulary.get(before + word[start:end], -1)) < 0:
+            while end > start and (token := self._vocabulary.get(before + word[start:end], -1)) < 0:
                 end -= 1
             if end == start or len(word) > _LONGEST:
                 return _NO_TOKEN.astype(_STORED).tobytes()
-            ids.append(found)
+            ids.append(token)
             start, before = end, "##"
         return ids.tobytes()
 

@@ -205,20 +205,20 @@ class CacheLookup:
     def __init__(self, key: Key, hashes: Iterable[str], segments: _OfCache, hashes_in: _OfCache):
         self.key, self._segments, self._hashes_in = key, segments, hashes_in
         self._missing = set(hashes)
-        self._seen: set[str] = set()
+        self._names: set[str] = set()
 
     def missing(self) -> set[str]:
         """The hashes of those that have none now."""
-        while self._missing and (new := self._segments(*self.key).keys() - self._seen):
+        while self._missing and (new := self._segments(*self.key).keys() - self._names):
             for name in sorted(new):
                 try:
                     self._discard(self._hashes_in(self.key, name))
                 except FileNotFoundError:
                     continue  # merged meanwhile
-                self._seen.add(name)
+                self._names.add(name)
         return self._missing
 
-    def _discard(self, found: pa.Array | pa.ChunkedArray) -> None:
-        if len(found) > len(self._missing):
-            found = found.filter(pc.is_in(found, value_set=pa.array(self._missing, pa.string())))
-        self._missing.difference_update(found.to_pylist())
+    def _discard(self, hashes: pa.Array | pa.ChunkedArray) -> None:
+        if len(hashes) > len(self._missing):
+            hashes = hashes.filter(pc.is_in(hashes, value_set=pa.array(self._missing, pa.string())))
+        self._missing.difference_update(hashes.to_pylist())

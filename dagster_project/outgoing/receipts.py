@@ -47,7 +47,7 @@ class Receipts:
     def __init__(self, root: Path):
         self.path = root / FOLDER / FILE
 
-    def add(self, tool: str, asked: str, seen: Seen, shown: Sequence[Disclosed], masked: Counter[str]) -> str:
+    def add(self, tool: str, query: str, view: Seen, texts: Sequence[Disclosed], masked: Counter[str]) -> str:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
 
         Neither what was asked nor what was shown is in it, but their SHA-256. An answer with many passages has a receipt
@@ -56,12 +56,12 @@ class Receipts:
         content = {
             "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
             "tool": tool,
-            "asked_sha256": bytes_sha256(asked.encode("utf-8", "replace")),
-            "index_version": seen.version,
-            "lens": seen.lens,
+            "asked_sha256": bytes_sha256(query.encode("utf-8", "replace")),
+            "index_version": view.version,
+            "lens": view.lens,
             "masked": dict(sorted(masked.items())),
         }
-        passages = [_passage(passage) for passage in shown]
+        passages = [_passage(passage) for passage in texts]
         parts = [passages[n : n + _MOST_PASSAGES] for n in range(0, len(passages), _MOST_PASSAGES)] or [[]]
         lines = []
         try:

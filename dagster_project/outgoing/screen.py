@@ -60,11 +60,11 @@ class Screen:
         is_held = finds and self.settings.outputs == "hold"
         return f"[held back: {', '.join(sorted(finds))}]" if is_held else masked
 
-    def count(self, shown: Iterable[str]) -> None:
+    def count(self, texts: Iterable[str]) -> None:
         """Let `finds` be those behind the marks in texts that are shown."""
         self.finds.clear()
         if not self.is_open:
-            self.finds.update(mark for text in shown for mark in _MARK.findall(text))
+            self.finds.update(mark for text in texts for mark in _MARK.findall(text))
 
     def masked(self, texts: Sequence[str]) -> list[str]:
         """Whole texts of which parts are to be shown, masked: who cuts first may cut a key so that nothing finds it."""
@@ -167,24 +167,24 @@ class Disclosure(NamedTuple):
 class Disclosures:
     """What one session was shown, each text once; several threads may add to it."""
 
-    def __init__(self, name: str, lens: LensSettings, shown: Iterable[Disclosure] = ()):
+    def __init__(self, name: str, lens: LensSettings, entries: Iterable[Disclosure] = ()):
         self.name, self.lens = name, lens
-        self._entries = {entry.sha256: entry for entry in shown}
+        self._entries = {entry.sha256: entry for entry in entries}
         self._lock = threading.Lock()
 
     def add(
-        self, shown: Sequence[Disclosed], count: Callable[[Sequence[str]], list[int]], sizes: Sizes
+        self, passages: Sequence[Disclosed], count: Callable[[Sequence[str]], list[int]], sizes: Sizes
     ) -> list[Disclosure]:
         """Note the texts of an answer and return the new ones; DisclosureLimitError, and none noted, if that is too much."""
         if not self.lens.is_limited:
             return []
-        found = [
+        entries = [
             Disclosure(passage.doc_id, bytes_sha256(data := passage.text.encode()), tokens, len(data))
-            for passage, tokens in zip(shown, count([passage.text for passage in shown]), strict=True)
+            for passage, tokens in zip(passages, count([passage.text for passage in passages]), strict=True)
         ]
         with self._lock:
             before = len(self._entries), sum(entry.tokens for entry in self._entries.values())
-            all_of_it = self._entries | {entry.sha256: entry for entry in found}
+            all_of_it = self._entries | {entry.sha256: entry for entry in entries}
             new = [all_of_it[name] for name in all_of_it.keys() - self._entries.keys()]
             self._require("passages", self.lens.passages, before[0], len(new))
             self._require("tokens", self.lens.tokens, before[1], sum(entry.tokens for entry in new))
@@ -204,12 +204,12 @@ class Disclosures:
     def _require_share(self, entries: Iterable[Disclosure], sizes: Mapping[str, int | None]) -> None:
         """What has no size of its own, as a thread, is shown by its parts alone."""
         share = self.lens.share or 1
-        shown = dict.fromkeys(sizes, 0)
+        bytes_of = dict.fromkeys(sizes, 0)
         for entry in entries:
-            if entry.doc_id in shown:
-                shown[entry.doc_id] += entry.bytes
+            if entry.doc_id in bytes_of:
+                bytes_of[entry.doc_id] += entry.bytes
         for doc_id, size in sizes.items():
-            if size is None or (size > _SHORT and shown[doc_id] > share * size):
+            if size is None or (size > _SHORT and bytes_of[doc_id] > share * size):
                 raise DisclosureLimitError(
                     f"the lens {self.name!r} shows {share:.0%} of a document in a session, which this answer would pass for "
                     f"{doc_id}: ask for a smaller part"

@@ -157,23 +157,23 @@ class GitRepositories:
         """What git's words mean: absent, refused, too large, or a fault that may pass."""
         lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
         some = "; ".join(lines[-3:] or complaint.splitlines()[-1:]).replace(url, shown_address(url))
-        said = self.credentials.hidden(some)
-        told = f"{shown_address(url)}: git says: {said or 'nothing'}"
+        words = self.credentials.hidden(some)
+        message = f"{shown_address(url)}: git says: {words or 'nothing'}"
         if _TOO_LARGE.search(complaint):
-            return FetchError(f"{told}; a file has more than {self.remote.max_bytes:,} bytes (max_bytes)")
+            return FetchError(f"{message}; a file has more than {self.remote.max_bytes:,} bytes (max_bytes)")
         if _REDIRECTED.search(complaint):
-            return FetchError(f"{told}; redirects are not followed: give the address that it leads to")
+            return FetchError(f"{message}; redirects are not followed: give the address that it leads to")
         if _REFUSED.search(complaint):
-            return FetchError(f"{told}; check address and credentials")
+            return FetchError(f"{message}; check address and credentials")
         if _ABSENT.search(complaint):
-            return _AbsentError(f"{told}; mend the address")
-        return FetchInterruptedError(told)
+            return _AbsentError(f"{message}; mend the address")
+        return FetchInterruptedError(message)
 
 
 def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[str, str]:
     """git's environment: what it inherits without its own variables, and all that it is told."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    told = {
+    own = {
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_TERMINAL_PROMPT": "0",
@@ -184,14 +184,14 @@ def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[
         "LC_ALL": "C",
     }
     for number, (key, value) in enumerate(settings.items()):
-        told |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return inherited | told
+        own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return inherited | own
 
 
 def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
     """The last of what git says on its standard error until it ends; TimeoutError if it does not in time."""
     assert process.stderr
-    kept = bytearray()
+    tail = bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(process.stderr, selectors.EVENT_READ)
         while True:
@@ -201,12 +201,12 @@ def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
             block = os.read(process.stderr.fileno(), _KEPT_BYTES)
             if not block:
                 break
-            kept = (kept + block)[-_KEPT_BYTES:]
+            tail = (tail + block)[-_KEPT_BYTES:]
     try:
         process.wait(max(0.1, ends_at - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
-    return bytes(kept)
+    return bytes(tail)
 
 
 def _end_group(leader: int) -> None:
@@ -224,10 +224,10 @@ def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
     """
     if not mirror.exists():
         return None
-    asked = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]
+    command = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]
     try:
         process = subprocess.Popen(
-            ["git", "--git-dir", str(mirror), *asked],
+            ["git", "--git-dir", str(mirror), *command],
             env=_environment("", {}, 1),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -237,10 +237,10 @@ def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
         raise FetchError(_NO_GIT) from None
     printed, complaint = output_of(process)
     if process.returncode:
-        said = complaint.decode(errors="replace").strip()
-        if "not a git repository" not in said:
+        message = complaint.decode(errors="replace").strip()
+        if "not a git repository" not in message:
             raise FetchError(
-                f"{mirror} cannot be read: git says: {said}; mend it, or delete it to have it cloned again"
+                f"{mirror} cannot be read: git says: {message}; mend it, or delete it to have it cloned again"
             )
         shutil.rmtree(mirror)
         return None

@@ -54,20 +54,20 @@ class Archive:
 def archives(remote: HttpRemote, list_id: str, now: datetime) -> list[Archive]:
     """The archives that a remote has by now, the newest month first."""
     year, month = map(int, (remote.until or now.strftime("%Y-%m")).split("-"))
-    found = []
+    result = []
     while f"{year}-{month:02}" >= remote.since:
         ends_at = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
         for name in remote.lists or (list_id,):
             url = remote.url.format(list=name, year=year, month=month, month_name=calendar.month_name[month])
-            found.append(Archive(f"{name}.{year}-{month:02}", url, ends_at))
+            result.append(Archive(f"{name}.{year}-{month:02}", url, ends_at))
         year, month = (year, month - 1) if month > 1 else (year - 1, 12)
-    return found
+    return result
 
 
-def is_due(archive: Archive, known: Mapping[str, Any], now: datetime) -> bool:
+def is_due(archive: Archive, entry: Mapping[str, Any], now: datetime) -> bool:
     """True if an archive is to be asked for: its month may still grow, or it was not asked for in 30 days."""
-    checked_at = parsed_time(known.get("checked_at"))
-    if checked_at is None or known.get("address") != text_hash(archive.url):
+    checked_at = parsed_time(entry.get("checked_at"))
+    if checked_at is None or entry.get("address") != text_hash(archive.url):
         return True
     if checked_at < archive.ends_at + timedelta(days=_CLOSED_AFTER_DAYS):
         return True
@@ -140,7 +140,7 @@ class MonthlyArchives:
         ):
             in_a_row = 0
             for archive in self.wanted:
-                if not is_due(archive, self._known(archive), self.now):
+                if not is_due(archive, self._entry(archive), self.now):
                     self.landing.unchanged += 1
                     continue
                 try:
@@ -155,8 +155,8 @@ class MonthlyArchives:
 
     def _forget_others(self) -> None:
         """Remove the files of months and lists that the settings no longer name."""
-        named = {archive.stem for archive in self.wanted}
-        for stem in sorted(set(self.landing.items) - named):
+        stems = {archive.stem for archive in self.wanted}
+        for stem in sorted(set(self.landing.items) - stems):
             if file := self.landing.items.pop(stem).get("file"):
                 self.landing.drop(file)
 
@@ -172,69 +172,69 @@ class MonthlyArchives:
                 f"({type(error).__name__})"
             )
         except httpx2.HTTPError as error:
-            said = self.credentials.hidden(str(error)) or "no reason given"
-            fault = FetchInterruptedError(f"{shown_address(archive.url)}: {type(error).__name__}: {said}")
+            reason = self.credentials.hidden(str(error)) or "no reason given"
+            fault = FetchInterruptedError(f"{shown_address(archive.url)}: {type(error).__name__}: {reason}")
         except (httpx2.InvalidURL, httpx2.CookieConflict) as error:
             fault = FetchError(f"{shown_address(archive.url)}: {self.credentials.hidden(str(error))}")
         # Outside of the handler: the fault below holds the request, and that the credentials.
         raise fault
 
-    def _known(self, archive: Archive) -> dict[str, Any]:
+    def _entry(self, archive: Archive) -> dict[str, Any]:
         """What is remembered of an archive: nothing if its file is lost, its file alone if it has another address."""
-        known = self.landing.items.get(archive.stem, {})
-        if known.get("file") and not (self.landing.folder / known["file"]).is_file():
+        entry = self.landing.items.get(archive.stem, {})
+        if entry.get("file") and not (self.landing.folder / entry["file"]).is_file():
             return {}
         return (
-            known
-            if known.get("address") == text_hash(archive.url)
-            else {k: known[k] for k in known if k == "file"}
+            entry
+            if entry.get("address") == text_hash(archive.url)
+            else {k: entry[k] for k in entry if k == "file"}
         )
 
     async def _ask(self, client: httpx2.AsyncClient, archive: Archive) -> None:
-        known = self._known(archive)
+        entry = self._entry(archive)
         await self.quota.take(1, 0)
         self.landing.requests += 1
-        async with answered(client, archive.url, self._headers(archive, known)) as response:
+        async with answered(client, archive.url, self._headers(archive, entry)) as response:
             status = response.status_code
             checked = {"address": text_hash(archive.url), "checked_at": self.now.isoformat()}
             if status in (200, 206):
-                await self._receive(response, archive, known, checked)
+                await self._receive(response, archive, entry, checked)
             elif status == 304:
                 self.landing.unchanged += 1
-                self.landing.items[archive.stem] = known | checked
+                self.landing.items[archive.stem] = entry | checked
             elif status == 404:
-                self._keep(archive, known | checked, "the server does not have it any more (404)")
+                self._keep(archive, entry | checked, "the server does not have it any more (404)")
             elif status == 410:
-                if known.get("file"):
-                    self.landing.drop(known["file"])
+                if entry.get("file"):
+                    self.landing.drop(entry["file"])
                 self.landing.items[archive.stem] = checked
             else:
                 raise self._refused(response, archive)
 
-    def _headers(self, archive: Archive, known: Mapping[str, Any]) -> dict[str, str]:
+    def _headers(self, archive: Archive, entry: Mapping[str, Any]) -> dict[str, str]:
         """What is asked with: the rest of an unfinished file, else only what changed since."""
         headers = {"Accept-Encoding": "identity", "User-Agent": "weft"}
         if self.credentials.authorization:
             headers["Authorization"] = self.credentials.authorization
         partial = self.landing.partial(archive.stem)
-        if known.get("resume") and partial.is_file() and partial.stat().st_size:
-            return headers | {"Range": f"bytes={partial.stat().st_size}-", "If-Range": known["resume"]}
-        if known.get("etag"):
-            headers["If-None-Match"] = known["etag"]
-        if known.get("last_modified"):
-            headers["If-Modified-Since"] = known["last_modified"]
+        if entry.get("resume") and partial.is_file() and partial.stat().st_size:
+            return headers | {"Range": f"bytes={partial.stat().st_size}-", "If-Range": entry["resume"]}
+        if entry.get("etag"):
+            headers["If-None-Match"] = entry["etag"]
+        if entry.get("last_modified"):
+            headers["If-Modified-Since"] = entry["last_modified"]
         return headers
 
     async def _receive(
-        self, response: httpx2.Response, archive: Archive, known: dict[str, Any], checked: dict[str, Any]
+        self, response: httpx2.Response, archive: Archive, entry: dict[str, Any], checked: dict[str, Any]
     ) -> None:
         """Write the body beside, look whether it is an mbox, and give it its place."""
         partial = self.landing.partial(archive.stem)
         start = 0
         if response.status_code == 206:
             start = partial.stat().st_size if partial.is_file() else 0
-            given = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
-            if not start or given is None or int(given[1]) != start:
+            match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
+            if not start or match is None or int(match[1]) != start:
                 partial.unlink(missing_ok=True)
                 raise FetchInterruptedError(
                     f"{shown_address(archive.url)}: another range came than was asked for"
@@ -243,14 +243,14 @@ class MonthlyArchives:
         if not start:
             # Gone before its validator is replaced: parts of two answers must never be put together.
             partial.unlink(missing_ok=True)
-            known = known | {"address": checked["address"], "resume": self._resumable_by(response)}
-            self.landing.items[archive.stem] = known
+            entry = entry | {"address": checked["address"], "resume": self._resumable_by(response)}
+            self.landing.items[archive.stem] = entry
             self.landing.save()
         ending = await self._write(response, partial, start, archive)
         if ending is None:
             partial.unlink()
-            self.landing.items[archive.stem] = known | checked
-            self._keep(archive, known | checked, "it came empty")
+            self.landing.items[archive.stem] = entry | checked
+            self._keep(archive, entry | checked, "it came empty")
             return
         name = f"{archive.stem}{ending}"
         is_new = self.landing.put(partial, name)
@@ -258,7 +258,7 @@ class MonthlyArchives:
         for other in {f"{archive.stem}.mbox{compression}" for compression in ("", *_MAGIC.values())} - {name}:
             self.landing.drop(other)
         modified = self._validator(response, "last-modified")
-        changed_at = self.now.isoformat() if is_new else known.get("changed_at") or self.now.isoformat()
+        changed_at = self.now.isoformat() if is_new else entry.get("changed_at") or self.now.isoformat()
         self.landing.items[archive.stem] = checked | {
             "file": name, "etag": self._validator(response, "etag"), "last_modified": modified, "changed_at": changed_at
         }  # fmt: skip
@@ -293,8 +293,8 @@ class MonthlyArchives:
         return ending
 
     def _refuse_too_large(self, response: httpx2.Response, start: int, archive: Archive) -> None:
-        given = response.headers.get("content-length", "")
-        if _NUMBER.fullmatch(given) and int(given) + start > self.remote.max_bytes:
+        length = response.headers.get("content-length", "")
+        if _NUMBER.fullmatch(length) and int(length) + start > self.remote.max_bytes:
             raise self._too_large(archive)
 
     def _too_large(self, archive: Archive) -> FetchError:
@@ -340,17 +340,17 @@ class MonthlyArchives:
         """The fault behind a status: one that may pass, or one that must be mended."""
         status = response.status_code
         reason = self.credentials.hidden(response.reason_phrase)
-        said = f"{shown_address(archive.url)} answers {status} {reason}".rstrip()
+        text = f"{shown_address(archive.url)} answers {status} {reason}".rstrip()
         if status in (401, 403, 407):
-            return FetchError(f"{said}; check the variables with the credentials")
+            return FetchError(f"{text}; check the variables with the credentials")
         if status == 416:
             self.landing.partial(archive.stem).unlink(missing_ok=True)
-            return FetchInterruptedError(f"{said}: the unfinished file is given up")
+            return FetchInterruptedError(f"{text}: the unfinished file is given up")
         if status in (408, 425, 429) or status >= 500:
             pause = requested_pause(response.headers.get("retry-after", ""), self.now)
             if pause is not None:
                 if pause > self.remote.time_limit_seconds:
-                    return FetchError(f"{said} and asks to wait {pause:g} s, longer than time_limit_seconds")
+                    return FetchError(f"{text} and asks to wait {pause:g} s, longer than time_limit_seconds")
                 self.quota.hold(pause)
-            return FetchInterruptedError(said, pause)
-        return FetchError(f"{said}; mend the address")
+            return FetchInterruptedError(text, pause)
+        return FetchError(f"{text}; mend the address")

@@ -97,12 +97,12 @@ class Landing:
         self._saved_at = time.monotonic()
         sync(folder for folder in self._changed_folders if folder.exists())
         self._changed_folders.clear()
-        told = {
+        facts = {
             "complete": self.is_complete,
             "newest_at": self.newest_at and self.newest_at.isoformat(),
             "items": self.items,
         }
-        text = json.dumps(told, sort_keys=True)
+        text = json.dumps(facts, sort_keys=True)
         write_durably(self._memory, text, self._memory.with_suffix(".json.tmp"))
 
     def forget_unfinished(self) -> None:
@@ -116,13 +116,13 @@ class Landing:
 
     def _recall(self) -> None:
         try:
-            told = json.loads(self._memory.read_text(encoding="utf-8"))
+            facts = json.loads(self._memory.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return
-        if isinstance(told, dict):
-            self.is_complete = bool(told.get("complete"))
-            self.items = {k: v for k, v in (told.get("items") or {}).items() if isinstance(v, dict)}
-            self.newest_at = parsed_time(told.get("newest_at"))
+        if isinstance(facts, dict):
+            self.is_complete = bool(facts.get("complete"))
+            self.items = {k: v for k, v in (facts.get("items") or {}).items() if isinstance(v, dict)}
+            self.newest_at = parsed_time(facts.get("newest_at"))
 
 
 def parsed_time(text: object) -> datetime | None:

@@ -56,8 +56,8 @@ async def answered(
     hop = Hop(first)
     without = {name: value for name, value in headers.items() if name != "Authorization"}
     for _ in range(_MOST_REDIRECTS + 1):
-        asked = hop.asked(headers if hop.is_of(first) else without)
-        async with client.stream("GET", **asked) as response:
+        request = hop.asked(headers if hop.is_of(first) else without)
+        async with client.stream("GET", **request) as response:
             if not response.has_redirect_location:
                 yield response
                 return
@@ -72,36 +72,36 @@ async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop
         url = current.join(location).copy_with(userinfo=b"", fragment=None)
     except (httpx2.InvalidURL, ValueError):
         raise FetchError(f"{shown_address(str(current))} redirects to what is no address") from None
-    told = f"{shown_address(str(first))}: a redirect leads to {shown_address(str(url))}"
+    message = f"{shown_address(str(first))}: a redirect leads to {shown_address(str(url))}"
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > _HIGHEST_PORT:
-        raise FetchError(f"{told}, which is no address of the web; mend the address")
+        raise FetchError(f"{message}, which is no address of the web; mend the address")
     if url.scheme != "https" and "https" in (first.scheme, current.scheme):
-        raise FetchError(f"{told}, away from https; mend the address")
+        raise FetchError(f"{message}, away from https; mend the address")
     if url.host == first.host:
         return Hop(url)
     if not all(map(is_public, await _ips(first))):
-        raise FetchError(f"{told}, another host than the private one that is configured; mend the address")
+        raise FetchError(f"{message}, another host than the private one that is configured; mend the address")
     ips = await _ips(url)
     if not all(map(is_public, ips)):
-        raise FetchError(f"{told}, a host in a private network; name it in the settings if it is meant")
+        raise FetchError(f"{message}, a host in a private network; name it in the settings if it is meant")
     return Hop(url, ips[0])
 
 
 def is_public(ip: str) -> bool:
     """True for an IP address of the internet; one within another, as of gateways and tunnels, counts as itself."""
-    found: IPv4Address | IPv6Address | None = ip_address(ip)
-    if isinstance(found, IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
-        if found in _TRANSLATED:
-            inner = IPv4Address(int(found) & 0xFFFFFFFF)
-        found = inner or found
-    return found is not None and found.is_global and not found.is_multicast
+    address: IPv4Address | IPv6Address | None = ip_address(ip)
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if address in _TRANSLATED:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        address = inner or address
+    return address is not None and address.is_global and not address.is_multicast
 
 
 async def _ips(url: httpx2.URL) -> list[str]:
     """The IP addresses of a host, the preferred one first."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise FetchInterruptedError(f"the host of {shown_address(str(url))} is not known") from None
-    return [str(address[0]) for *_, address in found]
+    return [str(address[0]) for *_, address in addresses]

@@ -152,15 +152,15 @@ class SourceList(BaseModel):
     sources: list[Source]
 
 
-def within(name: str, wanted: int | None, usual: int, most: int, least: int = 1) -> int:
+def within(name: str, number: int | None, usual: int, most: int, least: int = 1) -> int:
     """The number that a question names, else the usual one or the most; QueryError for one that is not given."""
-    if wanted is not None and wanted > most:
+    if number is not None and number > most:
         raise QueryError(
-            f"{name} is {wanted}, and this server gives {most} at most: ask for less, or in parts"
+            f"{name} is {number}, and this server gives {most} at most: ask for less, or in parts"
         )
-    if wanted is not None and wanted < least:
-        raise QueryError(f"{name} is {wanted}, and begins at {least}")
-    return min(usual, most) if wanted is None else wanted
+    if number is not None and number < least:
+        raise QueryError(f"{name} is {number}, and begins at {least}")
+    return min(usual, most) if number is None else number
 
 
 def hits(
@@ -181,7 +181,7 @@ def near(index: SearchIndex, name: str, limit: int) -> Shown[Hits]:
 
 
 def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
-    found = [
+    items = [
         Hit(
             title=row["subject"],
             author=row["from_name"] or row["from_addr"],
@@ -197,7 +197,7 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
         )
         for row in result.hits.to_pylist()
     ]
-    outcome = "HITS" if found else "NO_RESULTS"
+    outcome = "HITS" if items else "NO_RESULTS"
     understood = result.understood[0]
     answer = Hits(
         outcome=outcome,
@@ -205,14 +205,14 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
         nearest=understood.nearest,
         meant=list(understood.meant),
         index_version=index.manifest["version"],
-        hits=found,
+        hits=items,
         completeness=result.completeness,
     )
     return Shown(
         answer,
         [
             Disclosed(*passage)
-            for hit in found
+            for hit in items
             for passage in (
                 (hit.citation, hit.snippet, hit.doc_id),
                 *((around.citation, around.text, around.doc_id) for around in hit.expansions),
@@ -229,30 +229,30 @@ _SAME = (
 
 def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Text]:
     """The text that `name` means, from `byte_start` on, `most` characters; QueryError if that is behind its end."""
-    found = reading(index.ask, name)
-    stored = index.screen.text(found.text).encode()
+    item = reading(index.ask, name)
+    stored = index.screen.text(item.text).encode()
     if byte_start > len(stored):
-        raise QueryError(f"byte_start {byte_start} is not in {found.id}, which has {len(stored)} bytes here")
+        raise QueryError(f"byte_start {byte_start} is not in {item.id}, which has {len(stored)} bytes here")
     excerpt = stored[byte_start:].decode(errors="replace")[:most]
     end = byte_start + len(excerpt.encode())
     answer = Text(
-        **{n: getattr(found, n) for n in ("kind", "id", "doc_id")},
-        title=index.screen.optional(found.title),
+        **{n: getattr(item, n) for n in ("kind", "id", "doc_id")},
+        title=index.screen.optional(item.title),
         text=excerpt,
         byte_start=byte_start,
         byte_end=end,
         is_cut=end < len(stored),
     )
-    of = found.id if found.kind == "thread" else found.doc_id
-    return Shown(answer, [Disclosed(f"{found.id}:{byte_start}-{end}", excerpt, of)])
+    of = item.id if item.kind == "thread" else item.doc_id
+    return Shown(answer, [Disclosed(f"{item.id}:{byte_start}-{end}", excerpt, of)])
 
 
-def block(settings: Settings, index: SearchIndex, given: str, budget: int, where: str) -> Shown[Block]:
+def block(settings: Settings, index: SearchIndex, question: str, budget: int, where: str) -> Shown[Block]:
     """The context of a text; `where` narrows what the settings allow."""
     both = " ".join(f"({conditions})" for conditions in (settings.context.where, where) if conditions.strip())
     narrowed = settings.context.model_copy(update={"budget_tokens": budget, "where": both})
     context = context_of(
-        settings.model_copy(update={"context": narrowed}), read_conversation(settings, None, given), index
+        settings.model_copy(update={"context": narrowed}), read_conversation(settings, None, question), index
     )
     answer = Block(
         outcome=context.outcome,
@@ -324,17 +324,17 @@ FROM chunks c LEFT JOIN ({DATED}) USING (doc_id) GROUP BY source ORDER BY source
 
 def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:
     """The rows of one SELECT on what the index shows, with every text masked, up to so many rows and characters."""
-    found = bounded_rows(index.path, statement, most + 1, most_characters, on_start=index.further.append)
-    shown: list[list[str | int | float | bool | None]] = []
+    table = bounded_rows(index.path, statement, most + 1, most_characters, on_start=index.further.append)
+    lines: list[list[str | int | float | bool | None]] = []
     left = most_characters
-    for row in zip(*(column.to_pylist() for column in found.slice(0, most).columns), strict=True):
+    for row in zip(*(column.to_pylist() for column in table.slice(0, most).columns), strict=True):
         cells = [_cell(value, index) for value in row]
         left -= sum(len(cell) for cell in cells if isinstance(cell, str))
         if left < 0:
             break
-        shown.append(cells)
-    answer = Rows(columns=found.column_names, rows=shown, is_cut=len(shown) < found.num_rows)
-    texts = [json.dumps(cells, ensure_ascii=False) for cells in shown]
+        lines.append(cells)
+    answer = Rows(columns=table.column_names, rows=lines, is_cut=len(lines) < table.num_rows)
+    texts = [json.dumps(cells, ensure_ascii=False) for cells in lines]
     return Shown(answer, [Disclosed(f"row {number}", text, "sql") for number, text in enumerate(texts, 1)])
 
 

@@ -116,7 +116,7 @@ class TokenRequired:
     def __init__(self, app: ASGIApp, token: str):
         self.app, self.token = app, token.encode()
         self._paid: dict[str, float] = {}
-        self._known: dict[str, None] = {}
+        self._addresses: dict[str, None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         authorization = Headers(scope=scope).get("authorization", "") if scope["type"] == "http" else ""
@@ -127,7 +127,7 @@ class TokenRequired:
             await refused(scope, receive, send)
         elif scope["type"] != "http" or self._knows(authorization):
             if authorization:
-                _add(self._known, address, None)
+                _add(self._addresses, address, None)
             await self.app(scope, receive, send)
         else:
             if authorization:
@@ -138,22 +138,22 @@ class TokenRequired:
 
     def _wait(self, address: str) -> float:
         """Seconds until a token from an address is compared."""
-        if address in self._known:
+        if address in self._addresses:
             return 0.0
         return self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
 
     def _knows(self, authorization: str) -> bool:
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "bearer":
-            given = value.strip().encode()
+            secret = value.strip().encode()
         elif scheme.lower() == "basic":
             try:
-                given = base64.b64decode(value, validate=True).partition(b":")[2]
+                secret = base64.b64decode(value, validate=True).partition(b":")[2]
             except (binascii.Error, ValueError):
                 return False
         else:
             return False
-        return hmac.compare_digest(given, self.token)
+        return hmac.compare_digest(secret, self.token)
 
 
 def _address(scope: Scope) -> str:

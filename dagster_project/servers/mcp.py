@@ -118,31 +118,31 @@ class _Tools:
         """Refuse arguments that a tool does not have: left out in silence they would seem to have been kept to."""
         if ctx.method == "tools/call":
             params = dict(ctx.params or {})
-            known = next(
+            names = next(
                 (list(signature(t).parameters) for t in self.all() if t.__name__ == params.get("name")), None
             )
             unknown = (
-                sorted(set(params.get("arguments") or {}) - set(known or ())) if known is not None else []
+                sorted(set(params.get("arguments") or {}) - set(names or ())) if names is not None else []
             )
-            if known is not None and unknown:
-                takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            if names is not None and unknown:
+                takes = f"it takes {', '.join(names)}" if names else "it takes none"
                 raise MCPError(INVALID_PARAMS, f"{params['name']} has no argument {unknown[0]}; {takes}")
         return await call_next(ctx)
 
     async def answered(
-        self, tool: str, asked: str, work: Callable[[SearchIndex], answers.Shown[_Answer]]
+        self, tool: str, question: str, work: Callable[[SearchIndex], answers.Shown[_Answer]]
     ) -> _Answer:
         """What `work` answers in time, once its receipt is written."""
 
         def noted(index: SearchIndex) -> _Answer:
             index.screen.finds.clear()
-            shown = work(index)
+            result = work(index)
             if self.disclosures:
-                self.disclosures.add(shown.passages, self.count, partial(document_bytes, index.ask))
+                self.disclosures.add(result.passages, self.count, partial(document_bytes, index.ask))
             if self.limits.receipts:
-                seen = Seen(index.version, self.lens)
-                self.receipts.add(tool, asked, seen, shown.passages, index.screen.finds)
-            return shown.answer
+                view = Seen(index.version, self.lens)
+                self.receipts.add(tool, question, view, result.passages, index.screen.finds)
+            return result.answer
 
         try:
             return await self.pool.ask(noted, self.limits.max_seconds)
@@ -258,10 +258,10 @@ class _Tools:
 
     async def _read(self, tool: str, name: str, refused: tuple[str, ...]) -> str:
         def read(index: SearchIndex) -> answers.Shown[answers.Text]:
-            shown = answers.text(index, name, 0, self.limits.max_characters)
-            if shown.answer.kind in refused:
-                raise QueryError(f"{name!r} is a {shown.answer.kind}: read it as weft://thread/{name}")
-            return shown
+            result = answers.text(index, name, 0, self.limits.max_characters)
+            if result.answer.kind in refused:
+                raise QueryError(f"{name!r} is a {result.answer.kind}: read it as weft://thread/{name}")
+            return result
 
         try:
             return (await self.answered(tool, name, read)).text
@@ -301,9 +301,9 @@ def _own_pages(port: int, origins: Sequence[str]) -> TransportSecuritySettings:
     )
 
 
-def _within(name: str, wanted: int | None, usual: int, most: int) -> int:
+def _within(name: str, number: int | None, usual: int, most: int) -> int:
     try:
-        return answers.within(name, wanted, usual, most)
+        return answers.within(name, number, usual, most)
     except QueryError as fault:
         raise _fault("QueryError", str(fault)) from fault
 

@@ -35,7 +35,7 @@ class AttachedFiles:
         self._folder = file.parent.parent if export.format == "slack" else file.parent
         self._inside: dict[str, tuple[str, str]] | None = None
 
-    def found(self, file: NamedFile) -> NamedFile:
+    def located(self, file: NamedFile) -> NamedFile:
         """`file` with where it lies; of one that is read with a hash of its bytes, too."""
         place = next((p for p in file.places if self._is_there(p)), "")
         return file._replace(place=place, digest=self._hash(place) if place and self.is_read(file) else "")

@@ -83,8 +83,8 @@ def is_slack(folder: Path) -> bool:
 
 def program_of_folder(folder: Path, format_: str = "auto") -> str | None:
     """The format of the export that a folder is, of those of one program, or of all; None if it is no such export."""
-    known = [name for name in _IN_FOLDERS if format_ in ("auto", name)]
-    return next((name for name in known if len(_members(folder, _IN_FOLDERS[name])) > 1), None)
+    programs = [name for name in _IN_FOLDERS if format_ in ("auto", name)]
+    return next((name for name in programs if len(_members(folder, _IN_FOLDERS[name])) > 1), None)
 
 
 def _members(folder: Path, program: ProgramOfFolders) -> tuple[Path, ...]:
@@ -124,8 +124,8 @@ def exports_at(
             if channels or source.format == "slack":
                 continue
         for path in reversed(inside):
-            known = is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
-            if known and not (path.is_symlink() and is_folder(path)):
+            is_known = is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
+            if is_known and not (path.is_symlink() and is_folder(path)):
                 places.append(path)
 
 

@@ -61,7 +61,7 @@ class ChatFiles:
         self._digest: Callable[[Path], str] = lambda file: ""
         self._exports: dict[str, list[Export]] = {}
         self._read: dict[str, list[Chat]] = {}
-        self._known: dict[str, Any] | None = None
+        self._listings: dict[str, Any] | None = None
         self._pseudonym: tuple[Pseudonym, str] | None = None
 
     def partitions(
@@ -70,13 +70,13 @@ class ChatFiles:
         """A partition per window of the source's chats, and one of what could not be read, if there is any."""
         self._digest = digest
         exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
-        if self._known is None:
-            self._known = recall(self._memory_file)
+        if self._listings is None:
+            self._listings = recall(self._memory_file)
         by_partition: dict[str, str] = {}
         faults: list[str] = []
         used: dict[str, Any] = {}
         for export in exports:
-            listed = self._known.get(export.digest)
+            listed = self._listings.get(export.digest)
             if listed is None or self._files(export).state(listed["files"]) != listed["state"]:
                 self._read.pop(export.digest, None)
                 listed = self._listed(export)
@@ -90,8 +90,8 @@ class ChatFiles:
             faults += [export.digest] if listed["faults"] else []
         if faults:
             by_partition[UNREAD] = parts_hash(faults)
-        if {k: v for k, v in self._known.items() if k in used} != used:
-            self._known |= used
+        if {k: v for k, v in self._listings.items() if k in used} != used:
+            self._listings |= used
             self._remember()
         return [
             SourcePartition(source.name, partition, None, print_, source.source_type)
@@ -104,7 +104,7 @@ class ChatFiles:
         """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of a partition."""
         rows, attached, faults = [], [], []
         for export in self._exports[partition.source]:
-            listed = (self._known or {}).get(export.digest, {"windows": [], "faults": 1})
+            listed = (self._listings or {}).get(export.digest, {"windows": [], "faults": 1})
             if partition.name == UNREAD:
                 if listed["faults"]:
                     faults += [f for chat in self.chats(export) for f in chat.faults]
@@ -164,8 +164,8 @@ class ChatFiles:
             for name, window in self._windows(chat, export.source)
         ]
         files = self._files(export)
-        named = (f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f))
-        places = sorted({place for file in named for place in file.places})
+        named_files = (f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f))
+        places = sorted({place for file in named_files for place in file.places})
         faults = sum(len(chat.faults) for chat in chats)
         return {"windows": windows, "faults": faults, "files": places, "state": files.state(places)}
 
@@ -184,7 +184,7 @@ class ChatFiles:
         if export.digest not in self._read:
             if len(self._read) > 8:
                 self._read.pop(next(iter(self._read)))
-            pseudonym = self._named(export.source) if export.source.pseudonyms else None
+            pseudonym = self._pseudonyms(export.source) if export.source.pseudonyms else None
             settings = self.settings
             reader = ExportReader(settings.conversations, settings.mail, settings.threads)
             try:
@@ -197,7 +197,7 @@ class ChatFiles:
             ]
         return self._read[export.digest]
 
-    def _named(self, source: ConversationSourceSettings) -> Pseudonym:
+    def _pseudonyms(self, source: ConversationSourceSettings) -> Pseudonym:
         if self._pseudonym is None:
             key = pseudonym_key(self.settings.pseudonym_key_file, self.settings.root)
             self._pseudonym = keyed_pseudonym(key), parts_hash([b"key", key])[:16]
@@ -206,17 +206,17 @@ class ChatFiles:
     def _key_id(self, source: ConversationSourceSettings) -> str:
         if not source.pseudonyms:
             return "names"
-        self._named(source)
+        self._pseudonyms(source)
         assert self._pseudonym
         return self._pseudonym[1]
 
     def _remember(self) -> None:
         current = {e.digest for exports in self._exports.values() for e in exports}
         configured = {s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)}
-        assert self._known is not None
+        assert self._listings is not None
         if configured <= set(self._exports):
-            self._known = {k: v for k, v in self._known.items() if k in current}
-        remember(self._memory_file, json.dumps(self._known, sort_keys=True))
+            self._listings = {k: v for k, v in self._listings.items() if k in current}
+        remember(self._memory_file, json.dumps(self._listings, sort_keys=True))
 
     def exports_of(self, path: Path) -> list[Export]:
         """The exports of configured sources that lie at or below `path`, or that a file there is a part of."""
@@ -247,7 +247,7 @@ class ChatFiles:
 
 def _with_files(chat: Chat, files: AttachedFiles) -> Chat:
     """`chat` with the places where the files that it names were found."""
-    entries = [e._replace(files=tuple(map(files.found, e.files))) if e.files else e for e in chat.entries]
+    entries = [e._replace(files=tuple(map(files.located, e.files))) if e.files else e for e in chat.entries]
     return replace(chat, entries=entries)
 
 

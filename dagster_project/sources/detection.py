@@ -71,13 +71,13 @@ def sources_at(place: Path) -> list[Detected]:
     """
     if not place.exists():
         raise SourceError(f"{place}: no file or folder is there; give the place where the archive is")
-    found = _of_folder(place) if is_folder(place) else _of_file(place)
-    if not found:
+    sources = _of_folder(place) if is_folder(place) else _of_file(place)
+    if not sources:
         raise SourceError(
             f"{place}: neither mail nor notes, documents or exported chats were found there; "
             "`weft help sources` lists what is read. If it is some of it, name its kind with --kind"
         )
-    return found
+    return sources
 
 
 def _of_file(file: Path) -> list[Detected]:
@@ -117,12 +117,12 @@ def _of_folder(folder: Path) -> list[Detected]:
     counts = Counter(map(_source_type, kinds.values()))
     parts = _folders(folder)
     if not counts:
-        return [found for part in parts if len(parts) <= _MOST_PARTS for found in _of_folder(part)]
+        return [source for part in parts if len(parts) <= _MOST_PARTS for source in _of_folder(part)]
     most = max(_TYPES, key=lambda type_: counts[type_])
     # Monthly archives name their list in the part before the month, which only a glob over them shows.
     is_by_list = any(k == "mbox" and f.parent != folder and month_of(f.name) for f, k in kinds.items())
     if (is_by_list or counts[most] < _ALMOST_ALL * counts.total()) and len(parts) <= _MOST_PARTS:
-        below = [found for part in parts for found in _of_folder(part)]
+        below = [source for part in parts for source in _of_folder(part)]
         if below and (is_by_list or len(below) > 1):
             return below
     return [_of_files(folder, [f for f, kind in kinds.items() if _source_type(kind) == most], kinds)]

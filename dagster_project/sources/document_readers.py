@@ -56,8 +56,8 @@ class DocumentReaders:
         if not keep:
             return self._read(data, kind, is_seen)
         place = self.converted.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
-        if (known := self.converted.get(place)) is not None:
-            return known
+        if (result := self.converted.get(place)) is not None:
+            return result
         try:
             converted = self._read(data, kind, is_seen)
         except FormatError as fault:
@@ -107,11 +107,11 @@ def refuse_missing_ocr(settings: DocumentSettings) -> None:
         return
     program = shutil.which("tesseract")
     languages = settings.ocr.split("+")
-    known: list[str] = []
+    available: list[str] = []
     if program:
         listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, check=False)
-        known = listed.stdout.split()
-    if missing := [language for language in languages if language not in known]:
+        available = listed.stdout.split()
+    if missing := [language for language in languages if language not in available]:
         packages = " ".join(
             ["tesseract-ocr", *(f"tesseract-ocr-{name.replace('_', '-').lower()}" for name in missing)]
         )

@@ -86,7 +86,7 @@ class FileSources:
         self._memory: dict[str, list[object]] = {}
         self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
         self._inboxes: dict[str, list[InboxMail]] = {}
-        self._seen: dict[str, list[object]] = {}
+        self._states: dict[str, list[object]] = {}
         self._readers = DocumentReaders(settings.documents, memory.parent / "documents")
         self.broken: dict[str, str] = {}
         """Sources that cannot be read at all, and why; their partitions are those that earlier builds read."""
@@ -97,9 +97,9 @@ class FileSources:
         A source that waits for its first fetch has no partitions. One that has no file at all, or that cannot be read, is
         `broken` and keeps its partitions: a disk that is not mounted must not empty the index. SourceError if all are.
         """
-        known = recall(self._memory_file)
-        self._memory = {k: v for k, v in known.items() if isinstance(v, list) and len(v) == 6}
-        self._partitions, self._inboxes, self._seen, self.broken = {}, {}, {}, {}
+        memory = recall(self._memory_file)
+        self._memory = {k: v for k, v in memory.items() if isinstance(v, list) and len(v) == 6}
+        self._partitions, self._inboxes, self._states, self.broken = {}, {}, {}, {}
         for source in self.settings.sources:
             try:
                 partitions = self._source_partitions(source)
@@ -112,8 +112,8 @@ class FileSources:
                     (partition, []) for partition in self._parsed_partitions(source.name, source.source_type)
                 ]
             self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
-        if self._seen != self._memory:
-            remember(self._memory_file, json.dumps(self._seen, sort_keys=True))
+        if self._states != self._memory:
+            remember(self._memory_file, json.dumps(self._states, sort_keys=True))
         return [self._partitions[p][0] for p in sorted(self._partitions)]
 
     def _source_partitions(
@@ -178,9 +178,9 @@ class FileSources:
             yield from _read(file, source, self.settings.mail)
             self._note_change(partition, file)
         inbox = self._inboxes.get(partition.key, [])
-        for known, mail in zip(inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True):
+        for entry, mail in zip(inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True):
             yield mail
-            if is_corrupt(mail) and not known.fault:
+            if is_corrupt(mail) and not entry.fault:
                 self._note_difference(partition, mail.place)
 
     def _inbox_partitions(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
@@ -264,7 +264,7 @@ class FileSources:
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""
-        if (known := self._seen.get(str(file.path))) and known[:4] != _state(file.path):
+        if (state := self._states.get(str(file.path))) and state[:4] != _state(file.path):
             self._note_difference(partition, file.name)
 
     def _note_difference(self, partition: SourcePartition, what: str) -> None:
@@ -281,9 +281,9 @@ class FileSources:
     def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         root, reads_pictures = self.settings.place(source), self.settings.documents.reads_pictures
         refuse_missing_ocr(self.settings.documents)
-        found = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
+        tree = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
         for partition, part in sorted(
-            tree_parts(found, "whole" if source.kind == "issues" else source.grain).items()
+            tree_parts(tree, "whole" if source.kind == "issues" else source.grain).items()
         ):
             files = [_File(f.path, f.name, f.fault or self._identify(f.path)[0], f.fault) for f in part]
             fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
@@ -318,10 +318,10 @@ class FileSources:
         state = _state(path)
         if isinstance(state, str):
             return state, None
-        known = self._memory.get(str(path))
-        if known and known[:4] == state:
-            self._seen[str(path)] = known
-            return str(known[4]), known[5] if isinstance(known[5], str) else None
+        last = self._memory.get(str(path))
+        if last and last[:4] == state:
+            self._states[str(path)] = last
+            return str(last[4]), last[5] if isinstance(last[5], str) else None
         try:
             with open_file(path) as stream:
                 head = stream.read(_HEAD_BYTES)
@@ -331,7 +331,7 @@ class FileSources:
         except OSError as error:
             return why_unreadable(error), None
         month = _month(stored_mail(path, head)) if dated else None
-        self._seen[str(path)] = [*state, digest.hexdigest(), month]
+        self._states[str(path)] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
     def sweep(self) -> int:

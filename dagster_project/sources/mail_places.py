@@ -70,20 +70,20 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
             inside = _maildir(root)
         else:
             inside = _single_mails(root)
-        found = [
+        files = [
             MailPath(path, valid_text(path.relative_to(base)), fault, folder)
             for path, fault, folder in inside
         ]
         folders = ("cur", "new")
         if (
             source.kind == "maildir"
-            and not found
+            and not files
             and all(p.name not in folders for p, _ in entries_below(root))
         ):
             raise SourceError(
                 f"source {source.name}: {root} is no Maildir: neither it nor a folder in it has cur/ or new/"
             )
-        paths += found
+        paths += files
     return sorted(paths, key=lambda file: file.name)
 
 

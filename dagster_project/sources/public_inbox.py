@@ -55,8 +55,8 @@ def repositories(inbox: Path) -> list[Path]:
 
 def is_inbox(folder: Path) -> bool:
     """True for the folder of an inbox, or a repository of which the last commit holds one mail and nothing else."""
-    (first, *_) = found = repositories(folder)
-    if len(found) > 1 or _EPOCH.fullmatch(first.name):
+    (first, *_) = epochs = repositories(folder)
+    if len(epochs) > 1 or _EPOCH.fullmatch(first.name):
         return True
     if not is_folder(first / "objects"):
         return False

@@ -21,13 +21,13 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
 
     SourceError if the source is not here, cannot be read, or holds something else at that place by now.
     """
-    found = next((s for s in settings.sources if s.name == source), None)
-    if not isinstance(found, SourceSettings):
+    section = next((s for s in settings.sources if s.name == source), None)
+    if not isinstance(section, SourceSettings):
         raise SourceError(f"source {source} is not in the settings any more")
     try:
-        for data in _at(settings, found, place, raw_bytes):
-            named = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None
-            if named and message_id in (named[0], f"{named[0]}+{message_id[-8:]}"):
+        for data in _at(settings, section, place, raw_bytes):
+            identity = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None
+            if identity and message_id in (identity[0], f"{identity[0]}+{message_id[-8:]}"):
                 return data
     except OSError as error:
         raise SourceError(f"source {source}: {place} cannot be read: {error}") from error

@@ -33,12 +33,12 @@ def _main() -> None:
         resource.setrlimit(what, (limit, limit))
     sys.excepthook = _tell
     while line := sys.stdin.buffer.readline():
-        asked = json.loads(line)
-        data = sys.stdin.buffer.read(asked["bytes"])
-        _limit_time(asked["seconds"])
+        request = json.loads(line)
+        data = sys.stdin.buffer.read(request["bytes"])
+        _limit_time(request["seconds"])
         try:
-            ocr = _ocr(asked["ocr"], asked["seconds"])
-            converted = read_format(data, asked["kind"], ocr, is_seen=asked["is_seen"])
+            ocr = _ocr(request["ocr"], request["seconds"])
+            converted = read_format(data, request["kind"], ocr, is_seen=request["is_seen"])
         except FormatError as fault:
             _say({"fault": str(fault)})
             continue

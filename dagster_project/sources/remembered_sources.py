@@ -40,11 +40,11 @@ class RememberedSources(FileSources):
         if self.forgotten.has("source", source.name):
             self.left_out.add(source.name)
             return []
-        found = super()._source_partitions(source)
-        kept = [item for item in found if not self.forgotten.has("partition", item[0].key)]
-        if len(kept) < len(found):
+        items = super()._source_partitions(source)
+        remaining = [item for item in items if not self.forgotten.has("partition", item[0].key)]
+        if len(remaining) < len(items):
             self.left_out.add(source.name)
-        return kept
+        return remaining
 
     def cut_fetched(self, partitions: Collection[str]) -> None:
         """Take what was forgotten out of the fetched files of partitions, but for chats and the history of a public inbox.
@@ -89,9 +89,9 @@ class RememberedSources(FileSources):
         return map(self._mail, mails) if self.forgotten.hashes else mails
 
     def _mail(self, mail: RawMail) -> RawMail:
-        if mail.fault is not None or (found := id_and_author(mail)) is None:
+        if mail.fault is not None or (identity := id_and_author(mail)) is None:
             return mail
-        ident, author = found
+        ident, author = identity
         is_forgotten = self.forgotten.has("mail", ident) or self.forgotten.has("address", author)
         return replace(mail, data=b"", fault=_FAULT) if is_forgotten else mail
 

@@ -43,12 +43,12 @@ class SeenPartitions:
         noted: dict[str, tuple[str, str]] = {}
         for partition in partitions:
             checksum = fingerprint_in_lake(partition, lake)
-            known = before.get(partition.key)
+            previous = before.get(partition.key)
             waiting[partition.source] += checksum != partition.fingerprint
-            if checksum != partition.fingerprint and (known is None or known[0] != checksum):
+            if checksum != partition.fingerprint and (previous is None or previous[0] != checksum):
                 noted[partition.key] = (checksum, now)
-            elif known:
-                noted[partition.key] = known
+            elif previous:
+                noted[partition.key] = previous
         if noted != before:
             write_atomically(self.memory, json.dumps(noted, sort_keys=True))
         place = self.memory.with_name("looked.json")

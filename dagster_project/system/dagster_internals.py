@@ -102,13 +102,13 @@ def partitions_of_backfills(
 ) -> set[str]:
     """The partitions that backfills under way are to make. No public name says what a backfill is of."""
     under_way = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
-    found: set[str] = set()
+    keys: set[str] = set()
     for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=under_way)):
         if backfill.is_asset_backfill:
             target = backfill.get_asset_backfill_data(definitions().resolve_asset_graph()).target_subset
             for asset in target.partitions_subsets_by_asset_key:
-                found |= set(target.get_partitions_subset(asset).get_partition_keys())
-    return found
+                keys |= set(target.get_partitions_subset(asset).get_partition_keys())
+    return keys
 
 
 def request_backfill(

@@ -51,7 +51,7 @@ def is_left_over(file: Path, pid: str) -> bool:
     return False
 
 
-def output_of(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[bytes, bytes]:
+def output_of(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[bytes, bytes]:
     """What a process prints until it ends, and the first bytes of what it says on its standard error.
 
     All of the latter is read and little of it kept, because a process can say any number of bytes.
@@ -61,15 +61,15 @@ def output_of(process: subprocess.Popen[bytes], given: bytes = b"") -> tuple[byt
     assert complaint
     with process, complaint, ThreadPoolExecutor(1) as beside:
         beginning = beside.submit(_beginning, complaint)
-        printed, _ = process.communicate(given)
+        printed, _ = process.communicate(stdin)
     return printed, beginning.result()
 
 
 def _beginning(stream: IO[bytes]) -> bytes:
-    kept = b""
+    head = b""
     while block := os.read(stream.fileno(), _READ_AT_ONCE):
-        kept += block[: _KEPT_BYTES - len(kept)]
-    return kept
+        head += block[: _KEPT_BYTES - len(head)]
+    return head
 
 
 def end_started() -> None:
@@ -84,14 +84,14 @@ def end_started() -> None:
     stopped: set[int] = set()
     looks_in_vain = 0
     while looks_in_vain < 2:
-        found = set(_started_by(os.getpid(), _parents())) - stopped
-        _send(signal.SIGSTOP, found)
-        stopped |= found
-        looks_in_vain = 0 if found else looks_in_vain + 1
+        pids = set(_started_by(os.getpid(), _parents())) - stopped
+        _send(signal.SIGSTOP, pids)
+        stopped |= pids
+        looks_in_vain = 0 if pids else looks_in_vain + 1
     _send(signal.SIGKILL, stopped)
 
 
-def _never(*_given: object, **_named: object) -> None:
+def _never(*_args: object, **_kwargs: object) -> None:
     threading.Event().wait()
 
 

@@ -34,7 +34,7 @@ class Details(NamedTuple):
 _PLAIN = Details()
 
 
-def print_hits(queries: list[str], result: SearchResult, version: str, shown: Details = _PLAIN) -> None:
+def print_hits(queries: list[str], result: SearchResult, version: str, details: Details = _PLAIN) -> None:
     """Hits as people read them, those of one thread together: subject, author, text, what it answers, citation."""
     console = terminal()
     rows = result.hits.to_pylist()
@@ -54,9 +54,9 @@ def print_hits(queries: list[str], result: SearchResult, version: str, shown: De
             by_thread.setdefault(hit["thread_id"] or hit["rank"], []).append(hit)
         for of_thread in by_thread.values():
             for place, hit in enumerate(of_thread):
-                _print_hit(console, hit, shown, is_further=place > 0)
+                _print_hit(console, hit, details, is_further=place > 0)
         console.print()
-    path = f", {result.vector_path} vector search" if shown.explain else ""
+    path = f", {result.vector_path} vector search" if details.explain else ""
     console.print(result.completeness.line(), style="dim", soft_wrap=True)
     console.print(f"{result.seconds * 1000:.0f} ms{path}, version {version}", style="dim")
 
@@ -79,7 +79,7 @@ def _print_understood(console: Console, query: Understood) -> None:
         )
 
 
-def _print_hit(console: Console, hit: dict[str, Any], shown: Details, is_further: bool) -> None:
+def _print_hit(console: Console, hit: dict[str, Any], details: Details, is_further: bool) -> None:
     """One hit; a further one of its thread stands under the subject of the first, unless it has another."""
     subject = Text(hit["subject"] or "(no subject)", style="bold cyan")
     facts = Text(" · ".join(_facts(hit)))
@@ -97,10 +97,10 @@ def _print_hit(console: Console, hit: dict[str, Any], shown: Details, is_further
     if hit["quoted_text"]:
         by = f" {hit['quoted_name']}" if hit["quoted_name"] else ""
         _print_inside(console, f"answering{by}: “{hit['quoted_text']}”", style="dim italic")
-    if shown.explain:
+    if details.explain:
         console.print(f"     {hit['chunk_kind']}: {scores(hit)}", style="dim", soft_wrap=True)
     console.print(f"     ⟨{hit['citation']}⟩", style="dim", soft_wrap=True)
-    _print_other(console, hit, shown)
+    _print_other(console, hit, details)
 
 
 def _facts(hit: dict[str, Any]) -> list[str]:
@@ -139,7 +139,7 @@ def _bare(subject: str | None) -> str:
     return re.sub(r"^(?:\s*(?:\w{2,3}:|\[[^\]]*\]))+\s*", "", subject or "").casefold()
 
 
-def _print_other(console: Console, hit: dict[str, Any], shown: Details) -> None:
+def _print_other(console: Console, hit: dict[str, Any], details: Details) -> None:
     """What a hit stands for, what else of its mail or document matches, and what is shown around it."""
     constituents = [part for part in hit["constituents"] if part["doc_id"] != hit["doc_id"]]
     for part in constituents[:_SHOWN_WITH_A_HIT]:
@@ -152,7 +152,7 @@ def _print_other(console: Console, hit: dict[str, Any], shown: Details) -> None:
         of = " of this page" if what == "section" else ""
         matches = f"{what}{of} matches" if count == 1 else f"{what}s{of} match"
         console.print(f"     {count} more {matches}", style="dim")
-    for part in hit["more"] if shown.more else ():
+    for part in hit["more"] if details.more else ():
         console.print(
             Text(f"       {part['title']}  ") + Text(f"⟨{part['citation']}⟩", style="dim"), soft_wrap=True
         )

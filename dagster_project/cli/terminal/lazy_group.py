@@ -18,20 +18,20 @@ OTHERS = "Commands"
 def loaded(command: Command) -> click.Command:
     """The command that a declaration names; UsageError if a package that it needs is not installed."""
     if command.where.partition(":")[0] in sys.modules:
-        found: click.Command = load(command.where)
-        return found
+        target: click.Command = load(command.where)
+        return target
     was_enabled = gc.isenabled()
     # To look for garbage among the quarter of a million objects that stay takes a third of the time of loading them.
     gc.disable()
     try:
-        found = load(command.where)
+        target = load(command.where)
     except SettingsError as fault:
         raise click.UsageError(str(fault)) from fault
     finally:
         gc.freeze()
         if was_enabled:
             gc.enable()
-    return found
+    return target
 
 
 class LazyGroup(SafeGroup):
