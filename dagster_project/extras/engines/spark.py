@@ -44,7 +44,7 @@ class SparkCluster:
             with warnings.catch_warnings():
                 # Spark 4 warns of pandas 3, which it does not use here.
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-                self._session = self._session or self._begun()
+                self._session = self._session or self._new_session()
                 # A partition of the frame is a task of Spark: as many as may run at once, else one for each of ours.
                 numbers = self._session.range(0, count, 1, at_once)
                 rows = numbers.mapInArrow(partial(_outcomes, place), f"{_COLUMN} binary").collect()
@@ -54,7 +54,7 @@ class SparkCluster:
             ) from error
         return [pickle.loads(row[_COLUMN]) for row in rows]
 
-    def _begun(self) -> SparkSession:
+    def _new_session(self) -> SparkSession:
         """The session of this process if it has one, else a new one at the configured master."""
         # Workers of this machine run the same Python; a cluster's image says by itself which it has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

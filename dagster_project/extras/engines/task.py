@@ -73,26 +73,26 @@ def run_task(place: str, number: int) -> Outcome:
     `place` is that of the file of the tasks. Whatever fails is the fault of the outcome, with partition, stage, reason and
     machine, so that the engine repeats only what it lost; EngineError where the machine does not see the lake.
     """
-    world = _opened(place)
+    world = _world(place)
     partition = world.partitions[number]
-    made: dict[str, MadeTable] = {}
+    tables: dict[str, MadeTable] = {}
     for stage in world.stages:
         if not world.tables.isdisjoint(stage.outputs):
             try:
-                made |= _made(world, stage, partition)
+                tables |= _tables(world, stage, partition)
             except Exception as reason:  # noqa: BLE001 - of a stage anything may come, and is no reason to repeat it
-                return Outcome(partition, made, _fault(partition, stage, reason))
-    return Outcome(partition, made)
+                return Outcome(partition, tables, _fault(partition, stage, reason))
+    return Outcome(partition, tables)
 
 
-def _made(world: _World, stage: Stage, partition: str) -> dict[str, MadeTable]:
+def _tables(world: _World, stage: Stage, partition: str) -> dict[str, MadeTable]:
     """The tables that one stage makes of a partition, committed when all of them are written."""
     run = StageRun(stage, stage.settings, world.lake, sources=world.sources)
     readers = [Partitions(table, partial(world.lake.read, table)) for table in stage.inputs]
-    staged = [(made, file) for made, file, _ in run.stage_partition(partition, readers, run.stage.outputs)]
+    staged = [(table, file) for table, file, _ in run.stage_partition(partition, readers, run.stage.outputs)]
     for _, file in staged:
         file.commit()
-    return {made.name: made for made, _ in staged}
+    return {table.name: table for table, _ in staged}
 
 
 def _fault(partition: str, stage: Stage, reason: Exception) -> WeftError:
@@ -104,7 +104,7 @@ def _fault(partition: str, stage: Stage, reason: Exception) -> WeftError:
 
 
 @lru_cache(maxsize=1)
-def _opened(place: str) -> _World:
+def _world(place: str) -> _World:
     """What the tasks of the file at `place` need; EngineError if it is not there."""
     file = UPath(place)
     try:

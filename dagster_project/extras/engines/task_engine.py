@@ -37,8 +37,8 @@ class TaskEngine:
         """What the tasks of a run made, by partition; those of the run before are forgotten."""
         if run_id != self._run_id:
             with written_tasks(self.settings, sorted(tables), partitions) as place:
-                made = self.cluster.run(place, len(partitions))
-                self._outcomes = {outcome.partition: outcome for outcome in made}
+                outcomes = self.cluster.run(place, len(partitions))
+                self._outcomes = {outcome.partition: outcome for outcome in outcomes}
             self._run_id = run_id
         return self._outcomes
 

@@ -179,16 +179,16 @@ def _prompt_hashes(*read: Any, embedder: Embedder, embedding_cache: EmbeddingCac
     documents, *embedded, settings = read
     if settings.prompts == "off":
         return Made([PROMPT_HASHES.empty()], {})
-    asked = prompt_transforms.document_questions(question_lists(documents))
-    vectors = query_vectors(asked.column("question").to_pylist(), embedder, embedding_cache)
-    taken = asked.filter(pc.is_in(asked.column("question"), value_set=pa.array(vectors, pa.string())))
-    facts = {"questions": asked.num_rows, "questions_refused": asked.num_rows - taken.num_rows}
-    if not taken.num_rows:
+    rows = prompt_transforms.document_questions(question_lists(documents))
+    vectors = query_vectors(rows.column("question").to_pylist(), embedder, embedding_cache)
+    usable = rows.filter(pc.is_in(rows.column("question"), value_set=pa.array(vectors, pa.string())))
+    facts = {"questions": rows.num_rows, "questions_refused": rows.num_rows - usable.num_rows}
+    if not usable.num_rows:
         return Made([PROMPT_HASHES.empty()], facts)
-    found = np.stack([vectors[question] for question in taken.column("question").to_pylist()])
+    matrix = np.stack([vectors[question] for question in usable.column("question").to_pylist()])
     places = documents.select("doc_id", "source", "path").to_pyarrow()
     chunks = embedded_chunks(*embedded).to_pyarrow()
-    return Made([prompt_transforms.prompt_hashes(chunks, places, taken, found, settings)], facts)
+    return Made([prompt_transforms.prompt_hashes(chunks, places, usable, matrix, settings)], facts)
 
 
 def question_lists(documents: ibis.Table) -> pa.Table:

@@ -140,9 +140,9 @@ class _GraphFiles(StaticFiles):
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         """The file at a path, or the index of a folder there."""
-        found, stat = super().lookup_path(path)
+        full_path, stat = super().lookup_path(path)
         is_folder = stat is not None and S_ISDIR(stat.st_mode)
-        return super().lookup_path(str(Path(path) / INDEX)) if is_folder else (found, stat)
+        return super().lookup_path(str(Path(path) / INDEX)) if is_folder else (full_path, stat)
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         """The answer for one file, or that it has not changed."""

@@ -26,5 +26,5 @@ def resources(settings: Settings) -> dict[str, Any]:
 
 def queries(table: Callable[[str], ibis.Table]) -> list[str]:
     """The questions that `prompt_hashes` embeds."""
-    found: list[str] = document_questions(question_lists(table("documents"))).column("question").to_pylist()
-    return found
+    texts: list[str] = document_questions(question_lists(table("documents"))).column("question").to_pylist()
+    return texts

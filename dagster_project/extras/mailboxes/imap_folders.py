@@ -60,12 +60,12 @@ class ImapFolder:
     def _address(self) -> str:
         return f"imap server {self.remote.host}:{self.remote.used_port}"
 
-    def _said(self, error: BaseException) -> str:
+    def _reason(self, error: BaseException) -> str:
         # What cannot be encoded is the name or the password: it is named by its kind alone.
-        said = "" if isinstance(error, UnicodeEncodeError) else self.credentials.hidden(str(error))
-        return said or type(error).__name__
+        text = "" if isinstance(error, UnicodeEncodeError) else self.credentials.hidden(str(error))
+        return text or type(error).__name__
 
-    def _asked(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
+    def _ask(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
         """What the server answers; every fault of it as a FetchError that says what was asked for.
 
         At most so many bytes of literals are read.
@@ -85,7 +85,7 @@ class ImapFolder:
             )
         except ssl.SSLError as error:
             fault = FetchError(
-                f"{self._address}: no encrypted connection ({self._said(error)}); check port and tls"
+                f"{self._address}: no encrypted connection ({self._reason(error)}); check port and tls"
             )
         except TooManyBytesError as error:
             fault = FetchError(
@@ -94,7 +94,7 @@ class ImapFolder:
         except (OSError, IMAPClientAbortError) as error:
             fault = self._interrupted(what, error)
         except IMAPClientError as error:
-            fault = FetchInterruptedError(f"{self._address}, {what}: {self._said(error)}")
+            fault = FetchInterruptedError(f"{self._address}, {what}: {self._reason(error)}")
         except MALFORMED as error:
             fault = self._unreadable(what, error)
         raise fault
@@ -103,14 +103,14 @@ class ImapFolder:
         if time.monotonic() >= self.ends_at:
             return self._interrupted(what, error)
         return FetchInterruptedError(
-            f"{self._address}, {what}: the answer cannot be read ({type(error).__name__}: {self._said(error)}); if it "
+            f"{self._address}, {what}: the answer cannot be read ({type(error).__name__}: {self._reason(error)}); if it "
             "stays so, check host, port and folder"
         )
 
     def _refused(self, error: LoginError) -> FetchError:
         secret = self.remote.password_variable or self.remote.token_variable
         return FetchError(
-            f"{self._address} refuses the login ({self._said(error)}); check {self.remote.user_variable} and {secret}"
+            f"{self._address} refuses the login ({self._reason(error)}); check {self.remote.user_variable} and {secret}"
         )
 
     def _interrupted(self, what: str, error: BaseException) -> FetchError:
@@ -119,7 +119,7 @@ class ImapFolder:
                 f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over "
                 "(time_limit_seconds); the next fetch goes on"
             )
-        return FetchInterruptedError(f"{self._address}, {what}: {self._said(error)}")
+        return FetchInterruptedError(f"{self._address}, {what}: {self._reason(error)}")
 
     @contextmanager
     def _connected(self) -> Iterator[IMAPClient]:
@@ -129,8 +129,8 @@ class ImapFolder:
         watch.daemon = True
         watch.start()
         try:
-            client = self._asked("connecting", lambda: self._greeted(context))
-            self._asked("login", lambda: self._log_in(client))
+            client = self._ask("connecting", lambda: self._greeted(context))
+            self._ask("login", lambda: self._log_in(client))
             yield client
         finally:
             watch.cancel()
@@ -157,23 +157,23 @@ class ImapFolder:
 
     def _bring(self, client: IMAPClient) -> None:
         key, uids = self._listed(client)
-        held = {p.name for p in (self.landing.folder / "cur").iterdir()}
+        names = {p.name for p in (self.landing.folder / "cur").iterdir()}
         there = {f"{key}.{uid:010d}": uid for uid in uids}
-        missing = sorted((uid for name, uid in there.items() if name not in held), reverse=True)
+        missing = sorted((uid for name, uid in there.items() if name not in names), reverse=True)
         self.landing.unchanged += len(there) - len(missing)
         for batch in self._batches(client, missing):
             self._store(client, key, batch)
         # Mails of another UIDVALIDITY go only when all of this one have come.
         if self.remote.expunged == "delete":
-            gone = held - set(there)
+            stale = names - set(there)
         else:
-            gone = {name for name in held - set(there) if not name.startswith(f"{key}.")}
-        for name in sorted(gone):
+            stale = {name for name in names - set(there) if not name.startswith(f"{key}.")}
+        for name in sorted(stale):
             self.landing.drop(f"cur/{name}")
 
     def _listed(self, client: IMAPClient) -> tuple[str, list[int]]:
         """The key of the folder as it is now, and the UIDs in it."""
-        validity, count = self._asked("opening the folder", lambda: self._opened(client))
+        validity, count = self._ask("opening the folder", lambda: self._open(client))
         identity = [
             self.remote.host,
             str(self.remote.used_port),
@@ -183,10 +183,10 @@ class ImapFolder:
         key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
         since = f" SINCE {format_criteria_date(self.remote.since).decode()}" if self.remote.since else ""
         what = f"listing the folder {self.remote.folder!r}"
-        found: set[int] = set()
+        all_uids: set[int] = set()
         for numbers in _number_ranges(count):
-            found.update(self._asked(what, partial(client.search, numbers + since)))
-        uids = sorted(found)
+            all_uids.update(self._ask(what, partial(client.search, numbers + since)))
+        uids = sorted(all_uids)
         # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
         if (count and not uids and not self.remote.since) or any(not 0 < uid <= _HIGHEST_UID for uid in uids):
             raise FetchInterruptedError(
@@ -194,7 +194,7 @@ class ImapFolder:
             )
         return key, uids
 
-    def _opened(self, client: IMAPClient) -> tuple[int, int]:
+    def _open(self, client: IMAPClient) -> tuple[int, int]:
         """UIDVALIDITY of the folder and the count of its mails."""
         try:
             chosen = client.select_folder(self.remote.folder, readonly=True)
@@ -202,7 +202,7 @@ class ImapFolder:
             raise
         except IMAPClientError as error:
             raise FetchError(
-                f"{self._address} does not open the folder {self.remote.folder!r} ({self._said(error)}); mend `folder`"
+                f"{self._address} does not open the folder {self.remote.folder!r} ({self._reason(error)}); mend `folder`"
             ) from None
         return int(chosen[b"UIDVALIDITY"]), int(chosen[b"EXISTS"])
 
@@ -227,20 +227,20 @@ class ImapFolder:
 
     def _sizes(self, client: IMAPClient, uids: Sequence[int]) -> dict[int, int]:
         def call() -> dict[int, int]:
-            found = client.fetch(uids, [b"RFC822.SIZE"])
-            return {uid: int(parts.get(b"RFC822.SIZE", 0)) for uid, parts in found.items()}
+            answer = client.fetch(uids, [b"RFC822.SIZE"])
+            return {uid: int(parts.get(b"RFC822.SIZE", 0)) for uid, parts in answer.items()}
 
-        return self._asked(f"sizes of {self._named(uids)}", call)
+        return self._ask(f"sizes of {self._in_words(uids)}", call)
 
     def _store(self, client: IMAPClient, key: str, uids: list[int]) -> None:
         """Fetch mails and give each its file, as old as its arrival on the server."""
         most = max(self.remote.max_bytes, _BATCH_BYTES)
 
         def call() -> dict[int, tuple[bytes | None, datetime]]:
-            found = client.fetch(uids, [b"BODY.PEEK[]", b"INTERNALDATE"])
-            return {uid: (_body(parts), _arrival(parts)) for uid, parts in found.items()}
+            answer = client.fetch(uids, [b"BODY.PEEK[]", b"INTERNALDATE"])
+            return {uid: (_body(parts), _arrival(parts)) for uid, parts in answer.items()}
 
-        for uid, (data, arrived) in sorted(self._asked(self._named(uids), call, most).items(), reverse=True):
+        for uid, (data, arrived) in sorted(self._ask(self._in_words(uids), call, most).items(), reverse=True):
             if data is None:  # expunged by somebody since it was listed
                 continue
             self.landing.bytes += len(data)
@@ -254,7 +254,7 @@ class ImapFolder:
             self.landing.put(unfinished, f"cur/{name}")
             self.landing.saw(arrived)
 
-    def _named(self, uids: Sequence[int]) -> str:
+    def _in_words(self, uids: Sequence[int]) -> str:
         """What is fetched, for a fault."""
         some = str(uids[0]) if len(uids) == 1 else f"{min(uids)} to {max(uids)}"
         return f"UID {some} of the folder {self.remote.folder!r}"
@@ -295,5 +295,5 @@ def _body(parts: Mapping[bytes, Any]) -> bytes | None:
 def _arrival(parts: Mapping[bytes, Any]) -> datetime:
     """When a mail arrived on the server, by its own clock; now, if it does not say so or says it of the future."""
     now = datetime.now(UTC)
-    given = parts.get(b"INTERNALDATE")
-    return min(now, given.astimezone(UTC)) if isinstance(given, datetime) else now
+    date = parts.get(b"INTERNALDATE")
+    return min(now, date.astimezone(UTC)) if isinstance(date, datetime) else now

@@ -73,8 +73,8 @@ class AskedScores(PointScores):
 
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64; the lowest for a chunk without a vector."""
-        (known,) = self.points.known([self.points.each(DENSE, self.vector, chunks)])
-        return known.of(chunks, self.low)
+        (scores,) = self.points.known([self.points.each(DENSE, self.vector, chunks)])
+        return scores.of(chunks, self.low)
 
 
 class PointRanking:
@@ -108,8 +108,8 @@ class PointRanking:
             for vector, mask in zip(some, masks[first : first + len(some)], strict=True):
                 allowed = self.points.allowed(mask)
                 searches += [Search(DENSE, vector, near.limit, allowed), Search(DENSE, -vector, 1, allowed)]
-            found = self.points.best(searches)
-            for vector, closest, farthest in zip(some, found[::2], found[1::2], strict=True):
+            lists = self.points.best(searches)
+            for vector, closest, farthest in zip(some, lists[::2], lists[1::2], strict=True):
                 yield AskedScores(self.points, vector, closest.chunks, *_edges(closest, farthest))
 
 
@@ -173,10 +173,10 @@ class PointsBatch(QueryBatch):
                 Search(DENSE, vector, settings.candidates_vector, allowed, is_exact),
                 Search(DENSE, -vector, 1, allowed, is_exact),
             ]
-        found = points.best(searches)
+        lists = points.best(searches)
         near = []
         for score, by_words, by_vector, farthest in zip(
-            words, found[::3], found[1::3], found[2::3], strict=True
+            words, lists[::3], lists[1::3], lists[2::3], strict=True
         ):
             score.nearest, score.top = by_words.chunks, float(by_words.scores.max(initial=0.0))
             near.append(PointScores(by_vector.chunks, *_edges(by_vector, farthest)))
@@ -188,13 +188,11 @@ class PointsBatch(QueryBatch):
         wholes = self.version.weighed_wholes(settings)
         searches = []
         for score, near, vector, mask in zip(words, self._near, self.vectors, self.masks, strict=True):
-            found = np.union1d(score.best(settings.candidates_lexical), near.best(settings.candidates_vector))
-            around = np.sort(fusion.with_threads(found, None, places)[0])
+            hits = np.union1d(score.best(settings.candidates_lexical), near.best(settings.candidates_vector))
+            around = np.sort(fusion.with_threads(hits, None, places)[0])
             compared = around if mask is None else around[mask[around]]
             whole = self._wholes(score, settings) is not None
-            members = (
-                [np.sort(places.mails_around(found)), places.pages_of(found)] if whole else [found[:0]] * 2
-            )
+            members = [np.sort(places.mails_around(hits)), places.pages_of(hits)] if whole else [hits[:0]] * 2
             searches += [
                 points.each(
                     WORDS, points.vector({t.term: t.idf for t in score.lists}), np.union1d(around, members[1])
@@ -205,8 +203,8 @@ class PointsBatch(QueryBatch):
                 firsts = chunks[np.unique(places.document[chunks], return_index=True)[1]]
                 weights = score.weights_in(of_kind) if len(firsts) else {}
                 searches.append(points.each(WHOLES, points.vector(weights), firsts))
-        known = points.known(searches)
-        for score, near, *parts in zip(words, self._near, *(known[n::4] for n in range(4)), strict=True):
+        scores = points.known(searches)
+        for score, near, *parts in zip(words, self._near, *(scores[n::4] for n in range(4)), strict=True):
             score.known, near.known, *by_first = parts
             chunks = np.concatenate([of_kind.chunks for of_kind in by_first])
             score.known_wholes = Known(

@@ -91,17 +91,17 @@ def _filter(allowed: Allowed) -> models.Filter:
     return models.Filter(must=[*valid, *ids, *fields], must_not=others)
 
 
-def _fields(asked: FieldConditions) -> list[models.FieldCondition]:
-    named = [
+def _fields(conditions: FieldConditions) -> list[models.FieldCondition]:
+    matches = [
         models.FieldCondition(key=_NAMES.get(field, field), match=models.MatchAny(any=list(values)))
-        for field, values in asked.values.items()
+        for field, values in conditions.values.items()
     ]
     dated = [
         models.FieldCondition(key=field, range=models.DatetimeRange(**{edge: at}))
-        for field, edge, at in (("ended_at", "gte", asked.since), ("at", "lt", asked.until))
+        for field, edge, at in (("ended_at", "gte", conditions.since), ("at", "lt", conditions.until))
         if at is not None
     ]
-    return [*named, *dated]
+    return [*matches, *dated]
 
 
 def _of_version(number: int) -> list[models.FieldCondition]:
@@ -168,9 +168,9 @@ class Collection:
     def forget(self, number: int) -> None:
         """Delete what counts neither in this publish nor in the one before, once readers had time to go on."""
         before = int(time.time()) - _KEPT_SECONDS
-        gone = models.Filter(must=[_range("until", lt=number), _range("gone_at", lt=before)])
+        old = models.Filter(must=[_range("until", lt=number), _range("gone_at", lt=before)])
         with request_faults(self.name):
-            self.client.delete(self.name, models.FilterSelector(filter=gone), wait=True)
+            self.client.delete(self.name, models.FilterSelector(filter=old), wait=True)
 
     def count(self, number: int) -> int:
         """How many points count in a publish; 0 if the collection does not exist."""
@@ -182,7 +182,7 @@ class Collection:
 
     def search(self, searches: Sequence[Search]) -> list[ScoredKeys]:
         """What each of some searches finds, in one round trip; one without a number or a point to look at nothing."""
-        asked = [number for number, search in enumerate(searches) if len(search.vector) and search.limit]
+        numbers = [number for number, search in enumerate(searches) if len(search.vector) and search.limit]
         requests = [
             models.QueryRequest(
                 query=_query(search.vector),
@@ -192,14 +192,14 @@ class Collection:
                 params=models.SearchParams(exact=search.is_exact, hnsw_ef=_EF),
                 with_payload=False,
             )
-            for search in (searches[number] for number in asked)
+            for search in (searches[number] for number in numbers)
         ]
         with request_faults(self.name):
             answers = self.client.query_batch_points(self.name, requests) if requests else []
-        found = [_found([])] * len(searches)
-        for number, answer in zip(asked, answers, strict=True):
-            found[number] = _found(answer.points)
-        return found
+        results = [_scored([])] * len(searches)
+        for number, answer in zip(numbers, answers, strict=True):
+            results[number] = _scored(answer.points)
+        return results
 
     def dense(self, ids: Sequence[str]) -> np.ndarray:
         """The dense vectors of some points, float32, a row for each id; zeros for one that has none.
@@ -207,7 +207,7 @@ class Collection:
         IndexUnavailableError if a point is not there.
         """
         with request_faults(self.name):
-            found: dict[str, Any] = {
+            by_id: dict[str, Any] = {
                 str(point.id): point.vector
                 for start in range(0, len(ids), _VECTORS_AT_ONCE)
                 for point in self.client.retrieve(
@@ -217,12 +217,12 @@ class Collection:
                     with_vectors=[DENSE],
                 )
             }
-        if missing := [id_ for id_ in ids if id_ not in found]:
+        if missing := [id_ for id_ in ids if id_ not in by_id]:
             raise IndexUnavailableError(
                 f"the collection {self.name} of Qdrant lacks {len(missing):,} points of this version, as {missing[0]}: "
                 "`weft build` sends all again"
             )
-        rows = [(found[id_] or {}).get(DENSE) for id_ in ids]
+        rows = [(by_id[id_] or {}).get(DENSE) for id_ in ids]
         width = max((len(row) for row in rows if row), default=0)
         vectors = np.zeros((len(ids), width), dtype=np.float32)
         for place, row in enumerate(rows):
@@ -263,6 +263,6 @@ def _stored(vector: Any) -> Any:
     return vector
 
 
-def _found(points: Sequence[Any]) -> ScoredKeys:
+def _scored(points: Sequence[Any]) -> ScoredKeys:
     keys = np.fromiter((int(str(p.id).replace("-", "")[:16], 16) for p in points), np.uint64, len(points))
     return ScoredKeys(keys, np.fromiter((p.score for p in points), np.float32, len(points)))

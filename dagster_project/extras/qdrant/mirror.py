@@ -80,10 +80,10 @@ class QdrantMirror:
             version = _Version(connection, new, self.search)
             stored = None if before is None else mirrored(before)
             if before is not None and stored is not None and self._can_follow(version, before, stored):
-                sent, gone, facts = self._update(version, before, *stored)
+                sent, old, facts = self._update(version, before, *stored)
             else:
                 facts = version.first(f"{self.alias}-{version.name}")
-                sent, gone = self._fill(version, facts), 0
+                sent, old = self._fill(version, facts), 0
         collection = Collection(self.client, facts.collection)
         collection.put_first(self.alias)
         collection.forget(facts.number - 1)
@@ -91,7 +91,7 @@ class QdrantMirror:
         return {
             "collection": facts.collection,
             "points_sent": sent,
-            "points_superseded": gone,
+            "points_superseded": old,
             "mean_length_drift": round(facts.drift, 6),
         }
 

@@ -129,7 +129,7 @@ class Points:
 
     def known(self, searches: Sequence[Search]) -> list[Known]:
         """The scores that some searches find."""
-        return [Known(self._chunks(found), found.scores) for found in self.collection.search(searches)]
+        return [Known(self._chunks(result), result.scores) for result in self.collection.search(searches)]
 
     def vectors(self, chunks: np.ndarray) -> np.ndarray:
         """The vectors of some chunks, float32; zeros for one that has none."""
@@ -137,23 +137,23 @@ class Points:
 
     def best(self, searches: Sequence[Search]) -> list[Listed]:
         """The first of each search; ties by number, for which more are asked for than are returned."""
-        found = self.collection.search([s._replace(limit=s.limit + _SPARE) for s in searches])
-        tied = [n for n, (s, f) in enumerate(zip(searches, found, strict=True)) if _ends_tied(f, s.limit)]
+        results = self.collection.search([s._replace(limit=s.limit + _SPARE) for s in searches])
+        tied = [n for n, (s, f) in enumerate(zip(searches, results, strict=True)) if _ends_tied(f, s.limit)]
         wider = [searches[n]._replace(limit=_MORE * (searches[n].limit + _SPARE)) for n in tied]
         for number, more in zip(tied, self.collection.search(wider), strict=True):
-            found[number] = more
-        return [self._in_order(f, s.limit) for s, f in zip(searches, found, strict=True)]
+            results[number] = more
+        return [self._in_order(f, s.limit) for s, f in zip(searches, results, strict=True)]
 
-    def _in_order(self, found: ScoredKeys, count: int) -> Listed:
-        chunks = self._chunks(found)
-        order = np.lexsort((chunks, -found.scores))[:count]
-        return Listed(chunks[order], found.scores[order])
+    def _in_order(self, result: ScoredKeys, count: int) -> Listed:
+        chunks = self._chunks(result)
+        order = np.lexsort((chunks, -result.scores))[:count]
+        return Listed(chunks[order], result.scores[order])
 
-    def _chunks(self, found: ScoredKeys) -> np.ndarray:
+    def _chunks(self, result: ScoredKeys) -> np.ndarray:
         """The numbers of the chunks that were found."""
-        numbers = np.searchsorted(self.ids.keys, found.keys)
+        numbers = np.searchsorted(self.ids.keys, result.keys)
         numbers[numbers == len(self.ids.keys)] = 0
-        if not (self.ids.keys[numbers] == found.keys).all():
+        if not (self.ids.keys[numbers] == result.keys).all():
             raise IndexUnavailableError(
                 f"the collection {self.facts.collection} of Qdrant has points of another version: "
                 "`weft build` sends all again"
@@ -161,6 +161,6 @@ class Points:
         return numbers
 
 
-def _ends_tied(found: ScoredKeys, count: int) -> bool:
+def _ends_tied(result: ScoredKeys, count: int) -> bool:
     """True if what was found ends amid chunks with the score of the last one that is taken."""
-    return len(found.scores) == count + _SPARE and bool(found.scores[count - 1] == found.scores[-1])
+    return len(result.scores) == count + _SPARE and bool(result.scores[count - 1] == result.scores[-1])

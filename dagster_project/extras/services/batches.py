@@ -59,18 +59,18 @@ class BatchJobs:
 
         Each has a `response` or an `error`. ServiceError if jobs fail again and again.
         """
-        found: dict[int, Any] = {}
+        answers: dict[int, Any] = {}
         noted = self.notes.known(keys)
         for job in sorted({note.rpartition("/")[0] for note in noted.values()}):
-            found |= await self._collected(client, job, keys)
+            answers |= await self._collected(client, job, keys)
         for _ in range(_SUBMITTED):
-            rest = [place for place in range(len(keys)) if place not in found]
+            rest = [place for place in range(len(keys)) if place not in answers]
             if not rest:
-                return [found[place] for place in range(len(keys))]
+                return [answers[place] for place in range(len(keys))]
             job = f"weft-{uuid.uuid4().hex}"
             self.notes.store({keys[place]: f"{job}/{number}" for number, place in enumerate(rest)})
             await self._submit(client, job, lambda c, rest=rest, job=job: create(c, rest, job))  # type: ignore[misc]
-            found |= await self._collected(client, job, keys)
+            answers |= await self._collected(client, job, keys)
         raise ServiceError(
             f"jobs of the Gemini Batch API ended {_SUBMITTED} times without answers; what was answered is kept. Build again "
             "later, or without gemini.batch_texts"
@@ -107,13 +107,13 @@ class BatchJobs:
         async def call(client: AsyncClient) -> Any:
             nonlocal tries
             tries += 1
-            known = await self._named(client, job) if tries > 1 else None
-            return known or (await create(client)).name
+            own_name = await self._job_name(client, job) if tries > 1 else None
+            return own_name or (await create(client)).name
 
         name, _ = await self.service.answer(client, 1, 0, call, _required)
         self.notes.store({f"job/{job}": name})
 
-    async def _named(self, client: AsyncClient, job: str) -> str | None:
+    async def _job_name(self, client: AsyncClient, job: str) -> str | None:
         """What the service calls a job that carries a name; None if it has none such."""
         async for listed in await client.batches.list(config={"page_size": _LISTED}):
             if listed.display_name == job and listed.name:
@@ -124,19 +124,19 @@ class BatchJobs:
         """The answers of a job when it is done; None if there will be none, or if it was never submitted."""
         name = self.notes.known([f"job/{job}"]).get(f"job/{job}")
         if name is None:
-            name, _ = await self.service.answer(client, 1, 0, lambda c: self._named(c, job), lambda n: n)
+            name, _ = await self.service.answer(client, 1, 0, lambda c: self._job_name(c, job), lambda n: n)
         if name is None:
             return None
         while True:
             try:
-                seen, _ = await self.service.answer(
+                current, _ = await self.service.answer(
                     client, 1, 0, lambda c: c.batches.get(name=name), _required
                 )
             except NotFoundError:
                 return None
-            state = seen.state.value if seen.state else ""
+            state = current.state.value if current.state else ""
             if state in _DONE:
-                dest = seen.dest
+                dest = current.dest
                 return (dest and (dest.inlined_embed_content_responses or dest.inlined_responses)) or None
             if state in _OVER:
                 logging.getLogger("weft").warning("Gemini: the job %s ended as %s", name, state)
@@ -184,8 +184,8 @@ class HeldDocuments:
 
     def taken(self) -> int:
         """The tokens that the service was given to hold since this was asked last; they cost what sent ones cost."""
-        taken, self._new_tokens = self._new_tokens, 0
-        return taken
+        tokens, self._new_tokens = self._new_tokens, 0
+        return tokens
 
     async def name(self, client: AsyncClient, document: str) -> str | None:
         """What the service calls a document that it holds; None if the prompt is to carry it."""
@@ -193,7 +193,7 @@ class HeldDocuments:
             return None
         async with self._locks[document]:
             if document not in self._names:
-                self._names[document] = await self._held(client, document)
+                self._names[document] = await self._cached_name(client, document)
         return self._names[document]
 
     async def release(self, client: AsyncClient, document: str) -> None:
@@ -203,7 +203,7 @@ class HeldDocuments:
             with suppress(ServiceError):
                 await self.service.answer(client, 1, 0, lambda c: c.caches.delete(name=name), lambda _: None)
 
-    async def _held(self, client: AsyncClient, document: str) -> str | None:
+    async def _cached_name(self, client: AsyncClient, document: str) -> str | None:
         from google.genai.types import CreateCachedContentConfig
 
         config = CreateCachedContentConfig(
@@ -215,7 +215,7 @@ class HeldDocuments:
                 1,
                 self.tokens[document],
                 lambda c: c.caches.create(model=self.model, config=config),
-                _named,
+                _name_of,
             )
         except UnansweredError:
             raise
@@ -225,8 +225,8 @@ class HeldDocuments:
         return name
 
 
-def _named(held: Any) -> str:
+def _name_of(document: Any) -> str:
     """What the service calls it; EmbeddingError for an answer without that."""
-    if not held.name:
+    if not document.name:
         raise EmbeddingError("a held document without a name")
-    return str(held.name)
+    return str(document.name)

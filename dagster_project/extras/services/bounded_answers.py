@@ -29,8 +29,8 @@ def bounded_connections(settings: GeminiSettings) -> httpx2.AsyncClient:
     import httpx2
 
     class Bounded(httpx2.AsyncClient):
-        async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
-            answer = await super().send(request, **(given | {"stream": True}))
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            answer = await super().send(request, **(options | {"stream": True}))
             try:
                 if answer.headers.get("content-encoding", "identity").lower() != "identity":
                     raise httpx2.RemoteProtocolError("a compressed answer, which was not asked for")

@@ -85,9 +85,9 @@ class RemoteEmbedder(ABC):
         return self._counts(texts, DOCUMENT)
 
     def _counts(self, texts: Sequence[str], task: str) -> np.ndarray:
-        prefix, *found = (len(e.ids) for e in self._encoded([self.prefixes[task], *map(_words, texts)]))
+        prefix, *counts = (len(e.ids) for e in self._encoded([self.prefixes[task], *map(_words, texts)]))
         pictures = np.array([is_picture(text) for text in texts], dtype=bool)
-        return np.where(pictures, _PICTURE_TOKENS, np.array(found, dtype=np.int64) + prefix)
+        return np.where(pictures, _PICTURE_TOKENS, np.array(counts, dtype=np.int64) + prefix)
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches as the service answers, several requests under way at once."""
@@ -103,19 +103,19 @@ class RemoteEmbedder(ABC):
 
     def _in_order(self, texts: Sequence[str], task: str) -> np.ndarray:
         texts = self._screened(texts)
-        made = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         refused: dict[int, str] = {}
         limit = np.iinfo(np.int64).max if self.max_tokens is None else self.max_tokens
         counts = np.minimum(self._counts(texts, task), limit).tolist()
         for part in batch_ranges(counts, self.batch_texts, self.batch_tokens):
             done = self.service.result(self._job(0, [texts[i] for i in part], task))
             refused |= {part.start + place: why for place, why in done.refused.items()}
-            made[part.start : part.stop] = done.vectors
+            vectors[part.start : part.stop] = done.vectors
         if refused:
             raise RefusedTextError(
-                f"{self.model} refuses a text: {next(iter(refused.values()))}", refused, made
+                f"{self.model} refuses a text: {next(iter(refused.values()))}", refused, vectors
             )
-        return made
+        return vectors
 
     def _job(self, batch: int, texts: Sequence[str], task: str) -> Call[Embedded]:
         """One batch as a job of the service."""

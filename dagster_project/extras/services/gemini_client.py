@@ -69,27 +69,27 @@ class GeminiService(Service):
 
     def _explained(self, error: APIError) -> Exception:
         """A fault that the service reports: TransientError, RefusedError or ServiceError."""
-        said = self.shown(f"{error.code} {error.status}: {error.message}")
+        words = self.shown(f"{error.code} {error.status}: {error.message}")
         if error.code == 429 and _is_used_up(error):
             return ServiceError(
-                f"the quota of the day is used up ({said}). What was embedded is kept; build again when it is renewed"
+                f"the quota of the day is used up ({words}). What was embedded is kept; build again when it is renewed"
             )
         if error.code in (408, 429) or error.code >= 500:
             self.quota.learn(**_said_limits(error))
-            return self.passing(said, _pause(error))
-        if error.code in (401, 403) or "API_KEY" in str(error.details) or "api key" in said.lower():
+            return self.passing(words, _pause(error))
+        if error.code in (401, 403) or "API_KEY" in str(error.details) or "api key" in words.lower():
             return ServiceError(
-                f"the Gemini service does not accept the key in {key_variable()} ({said}). Put a valid one into the "
+                f"the Gemini service does not accept the key in {key_variable()} ({words}). Put a valid one into the "
                 "environment; what was embedded before is kept"
             )
         if error.code == 404:
             return NotFoundError(
-                f"the Gemini service does not know the model or address ({said}). Of a model that Google retired the "
+                f"the Gemini service does not know the model or address ({words}). Of a model that Google retired the "
                 f"successors are {EMBEDDING_NAME} for vectors and {LANGUAGE_NAME} for language"
             )
         if error.code not in OF_CONTENT or error.status == "FAILED_PRECONDITION":
-            return ServiceError(f"the Gemini service will not serve this account or place ({said})")
-        return RefusedError(f"the Gemini service refuses a request ({said})")
+            return ServiceError(f"the Gemini service will not serve this account or place ({words})")
+        return RefusedError(f"the Gemini service refuses a request ({words})")
 
 
 def key_variable() -> str:
@@ -118,9 +118,9 @@ def _details(error: APIError) -> list[dict[str, Any]]:
 def _pause(error: APIError) -> float | None:
     """Seconds that the service asks to wait, by RetryInfo or the header Retry-After."""
     for detail in _details(error):
-        given = _DELAY.fullmatch(str(detail.get("retryDelay")))
-        if given:
-            return float(given[1])
+        match = _DELAY.fullmatch(str(detail.get("retryDelay")))
+        if match:
+            return float(match[1])
     return requested_pause(str(getattr(error.response, "headers", {}).get("retry-after") or ""))
 
 
@@ -184,7 +184,7 @@ def served_models(gemini: GeminiSettings) -> dict[str, list[str]]:
         }
 
     async def run(client: AsyncClient) -> dict[str, list[str]]:
-        found, _ = await service.answer(client, 1, 0, listed, lambda models: models)
-        return found
+        names, _ = await service.answer(client, 1, 0, listed, lambda models: models)
+        return names
 
     return service.result(run)

@@ -60,8 +60,8 @@ class GeminiEmbedder(RemoteEmbedder):
         super().__init__(settings, gemini, safety, budget)
         self.gemini, self.jobs_folder = gemini, jobs
         self.batch_tokens = min(gemini.request_tokens, gemini.tokens_per_minute)
-        known = gemini_embedding(settings.name)
-        self.price, self.knows_tasks = known.price, known.knows_tasks
+        model = gemini_embedding(settings.name)
+        self.price, self.knows_tasks = model.price, model.knows_tasks
         self.service = GeminiService(gemini)
 
     def for_texts(self, count: int) -> GeminiEmbedder:
@@ -82,27 +82,27 @@ class GeminiEmbedder(RemoteEmbedder):
         from google.genai.types import Content, EmbedContentConfig, Part
 
         def part(text: str) -> Part:
-            seen = picture_of(text)
-            if seen is None:
+            picture = picture_of(text)
+            if picture is None:
                 return Part(text=self.prefixes[task] + text)
-            return Part.from_bytes(data=seen.data, mime_type=seen.media_type)
+            return Part.from_bytes(data=picture.data, mime_type=picture.media_type)
 
         # One content per text: a list of plain strings is one text to some models.
         contents = [Content(parts=[part(text)]) for text in texts]
-        named = task if self.knows_tasks else None
-        return contents, EmbedContentConfig(task_type=named, output_dimensionality=self.dimensions)
+        task_type = task if self.knows_tasks else None
+        return contents, EmbedContentConfig(task_type=task_type, output_dimensionality=self.dimensions)
 
     def vectors(self, answer: Any, count: int) -> np.ndarray:
         """The vectors of an answer, of unit length; EmbeddingError if they are not what was asked for."""
-        found = [e.values or [] for e in answer.embeddings or ()]
-        if len(found) != count:
-            raise EmbeddingError(f"{count} texts went out, {len(found)} vectors came back")
-        widths = {len(values) for values in found}
+        rows = [e.values or [] for e in answer.embeddings or ()]
+        if len(rows) != count:
+            raise EmbeddingError(f"{count} texts went out, {len(rows)} vectors came back")
+        widths = {len(values) for values in rows}
         if widths != {self.dimensions}:
             raise EmbeddingError(
                 f"vectors of {self.dimensions} numbers were asked for, those that came have {sorted(widths)}"
             )
-        return unit_length(np.array(found, dtype=np.float64))
+        return unit_length(np.array(rows, dtype=np.float64))
 
 
 class BatchEmbedder(GeminiEmbedder):
@@ -158,7 +158,7 @@ class BatchEmbedder(GeminiEmbedder):
             without = [
                 place
                 for place, text in enumerate(sent)
-                if is_picture(text) or not self._taken(next(answer_of), vectors, place)
+                if is_picture(text) or not self._take(next(answer_of), vectors, place)
             ]
             alone = Sending(self, client, [sent[i] for i in without], [counts[i] for i in without], task)
             if without:
@@ -187,7 +187,7 @@ class BatchEmbedder(GeminiEmbedder):
             model=self.name, src=source, config=CreateEmbeddingsBatchJobConfig(display_name=name)
         )
 
-    def _taken(self, answer: Any, vectors: np.ndarray, place: int) -> bool:
+    def _take(self, answer: Any, vectors: np.ndarray, place: int) -> bool:
         """Set the vector of an answer; False if it has none that is as it should be."""
         response = answer.response
         values = (response.embedding.values if response and response.embedding else None) or []

@@ -69,25 +69,25 @@ class GeminiLanguageModel(RemoteLanguageModel):
         least = self.gemini.batch_texts
         if least is not None and len(texts) >= least and self.jobs_folder is not None:
             return self._by_jobs(BatchJobs(self.gemini, self.jobs_folder), texts, counts, shape, instruction)
-        documents, held = self._held(prompts, instruction)
-        asked = [_Prompt(*prompt) for prompt in zip(texts, counts, documents, strict=True)]
-        jobs = (self._job(n, prompt, shape, instruction, held) for n, prompt in enumerate(asked))
+        documents, cache = self._documents(prompts, instruction)
+        requests = [_Prompt(*prompt) for prompt in zip(texts, counts, documents, strict=True)]
+        jobs = (self._job(n, prompt, shape, instruction, cache) for n, prompt in enumerate(requests))
         return self.service.results(jobs)
 
-    def _held(
+    def _documents(
         self, prompts: Sequence[Mapping[str, Any]], instruction: str
     ) -> tuple[list[_Read], HeldDocuments]:
         """Of each prompt the document that it reads and the rest of it, and what holds the documents."""
-        found = [_Read("", "")] * len(prompts)
+        parts = [_Read("", "")] * len(prompts)
         for number, prompt in enumerate(prompts):
             if DOCUMENT in prompt:
                 rest = {key: value for key, value in prompt.items() if key != DOCUMENT}
                 document = prompt_json({DOCUMENT: prompt[DOCUMENT]}, self.safety)
-                found[number] = _Read(document, prompt_json(rest, self.safety))
-        texts = [read.document for read in found]
-        known = [text for text in dict.fromkeys(texts) if text]
-        tokens = dict(zip(known, sent_tokens(known, ""), strict=True))
-        return found, HeldDocuments(self.service, self.model, instruction, texts, tokens)
+                parts[number] = _Read(document, prompt_json(rest, self.safety))
+        texts = [read.document for read in parts]
+        distinct = [text for text in dict.fromkeys(texts) if text]
+        tokens = dict(zip(distinct, sent_tokens(distinct, ""), strict=True))
+        return parts, HeldDocuments(self.service, self.model, instruction, texts, tokens)
 
     def _by_jobs(
         self,
@@ -106,14 +106,14 @@ class GeminiLanguageModel(RemoteLanguageModel):
                     prompts = [texts[places[i]] for i in chosen]
                     return await self._submitted(client, prompts, shape, instruction, name)
 
-                found = await jobs.answers(client, [keys[n] for n in places], create)
-                made = [self._of_job(n, answer, shape) for n, answer in zip(places, found, strict=True)]
+                replies = await jobs.answers(client, [keys[n] for n in places], create)
+                results = [self._of_job(n, answer, shape) for n, answer in zip(places, replies, strict=True)]
                 return [
                     answer
                     or await self._job(n, _Prompt(texts[n], counts[n], _Read("", "")), shape, instruction)(
                         client
                     )
-                    for n, answer in zip(places, made, strict=True)
+                    for n, answer in zip(places, results, strict=True)
                 ]
 
             return run
@@ -141,21 +141,21 @@ class GeminiLanguageModel(RemoteLanguageModel):
         if answer.response is None:
             return None
         try:
-            value, sent, said, _ = self._value(answer.response, shape)
+            value, sent, output, _ = self._value(answer.response, shape)
         except (RefusedError, ValidationError):
             return None
-        self.budget.spend(sent + said)
-        return Answer(number, value, None, sent + said, 0, self._dollars(sent, said) * BATCH_SHARE)
+        self.budget.spend(sent + output)
+        return Answer(number, value, None, sent + output, 0, self._dollars(sent, output) * BATCH_SHARE)
 
     def _dollars_at_most(
         self, prompts: Sequence[Mapping[str, Any]], instruction: str, sent: int, answered: int
     ) -> float:
         """The US dollars for so many tokens, if held documents are read for a tenth."""
-        documents, held = self._held(prompts, instruction)
-        return self._dollars(sent, answered, held.reread_tokens([d.document for d in documents]))
+        documents, cache = self._documents(prompts, instruction)
+        return self._dollars(sent, answered, cache.reread_tokens([d.document for d in documents]))
 
-    def _dollars(self, sent: int, said: int, held: int = 0) -> float:
-        return language_dollars(self.model, sent, said, held)
+    def _dollars(self, sent: int, output: int, cached: int = 0) -> float:
+        return language_dollars(self.model, sent, output, cached)
 
     def _job(
         self,
@@ -163,41 +163,41 @@ class GeminiLanguageModel(RemoteLanguageModel):
         prompt: _Prompt,
         shape: type[Shape],
         instruction: str,
-        held: HeldDocuments | None = None,
+        cache: HeldDocuments | None = None,
     ) -> Call[Answer[Shape]]:
         document = prompt.read.document
 
         async def run(client: AsyncClient) -> Answer[Shape]:
-            name = await held.name(client, document) if held else None
+            name = await cache.name(client, document) if cache else None
             try:
                 try:
-                    found = await self._asked(client, prompt, shape, instruction, name)
+                    answer = await self._ask(client, prompt, shape, instruction, name)
                 except UnansweredError:
                     raise
                 except ServiceError:
                     # The service may have let go of the document.
                     if name is None:
                         raise
-                    found = await self._asked(client, prompt, shape, instruction, None)
+                    answer = await self._ask(client, prompt, shape, instruction, None)
             except RefusedError as fault:
                 return Answer(number, None, str(fault), 0)
             finally:
-                if held:
-                    await held.release(client, document)
-            (value, sent, said, reread), calls = found
-            new = held.taken() if held else 0
-            self.budget.spend(sent + said + new)
-            dollars = self._dollars(sent + new, said, reread)
-            return Answer(number, value, None, sent + said + new, calls, dollars)
+                if cache:
+                    await cache.release(client, document)
+            (value, sent, output, reread), calls = answer
+            new = cache.taken() if cache else 0
+            self.budget.spend(sent + output + new)
+            dollars = self._dollars(sent + new, output, reread)
+            return Answer(number, value, None, sent + output + new, calls, dollars)
 
         return run
 
-    async def _asked(
-        self, client: AsyncClient, prompt: _Prompt, shape: type[Shape], instruction: str, held: str | None
+    async def _ask(
+        self, client: AsyncClient, prompt: _Prompt, shape: type[Shape], instruction: str, cached: str | None
     ) -> tuple[tuple[Shape, int, int, int], int]:
-        """`_value` of the answer to a prompt, which carries its document unless that is `held`, and the calls."""
-        text = prompt.read.rest if held else prompt.text
-        config = self._config(shape, None if held else instruction, held)
+        """`_value` of the answer to a prompt, which carries its document unless that is `cached`, and the calls."""
+        text = prompt.read.rest if cached else prompt.text
+        config = self._config(shape, None if cached else instruction, cached)
         return await self.service.answer(
             client,
             1,
@@ -206,13 +206,13 @@ class GeminiLanguageModel(RemoteLanguageModel):
             lambda answer: self._value(answer, shape),
         )
 
-    def _config(self, shape: type[Shape], instruction: str | None, held: str | None = None) -> Any:
+    def _config(self, shape: type[Shape], instruction: str | None, cached: str | None = None) -> Any:
         """What is asked of a prompt; a held document has the instruction with it."""
         from google.genai.types import GenerateContentConfig
 
         return GenerateContentConfig(
             system_instruction=instruction,
-            cached_content=held,
+            cached_content=cached,
             temperature=0.0,
             max_output_tokens=self.max_output_tokens,
             response_mime_type="application/json",
@@ -236,6 +236,6 @@ class GeminiLanguageModel(RemoteLanguageModel):
         text = "".join(part.text or "" for part in parts or () if not part.thought)
         usage = answer.usage_metadata
         sent = max(0, int(usage.prompt_token_count or 0)) if usage else 0
-        said = max(0, int(usage.total_token_count or 0) - sent) if usage else 0
-        held = min(sent, max(0, int(usage.cached_content_token_count or 0))) if usage else 0
-        return shape.model_validate_json(text), sent, said, held
+        output = max(0, int(usage.total_token_count or 0) - sent) if usage else 0
+        cached = min(sent, max(0, int(usage.cached_content_token_count or 0))) if usage else 0
+        return shape.model_validate_json(text), sent, output, cached

@@ -102,17 +102,17 @@ class OpenAIEmbedder(RemoteEmbedder):
     def vectors(self, answer: Any, count: int) -> np.ndarray:
         """The vectors of an answer in the order of the texts; ValueError if they are not what was asked for."""
         rows = sorted(answer["data"], key=lambda row: row["index"])
-        found = np.array([row["embedding"] for row in rows], dtype=np.float64)
-        if len(found) != count:
+        matrix = np.array([row["embedding"] for row in rows], dtype=np.float64)
+        if len(matrix) != count:
             raise ValueError("as many vectors as texts")
-        if found.ndim != 2 or found.shape[1] != self.dimensions:
+        if matrix.ndim != 2 or matrix.shape[1] != self.dimensions:
             raise ServiceError(
-                f"{self.name} makes vectors of {found.shape[-1]} numbers: write embedding.dimensions = "
-                f"{found.shape[-1]}"
+                f"{self.name} makes vectors of {matrix.shape[-1]} numbers: write embedding.dimensions = "
+                f"{matrix.shape[-1]}"
             )
-        if not np.isfinite(found).all() or not found.any(axis=1).all():
+        if not np.isfinite(matrix).all() or not matrix.any(axis=1).all():
             raise ValueError("vectors with a direction")
-        return unit_length(found)
+        return unit_length(matrix)
 
 
 class OpenAILanguageModel(RemoteLanguageModel):

@@ -140,8 +140,8 @@ class Service(ABC):
 
     def result(self, job: Call[T]) -> T:
         """The result of one job."""
-        (found,) = self.results(iter([job]))
-        return found
+        (result,) = self.results(iter([job]))
+        return result
 
     async def answer(
         self, client: Any, requests: int, tokens: int, call: Call[Any], check: Callable[[Any], T]
@@ -188,8 +188,8 @@ class Service(ABC):
         fault: Exception
         try:
             async with asyncio.timeout(self.settings.timeout_seconds):
-                found = await self.called(client, call)
-            return check(found)
+                answer = await self.called(client, call)
+            return check(answer)
         except TimeoutError:
             fault = TransientError(f"no answer within {self.settings.timeout_seconds:g} s", may_be_paid=True)
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:

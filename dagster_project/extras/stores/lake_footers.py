@@ -51,8 +51,8 @@ class RemoteFooters:
         etag = self._etags.get(path)
         if etag is None:
             return None
-        found = self.kept.entries(path, etag, self.tables[table], partial(self._read, path))
-        return None if isinstance(found, str) else found.code_version
+        entries = self.kept.entries(path, etag, self.tables[table], partial(self._read, path))
+        return None if isinstance(entries, str) else entries.code_version
 
     def _path(self, table: str, partition: str | None) -> str:
         """The path of an object; to join paths takes ten times as long."""
@@ -72,13 +72,13 @@ def _listed(base: UPath) -> dict[str, str]:
         top = base.fs.ls(base.path, detail=True)
     except FileNotFoundError:
         return {}
-    found = {info["name"]: _etag(info) for info in top if info["type"] == "file"}
+    etags = {info["name"]: _etag(info) for info in top if info["type"] == "file"}
     folders = [info["name"] for info in top if info["type"] == "directory" and "/." not in info["name"]]
     listed = partial(_of_s3, _quick_store(base)) if base.protocol in _S3 else partial(_of_store, base.fs)
     with ThreadPoolExecutor(_LISTS_AT_ONCE) as at_once:
         for below in at_once.map(listed, folders):
-            found |= below
-    return found
+            etags |= below
+    return etags
 
 
 def _of_store(store: Any, folder: str) -> dict[str, str]:
@@ -89,14 +89,14 @@ def _of_store(store: Any, folder: str) -> dict[str, str]:
 def _of_s3(store: Any, folder: str) -> dict[str, str]:
     """The same of S3, page by page: what s3fs makes of each object takes as long as to read the page."""
     bucket, _, prefix = folder.partition("/")
-    found: dict[str, str] = {}
-    asked = {"Bucket": bucket, "Prefix": f"{prefix}/"}
+    etags: dict[str, str] = {}
+    request = {"Bucket": bucket, "Prefix": f"{prefix}/"}
     while True:
-        page = store.call_s3("list_objects_v2", **asked)
-        found |= {f"{bucket}/{info['Key']}": info["ETag"] for info in page.get("Contents", ())}
+        page = store.call_s3("list_objects_v2", **request)
+        etags |= {f"{bucket}/{info['Key']}": info["ETag"] for info in page.get("Contents", ())}
         if not page.get("IsTruncated"):
-            return found
-        asked["ContinuationToken"] = page["NextContinuationToken"]
+            return etags
+        request["ContinuationToken"] = page["NextContinuationToken"]
 
 
 def _quick_store(base: UPath) -> Any:
@@ -112,5 +112,5 @@ def _quick_store(base: UPath) -> Any:
 
 def _etag(info: Mapping[str, object]) -> str:
     """What of an entry of a list changes with the object; stores spell it differently."""
-    named = (info[name] for name in ("ETag", "etag", "content_settings") if info.get(name))
-    return str(next(named, (info.get("size"), info.get("LastModified"), info.get("mtime"))))
+    values = (info[name] for name in ("ETag", "etag", "content_settings") if info.get(name))
+    return str(next(values, (info.get("size"), info.get("LastModified"), info.get("mtime"))))

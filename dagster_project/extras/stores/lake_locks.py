@@ -75,7 +75,7 @@ class _Lease:
     def renew(self) -> None:
         """Let the claim count for longer, again and again, until it is over or lost."""
         while not self.over.wait(LEASE / _RENEWALS):
-            begun = time.monotonic()
+            start = time.monotonic()
             try:
                 self.tag = self.queue.renewed(self.number, self.tag)
             except _REFUSED:
@@ -83,7 +83,7 @@ class _Lease:
                 return
             except Exception:  # noqa: BLE001, S112  # stores have faults of their own; the next renewal comes in time
                 continue
-            self.ends = begun + LEASE
+            self.ends = start + LEASE
 
     @property
     def counts(self) -> bool:
@@ -113,7 +113,7 @@ def store_lock(
         if others := queue.before(lease.number):
             if not waits:
                 raise BusyError(
-                    f"another build of {lake} is running, {_named(others[0])}; wait for it to end"
+                    f"another build of {lake} is running, {_in_words(others[0])}; wait for it to end"
                 )
             on_wait()
             while queue.before(lease.number):
@@ -138,9 +138,9 @@ class _Queue:
     def join(self) -> tuple[int, str, float]:
         """Put a claim behind all others: its number, its tag, and until when it counts by the monotonic clock."""
         while True:
-            number, begun = max(self._numbers(), default=0) + 1, time.monotonic()
+            number, start = max(self._numbers(), default=0) + 1, time.monotonic()
             with suppress(FileExistsError):
-                return number, self._put(number, self._own(), mode="create"), begun + LEASE
+                return number, self._put(number, self._own(), mode="create"), start + LEASE
 
     def renewed(self, number: int, tag: str) -> str:
         """Let a claim with this tag count for longer; its new tag. One of _REFUSED if it is another's by now, or gone."""
@@ -149,14 +149,14 @@ class _Queue:
             return self._replace(number, claim, tag)
         except _REFUSED:
             # The answer to the first try may be lost, and the store was asked again.
-            now, found = self._claim(number)
-            if found != claim:
+            now, other = self._claim(number)
+            if other != claim:
                 raise
             return now
 
     def before(self, number: int) -> list[_Claim]:
         """The claims before one with which it cannot share; those that ran out are released and deleted."""
-        found = []
+        claims = []
         for earlier in sorted(n for n in self._numbers() if n < number):
             tag, claim = self._claim(earlier)
             if claim is not None and claim.is_dead:
@@ -166,8 +166,8 @@ class _Queue:
                 else:
                     self._delete(earlier)
             elif claim is not None and (self.exclusive or not claim.shared):
-                found.append(claim)
-        return found
+                claims.append(claim)
+        return claims
 
     def leave(self, number: int, tag: str) -> None:
         """Release a claim, and delete it if there is a higher one."""
@@ -203,10 +203,10 @@ class _Queue:
                 if _code(error) in _CONDITION_FAILED:
                     raise FileExistsError(self._place(number)) from error
                 raise
-        _, found = self._claim(
+        _, current = self._claim(
             number
         )  # other stores have no such condition in fsspec: the time between is short
-        if found is None or (found.owner != claim.owner and found.owner):
+        if current is None or (current.owner != claim.owner and current.owner):
             raise FileNotFoundError(self._place(number))
         return self._put(number, claim, mode="overwrite")
 
@@ -239,5 +239,5 @@ def _machine() -> str:
     return f"{socket.gethostname()} {numbers.readlink() if numbers.is_symlink() else ''}".strip()
 
 
-def _named(claim: _Claim) -> str:
+def _in_words(claim: _Claim) -> str:
     return f"process {claim.process} on {claim.machine.partition(' ')[0]}"

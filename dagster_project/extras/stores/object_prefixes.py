@@ -43,7 +43,7 @@ class ObjectPrefix:
         finally:
             self.landing.save()
 
-    def _asked(self, call: Callable[[], _Answer]) -> _Answer:
+    def _ask(self, call: Callable[[], _Answer]) -> _Answer:
         """What the store answers; every fault of it as a FetchError."""
         fault: FetchError
         try:
@@ -52,14 +52,14 @@ class ObjectPrefix:
             fault = self._too_late()
         except (PermissionError, FileNotFoundError) as error:
             fault = FetchError(
-                f"{self._address} refuses ({self._said(error)}); check address and credentials"
+                f"{self._address} refuses ({self._reason(error)}); check address and credentials"
             )
         except self.faults as error:
             kind = FetchError if "Credentials" in type(error).__name__ else FetchInterruptedError
-            fault = kind(f"{self._address}: {self._said(error)}")
+            fault = kind(f"{self._address}: {self._reason(error)}")
         except MALFORMED as error:
             fault = FetchInterruptedError(
-                f"{self._address}: the answer cannot be read ({type(error).__name__}: {self._said(error)}); if it "
+                f"{self._address}: the answer cannot be read ({type(error).__name__}: {self._reason(error)}); if it "
                 "stays so, check url and endpoint"
             )
         raise fault
@@ -79,14 +79,14 @@ class ObjectPrefix:
     def _address(self) -> str:
         return shown_address(self.remote.url)
 
-    def _said(self, error: Exception) -> str:
+    def _reason(self, error: Exception) -> str:
         return self.credentials.hidden(str(error)) or type(error).__name__
 
     def _bring(self) -> None:
-        files, root = self._asked(self._opened)
+        files, root = self._ask(self._open)
         self.landing.requests += 1
-        listed = self._asked(lambda: files.find(root, detail=True, **self._left()))
-        there = dict(sorted(self._named(root, listed).items()))
+        listed = self._ask(lambda: files.find(root, detail=True, **self._left()))
+        there = dict(sorted(self._by_name(root, listed).items()))
         if not there:
             raise FetchError(
                 f"{self._address} has no file; mend the address, or remove the source from the settings"
@@ -97,7 +97,7 @@ class ObjectPrefix:
         for name, (path, info) in there.items():
             self._copy(files, name, path, info)
 
-    def _opened(self) -> tuple[Any, str]:
+    def _open(self) -> tuple[Any, str]:
         """The file system and the path of the prefix in it."""
         if self.remote.url.startswith("file:"):
             return fsspec.filesystem("file"), fsspec.core.url_to_fs(self.remote.url)[1].rstrip("/")
@@ -124,9 +124,9 @@ class ObjectPrefix:
         )
         return files, self.remote.url.removeprefix("s3://").rstrip("/")
 
-    def _named(self, root: str, listed: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
+    def _by_name(self, root: str, listed: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
         """Path and facts of each file by its name below the prefix; those that can be no path are left out."""
-        found: dict[str, tuple[str, dict[str, Any]]] = {}
+        files: dict[str, tuple[str, dict[str, Any]]] = {}
         for path, info in sorted(listed.items()):
             name = path.removeprefix(f"{root}/") if path != root else path.rpartition("/")[2]
             if info.get("type") == "directory" or (name.endswith("/") and not info.get("size")):
@@ -134,17 +134,17 @@ class ObjectPrefix:
             if not _is_plain(name):
                 self.landing.note(f"{name[:100]!r} can be no path here; it was not fetched")
             else:
-                found[name] = path, info
+                files[name] = path, info
         # "a" and "a/b" are two objects, and cannot be a file and a folder.
-        folders = {name.rsplit("/", n)[0] for name in found for n in range(1, name.count("/") + 1)}
-        for name in sorted(folders & set(found)):
+        folders = {name.rsplit("/", n)[0] for name in files for n in range(1, name.count("/") + 1)}
+        for name in sorted(folders & set(files)):
             self.landing.note(f"{name[:100]!r} is a folder, too; it was not fetched")
-            del found[name]
-        return found
+            del files[name]
+        return files
 
     def _copy(self, files: Any, name: str, path: str, info: dict[str, Any]) -> None:
         """Copy one file if it is another than the one that is there."""
-        at, size = self._asked(lambda: (_changed_at(info), int(info["size"])))
+        at, size = self._ask(lambda: (_changed_at(info), int(info["size"])))
         state = {"etag": str(info.get("ETag") or ""), "size": size, "at": at.isoformat() if at else ""}
         if at:
             self.landing.saw(at)
@@ -159,7 +159,7 @@ class ObjectPrefix:
         asyncio.run(self.quota.take(1, 0))
         self.landing.requests += 1
         unfinished = self.landing.partial("object")
-        self._asked(lambda: self._copied(files, path, unfinished, size))
+        self._ask(lambda: self._copied(files, path, unfinished, size))
         came = unfinished.stat().st_size
         self.landing.bytes += came
         if came != size:
@@ -196,10 +196,10 @@ def _is_plain(name: str) -> bool:
 
 def _changed_at(info: dict[str, Any]) -> datetime | None:
     """When a file was changed last, as its file system says it."""
-    given = info.get("LastModified", info.get("mtime"))
-    if isinstance(given, int | float):
-        return datetime.fromtimestamp(given, UTC)
-    return given if isinstance(given, datetime) else None
+    at = info.get("LastModified", info.get("mtime"))
+    if isinstance(at, int | float):
+        return datetime.fromtimestamp(at, UTC)
+    return at if isinstance(at, datetime) else None
 
 
 def _service_faults(remote: ObjectRemote) -> tuple[type[Exception], ...]:

@@ -44,10 +44,10 @@ class CrossEncoderScorer:
         scores: list[float] = []
         while len(scores) < len(pairs) and (not scores or self._clock() < end):
             batch = pairs[len(scores) : len(scores) + _BATCH]
-            found = model.predict(
+            part = model.predict(
                 batch, batch_size=_BATCH, show_progress_bar=False, activation_fn=_probability()
             )
-            scores += (10 * found.astype(float)).tolist()
+            scores += (10 * part.astype(float)).tolist()
         return RerankScores(np.nan_to_num(np.array(scores, dtype=np.float64), nan=-np.inf))
 
     def _load(self) -> Any:

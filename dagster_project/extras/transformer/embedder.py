@@ -49,8 +49,8 @@ class TransformerEmbedder:
         """Tokens of each text with the prefix and the model's own marks, int64."""
         tokenizer = self._load().tokenizer
         prefix = self._prefix()
-        found = tokenizer([prefix + t for t in texts], truncation=False, verbose=False)["input_ids"]
-        return np.array([len(ids) for ids in found], dtype=np.int64)
+        token_ids = tokenizer([prefix + t for t in texts], truncation=False, verbose=False)["input_ids"]
+        return np.array([len(ids) for ids in token_ids], dtype=np.int64)
 
     def for_texts(self, count: int) -> TransformerEmbedder:
         """This one, whatever the number of texts."""
@@ -66,31 +66,31 @@ class TransformerEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors of texts that are searched, float32 of shape (texts, dimensions)."""
-        found = self._load().encode_document(list(texts), prompt=self._prefix(), **_ENCODING)
-        return self._checked(found, len(texts))
+        vectors = self._load().encode_document(list(texts), prompt=self._prefix(), **_ENCODING)
+        return self._checked(vectors, len(texts))
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
-        found = self._load().encode_query(list(texts), prompt=self._query_prefix(), **_ENCODING)
-        return self._checked(found, len(texts))
+        vectors = self._load().encode_query(list(texts), prompt=self._query_prefix(), **_ENCODING)
+        return self._checked(vectors, len(texts))
 
-    def _checked(self, found: np.ndarray, count: int) -> np.ndarray:
-        return unit_length(np.asarray(found, dtype=np.float32).reshape(count, self.dimensions))
+    def _checked(self, vectors: np.ndarray, count: int) -> np.ndarray:
+        return unit_length(np.asarray(vectors, dtype=np.float32).reshape(count, self.dimensions))
 
     def _prefix(self) -> str:
         """What is put before a text: as the settings say, else as the model's files do, else as its name does."""
-        return self._said(self.settings.document_prefix, ("document", "passage", "corpus")) or (
+        return self._prompt(self.settings.document_prefix, ("document", "passage", "corpus")) or (
             self.settings.prefixes.document
         )
 
     def _query_prefix(self) -> str:
         """The same for queries."""
-        return self._said(self.settings.query_prefix, ("query",)) or self.settings.prefixes.query
+        return self._prompt(self.settings.query_prefix, ("query",)) or self.settings.prefixes.query
 
-    def _said(self, given: str | None, names: Sequence[str]) -> str:
+    def _prompt(self, prefix: str | None, names: Sequence[str]) -> str:
         """The prefix that the settings give, or the model's files under one of some names; empty if neither does."""
         prompts: dict[str, str] = self._load().prompts
-        return given if given is not None else next((prompts[n] for n in names if prompts.get(n)), "")
+        return prefix if prefix is not None else next((prompts[n] for n in names if prompts.get(n)), "")
 
     def _load(self) -> Any:
         if self._loaded is None:

@@ -49,13 +49,13 @@ def graph_file(settings: EmbeddingSettings) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        found = hf_hub_download(settings.name, settings.onnx_file, revision=settings.revision)
+        file = hf_hub_download(settings.name, settings.onnx_file, revision=settings.revision)
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise SettingsError(
             f"embedding.onnx_file = {settings.onnx_file!r} is not to be had of {settings.name} "
             f"({str(error).splitlines()[0]})"
         ) from error
-    return Path(found)
+    return Path(file)
 
 
 def token_output(names: Sequence[str], path: Path) -> str:
@@ -73,20 +73,20 @@ def _module(session: Any, output: str, config: Any) -> Any:
     import torch
     from transformers.modeling_outputs import BaseModelOutput
 
-    wanted = {given.name for given in session.get_inputs()}
+    names = {node.name for node in session.get_inputs()}
 
     class Graph(torch.nn.Module):
         """Tensors of token ids in, vectors of tokens out."""
 
-        def forward(self, **given: Any) -> Any:
+        def forward(self, **tensors: Any) -> Any:
             """The vectors of the tokens as transformers gives them."""
-            fed = {name: value.numpy() for name, value in given.items() if name in wanted}
+            fed = {name: value.numpy() for name, value in tensors.items() if name in names}
             (vectors,) = session.run([output], fed)
             return BaseModelOutput(last_hidden_state=torch.from_numpy(vectors))
 
-    made = Graph()
-    made.config = config
-    return made
+    graph = Graph()
+    graph.config = config
+    return graph
 
 
 def _threads() -> int:

@@ -45,16 +45,16 @@ def triage_stage(settings: TriageSettings) -> Stage:
         documents, *chunked = read
         rows = documents.filter(documents.source.isin(list(settings.needs)))
         inputs, before = _inputs(rows, lake), lake.footer(TRIAGED)
-        known = (before.code_version, before.inputs.get("issues")) if before else None
+        state = (before.code_version, before.inputs.get("issues")) if before else None
         if (
-            known == (settings.version(), inputs["issues"])
+            state == (settings.version(), inputs["issues"])
             and (stored := lake.stored(TRIAGED, ISSUE_TRIAGE.names)) is not None
         ):
             return Made((stored,), {"issues_looked_at": 0}, inputs)
         issues = items.issue_items(rows.select(items.DOCUMENT_COLUMNS).to_pyarrow())
         report = SentenceReport()
-        written = written_summaries(issues, settings, language_model, answer_cache, report)
-        table = issue_triage(issues, _vectors(issues, *chunked), settings, written)
+        by_model = written_summaries(issues, settings, language_model, answer_cache, report)
+        table = issue_triage(issues, _vectors(issues, *chunked), settings, by_model)
         return Made((table,), {"issues_looked_at": len(issues), **report.metadata()}, inputs)
 
     return Stage(
@@ -93,9 +93,9 @@ def triage_check() -> dg.AssetChecksDefinition:
     def check(lake: dg.ResourceParam[Lake]) -> dg.AssetCheckResult:
         stored = lake.stored(TRIAGED, ISSUE_TRIAGE.names)
         rows = stored.to_pylist() if stored else []
-        known = {row["doc_id"] for row in rows}
+        ids = {row["doc_id"] for row in rows}
         finds = screened([json.dumps(row, default=str) for row in rows], items.SCREEN).finds
-        lost = sum(one["doc_id"] not in known for row in rows for one in row["duplicates"])
+        lost = sum(one["doc_id"] not in ids for row in rows for one in row["duplicates"])
         return dg.AssetCheckResult(
             passed=not finds and not lost, metadata={"finds": dict(finds), "not_there": lost}
         )
@@ -129,13 +129,13 @@ def written_summaries(
 
     Each issue is asked about by itself, so that nothing in it speaks on another one.
     """
-    asked = []
+    requests = []
     for doc_id, source, title, text in issues.select("doc_id", "source", "title", "text").iter_rows():
         if settings.kinds.get(source) in WRITTEN_KINDS and text.strip():
             data = {"place": title, "text": text[:_TEXT_CHARS]}
             key = f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
-            asked.append(Request(doc_id, key, data))
-    return written_sentences(asked, _INSTRUCTION, 1, model, cache, report) if asked else {}
+            requests.append(Request(doc_id, key, data))
+    return written_sentences(requests, _INSTRUCTION, 1, model, cache, report) if requests else {}
 
 
 def stages(settings: Settings) -> list[Stage]:

@@ -88,9 +88,9 @@ def triage(
     if lens:
         with closing(open_index(settings, lens=lens)) as index:
             rows = _chosen(shown_issues(settings, index, stored), numbers, source, since)[:limit]
-            asked = json.dumps([numbers, source, since, limit], default=str)
+            question = json.dumps([numbers, source, since, limit], default=str)
             account = Account(settings, lens, index)
-            account.note("weft triage", asked, disclosed(rows), find_counts(rows))
+            account.note("weft triage", question, disclosed(rows), find_counts(rows))
     else:
         rows = _chosen(stored, numbers, source, since)[:limit]
     if as_json:

@@ -41,13 +41,13 @@ def shown_issues(settings: Settings, index: SearchIndex, stored: pa.Table | None
     names = {"names": list(chosen.needs)}
     issues = items.issue_items(index.connection.execute(_DOCUMENTS, names).to_arrow_table())
     chunks = pl.DataFrame(index.connection.execute(_VECTORS, names).to_arrow_table())
-    written = {
+    by_model = {
         row["doc_id"]: row["summary"]
         for row in (stored.to_pylist() if stored else [])
         if row["summary_kind"] != "extractive"
     }
     vectors = chunks["vector"].to_numpy() if len(chunks) else np.zeros((0, 1), np.float32)
-    return issue_triage(issues, author_vectors(issues, chunks, vectors), chosen, written)
+    return issue_triage(issues, author_vectors(issues, chunks, vectors), chosen, by_model)
 
 
 def disclosed(rows: Sequence[Mapping[str, Any]]) -> list[Disclosed]:

@@ -119,45 +119,45 @@ class ContextRequest(BaseModel):
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The hits of a query."""
-    question, wanted = question_of(request.query_params), _read(SearchRequest, request)
-    limit = answers.within("limit", wanted.limit, index.settings.limit, site.settings.mcp.max_results)
-    settings = _valid(lambda: with_options(site.settings, wanted).search)
-    shown = answers.hits(index, question.query, question.filters, limit, question.plain, settings)
-    site.note("/api/search", question.query, index, shown.passages)
-    return _json(shown.answer)
+    question, params = question_of(request.query_params), _read(SearchRequest, request)
+    limit = answers.within("limit", params.limit, index.settings.limit, site.settings.mcp.max_results)
+    settings = _valid(lambda: with_options(site.settings, params).search)
+    result = answers.hits(index, question.query, question.filters, limit, question.plain, settings)
+    site.note("/api/search", question.query, index, result.passages)
+    return _json(result.answer)
 
 
 def get(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an id or a citation."""
-    wanted = _read(GetRequest, request)
+    params = _read(GetRequest, request)
     limit = site.settings.mcp.max_characters
-    most = answers.within("max_characters", wanted.max_characters, 20_000, limit)
-    shown = answers.text(index, wanted.id, wanted.byte_start, most)
-    site.note("/api/get", wanted.id, index, shown.passages)
-    return _json(shown.answer)
+    most = answers.within("max_characters", params.max_characters, 20_000, limit)
+    result = answers.text(index, params.id, params.byte_start, most)
+    site.note("/api/get", params.id, index, result.passages)
+    return _json(result.answer)
 
 
 def context(site: Site, request: Request, index: SearchIndex) -> Response:
     """Cited passages for a text, which is the body of a POST or a parameter of a GET; masked as for assistants."""
     if request.method == "POST":
-        wanted = _valid(lambda: ContextRequest.model_validate_json(request.state.body))
+        params = _valid(lambda: ContextRequest.model_validate_json(request.state.body))
     else:
-        wanted = _read(ContextRequest, request)
+        params = _read(ContextRequest, request)
     usual, most = site.settings.context.budget_tokens, site.settings.mcp.max_characters // 4
-    budget = answers.within("budget_tokens", wanted.budget_tokens, usual, most)
-    if wanted.unmasked and site.lens:
+    budget = answers.within("budget_tokens", params.budget_tokens, usual, most)
+    if params.unmasked and site.lens:
         raise QueryError("unmasked is for who runs this server under no lens: leave it out")
-    with index.screened(Screen(index.screen.settings, not wanted.unmasked, index.screen.clear)):
-        shown = answers.block(site.settings, index, wanted.text, budget, wanted.where)
-        site.note("/api/context", wanted.text, index, shown.passages)
-    return _json(shown.answer)
+    with index.screened(Screen(index.screen.settings, not params.unmasked, index.screen.clear)):
+        result = answers.block(site.settings, index, params.text, budget, params.where)
+        site.note("/api/context", params.text, index, result.passages)
+    return _json(result.answer)
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A page of a thread, by its id or by a Message-ID in it."""
-    wanted = _read(ThreadRequest, request)
-    start, limit = wanted.start, answers.within("limit", wanted.limit, _MOST_MAILS, _MOST_MAILS)
-    ask, id_ = index.ask, wanted.id.strip().strip("<>")
+    params = _read(ThreadRequest, request)
+    start, limit = params.start, answers.within("limit", params.limit, _MOST_MAILS, _MOST_MAILS)
+    ask, id_ = index.ask, params.id.strip().strip("<>")
     threads = ask(_THREAD_OF, {"id": id_}).column(0).to_pylist()
     if not threads:
         resolved_name(ask, id_)  # says what is near
@@ -169,8 +169,8 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     ]
     is_cut = len(mails) > limit
     mails = mails[:limit]
-    shown = [Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]]
-    site.note("/api/thread", id_, index, shown)
+    texts = [Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]]
+    site.note("/api/thread", id_, index, texts)
     question = question_of(request.query_params)
     there = next((mail["message_id"] for mail in mails if not mail["is_ghost"]), id_)
     passages = card(index, question.query, there, plain=question.plain) if start == 0 else []
@@ -266,10 +266,10 @@ def _get(
 
 def _read(model: type[Model], request: Request) -> Model:
     """The parameters of an address; QueryError if one is missing or has a value that it cannot have."""
-    given = request.query_params
-    values: dict[str, Any] = {name: given[name] for name in model.model_fields if given.get(name, "").strip()}
+    query = request.query_params
+    values: dict[str, Any] = {name: query[name] for name in model.model_fields if query.get(name, "").strip()}
     if "expand" in values:
-        values["expand"] = given.getlist("expand")
+        values["expand"] = query.getlist("expand")
     return _valid(lambda: model.model_validate(values))
 
 

@@ -129,8 +129,8 @@ def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:
     turns: list[Turn] = []
     for row in rows:
         html = Markup(short_pseudonyms(escape(row["text"])))
-        if row["kind"] == "message" and (found := next(ranges, None)) is not None:
-            start, end = found
+        if row["kind"] == "message" and (span := next(ranges, None)) is not None:
+            start, end = span
             html = Markup(text.html(start, start + len(text.data[start:end].rstrip())))
         before = turns[-1].row if turns else None
         goes_on = (

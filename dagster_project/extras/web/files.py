@@ -155,13 +155,13 @@ def _picture_path(root: Path, beside: str, name: str) -> str | None:
     for path in (os.path.normpath(folder / name), os.path.normpath(name.lstrip("/"))):
         if not path.startswith("..") and (root / path).is_file():
             return path
-    wanted, seen = PurePosixPath(name).name.lower(), 0
+    file_name, count = PurePosixPath(name).name.lower(), 0
     for above, folders, files in os.walk(root):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        found = next((f for f in sorted(files) if f.lower() == wanted), None)
-        if found is not None:
-            return str((Path(above) / found).relative_to(root))
-        if (seen := seen + len(files)) > _MOST_LOOKED_AT:
+        match = next((f for f in sorted(files) if f.lower() == file_name), None)
+        if match is not None:
+            return str((Path(above) / match).relative_to(root))
+        if (count := count + len(files)) > _MOST_LOOKED_AT:
             break
     return None
 

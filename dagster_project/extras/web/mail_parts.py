@@ -114,12 +114,12 @@ def flowing(html: Markup, data: bytes) -> Markup:
             b"a line as long as most programs allow before they\\nwrap it\\n- item")
     Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')
     """
-    shown, lines = html.split("\n"), data.split(b"\n")
+    pieces, lines = html.split("\n"), data.split(b"\n")
     breaks = [
         Markup('<span class="wrap">\n</span>') if len(line) >= _WRAPPED and after[:1] not in _LISTED else "\n"
         for line, after in pairwise(lines)
     ]
-    return Markup("").join(piece for pair in zip(shown, [*breaks, ""], strict=True) for piece in pair)
+    return Markup("").join(piece for pair in zip(pieces, [*breaks, ""], strict=True) for piece in pair)
 
 
 def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:

@@ -70,11 +70,11 @@ def thread_page(ask: Ask, thread_id: str, start: int = 0) -> _Thread:
 
 def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -> _Thread:
     """The thread of a mail with that mail alone; UnknownIdError if no source holds it."""
-    found = ask(_SQL("thread_of"), {"id": message_id}).column(0).to_pylist()
-    if not found:
+    ids = ask(_SQL("thread_of"), {"id": message_id}).column(0).to_pylist()
+    if not ids:
         raise UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
-    (row,) = ask(_SQL("thread"), {"id": found[0]}).to_pylist()
-    tree = ask(_SQL("tree"), {"id": found[0]}).to_pylist()
+    (row,) = ask(_SQL("thread"), {"id": ids[0]}).to_pylist()
+    tree = ask(_SQL("tree"), {"id": ids[0]}).to_pylist()
     mails = _mails(ask, [message_id], tree, cited)
     if not mails:
         raise UnknownIdError(f"{message_id} is a mail that others refer to and no source holds")
@@ -172,8 +172,8 @@ def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False
     except QueryError:
         return []
     rows = [row for row in result.hits.to_pylist() if row["support"]] if result else []
-    asked = _stems(index, words)
-    chosen = thread_evidence([row["score"] for row in rows], [_shown(index, row, asked) for row in rows])
+    terms = _stems(index, words)
+    chosen = thread_evidence([row["score"] for row in rows], [_marks(index, row, terms) for row in rows])
     return sorted((rows[n] for n in chosen), key=lambda row: row["thread_position"])
 
 
@@ -184,10 +184,10 @@ def _as_words(text: str) -> str:
     )
 
 
-def _shown(index: SearchIndex, row: Mapping[str, Any], asked: set[str]) -> set[str]:
+def _marks(index: SearchIndex, row: Mapping[str, Any], terms: set[str]) -> set[str]:
     """The words of the query, without endings, that are marked in the passage."""
     marked = " ".join(row["snippet"][start:end] for start, end in row["highlights"])
-    return _stems(index, marked) & asked
+    return _stems(index, marked) & terms
 
 
 def _stems(index: SearchIndex, text: str) -> set[str]:

@@ -141,15 +141,13 @@ class _Writer:
             self.parts.append(f"</h{min(6, int(str(details)[1]) + 1)}>\n")
         elif name in ("Link", "Image"):
             address, name_in_text, before = self.links.pop()
-            shown = Markup("".join(self.parts))
-            if not shown or name == "Image" and _SIZE.fullmatch(shown):
-                shown = escape(name_in_text)
-            html = str(linked(shown, address)) if not self.links else str(shown)
+            text = Markup("".join(self.parts))
+            if not text or name == "Image" and _SIZE.fullmatch(text):
+                text = escape(name_in_text)
+            html = str(linked(text, address)) if not self.links else str(text)
             if name == "Image" and self.shown_of and _BESIDE.fullmatch(name_in_text):
                 source = file_of("document", self.shown_of, name_in_text)
-                html = (
-                    f'<img class="picture" loading="lazy" src="{escape(source)}" alt="{shown.striptags()}">'
-                )
+                html = f'<img class="picture" loading="lazy" src="{escape(source)}" alt="{text.striptags()}">'
             self.parts = [*before, f'<span class="image">{html}</span>' if name == "Image" else html]
         elif name == "CodeBlock":
             self.parts.append("</code></pre>\n")

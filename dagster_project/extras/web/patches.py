@@ -103,8 +103,8 @@ def series_page(ask: Ask, id_: str) -> Series:
     postings: dict[str, Posting] = {}
     for row in patches:
         replies = [r for r in rows if r["is_reply"] and r["patch_id"] == row["message_id"]]
-        given = {found for r in replies for found in _GIVEN.findall(r["body"])}
-        trailers = sorted((kind, who.strip()) for kind, who in given)
+        pairs = {match for r in replies for match in _GIVEN.findall(r["body"])}
+        trailers = sorted((kind, who.strip()) for kind, who in pairs)
         posting = postings.setdefault(row["posting_id"], Posting(row["version"], []))
         posting.patches.append(Patch(row, trailers, len(replies)))
     latest = [row for row in patches if row["is_latest"]] or patches or rows

@@ -96,9 +96,9 @@ class Question:
     def filters(self) -> Filters:
         """The filters of a search; QueryError if one has a value that it cannot have."""
         values = self.values
-        for name, known in (("kind", KINDS), ("has", HAS)):
-            if name in values and values[name] not in known:
-                raise QueryError(f"{name} takes {', '.join(known)}, not {shortened(values[name])!r}")
+        for name, choices in (("kind", KINDS), ("has", HAS)):
+            if name in values and values[name] not in choices:
+                raise QueryError(f"{name} takes {', '.join(choices)}, not {shortened(values[name])!r}")
         return Filters(
             list_id=values.get("list"),
             source=values.get("source"),
@@ -140,7 +140,7 @@ def _midnight(name: str, day: str | None) -> datetime | None:
     if day is None:
         return None
     try:
-        found = date.fromisoformat(day)
+        start = date.fromisoformat(day)
     except ValueError as error:
         raise QueryError(f"{name} takes a day such as 2024-05-17, not {shortened(day)!r}") from error
-    return datetime(found.year, found.month, found.day, tzinfo=UTC)
+    return datetime(start.year, start.month, start.day, tzinfo=UTC)

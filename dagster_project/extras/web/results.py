@@ -217,19 +217,19 @@ def why_page(result: Explanation, ident: str | None) -> Why:
     """The page of an explanation, with what became of `ident` if it is not None."""
     longest = max((table.seconds for table in result.stages), default=0.0) or 1.0
     moments = {m.stage: m for m in result.fate.moments} if result.fate else {}
-    shown = []
+    views = []
     for table in result.stages:
-        kept = table.steps.drop_nulls("rank")
+        hits = table.steps.drop_nulls("rank")
         moment = moments.get(table.stage)
-        best = float(kept["score"][0]) if kept.height and kept["score"][0] is not None else 0.0
+        best = float(hits["score"][0]) if hits.height and hits["score"][0] is not None else 0.0
         score = moment.score if moment else None
-        shown.append(
+        views.append(
             StageView(
                 name=table.stage,
                 milliseconds=table.seconds * 1000,
                 share=table.seconds / longest,
-                kept=kept.height,
-                dropped=table.steps.height - kept.height,
+                kept=hits.height,
+                dropped=table.steps.height - hits.height,
                 reasons=_reasons(table.steps),
                 place=moment.rank if moment else None,
                 score=score,
@@ -239,7 +239,7 @@ def why_page(result: Explanation, ident: str | None) -> Why:
             )
         )
     answer, milliseconds = result.fate.answer if result.fate else None, result.seconds * 1000
-    return Why(result.query, result.label, result.understood, milliseconds, answer, shown, result.ways(_ROWS))
+    return Why(result.query, result.label, result.understood, milliseconds, answer, views, result.ways(_ROWS))
 
 
 def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:

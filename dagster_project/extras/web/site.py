@@ -166,39 +166,39 @@ class Site:
 
     def _viewed(self, view: View, request: Request, index: SearchIndex) -> Response:
         index.screen.finds.clear()
-        shown: list[Disclosed] = []
-        request.state.shown = shown
+        passages: list[Disclosed] = []
+        request.state.shown = passages
         response = view(self, request, index)
         if self.lens and not request.url.path.startswith("/api/"):
             # What pages read is masked as it is read, which counts no finds.
-            index.screen.count(passage.text for passage in shown)
+            index.screen.count(passage.text for passage in passages)
             tool = f"page /{request.url.path.split('/')[1]}"
-            self.note(tool, f"{request.url.path}?{request.url.query}", index, shown)
+            self.note(tool, f"{request.url.path}?{request.url.query}", index, passages)
         return response
 
     def shows_files(self, index: SearchIndex) -> bool:
         """True if whoever asks may have raw mails and files: under no lens, and no answer is masked."""
         return self.lens is None and index.screen.is_open
 
-    def note(self, tool: str, question: str, index: SearchIndex, shown: Sequence[Disclosed]) -> None:
+    def note(self, tool: str, question: str, index: SearchIndex, passages: Sequence[Disclosed]) -> None:
         """Leave the receipt of an answer; ReceiptError if that is impossible."""
         if self.settings.mcp.receipts:
-            seen = Seen(index.version, self.lens)
-            self.receipts.add(tool, question, seen, shown, index.screen.finds)
+            view = Seen(index.version, self.lens)
+            self.receipts.add(tool, question, view, passages, index.screen.finds)
 
     def page(
         self, name: str, request: Request, index: SearchIndex | None, status: int = 200, **values: Any
     ) -> Response:
         """The page that a template makes."""
         manifest = index.manifest if index is not None else {}
-        shown = {
+        context = {
             "question": question_of(request.query_params),
             "path": request.url.path,
             "state": index_state(self.settings.root, manifest.get("published_at"), self.lens),
             "version": manifest.get("version"),
             **values,
         }
-        html = self.templates.get_template(name).render(shown)
+        html = self.templates.get_template(name).render(context)
         return HTMLResponse(html, status)
 
     def refusal(self, request: Request, fault: WeftError | TimeoutError) -> Response:

@@ -37,15 +37,15 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
         for name, ident in (("threads", "thread_id"), ("documents", "doc_id"), ("chats", "doc_id")):
             _note(request, ((row[ident], row.get("subject") or row.get("title")) for row in glance[name]))
         return site.page("home.html", request, index, corpus=glance)
-    found = results.results(index, question)
-    rows = (hit.row for group in found.groups for hit in (*group.hits, *group.folded))
+    result = results.results(index, question)
+    rows = (hit.row for group in result.groups for hit in (*group.hits, *group.folded))
     _note(request, ((row["citation"], row["snippet"]) for row in rows))
-    return site.page("results.html", request, index, results=found)
+    return site.page("results.html", request, index, results=result)
 
 
-def _note(request: Request, shown: Iterable[tuple[str, str | None]]) -> None:
+def _note(request: Request, rows: Iterable[tuple[str, str | None]]) -> None:
     """Add what the page shows, places and texts, to what its receipt names."""
-    request.state.shown += [Disclosed(place, text, place) for place, text in shown if text]
+    request.state.shown += [Disclosed(place, text, place) for place, text in rows if text]
 
 
 def why(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -54,9 +54,9 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
     if not question.query:
         raise QueryError("there is no query to explain: add ?q= to the address")
     result = explanation(index, question.query, ident, question.filters, results.MOST_HITS, question.plain)
-    shown = results.why_page(result, ident)
-    _note(request, ((place, title) for (_, place, title), _ in shown.ways))
-    return site.page("why.html", request, index, why=shown, ident=ident)
+    page = results.why_page(result, ident)
+    _note(request, ((place, title) for (_, place, title), _ in page.ways))
+    return site.page("why.html", request, index, why=page, ident=ident)
 
 
 def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -78,10 +78,10 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
     """One mail beside the tree of its thread."""
     ask, id_ = index.ask, parameter(request)
     thread = mails.mail_page(ask, id_, cited_bytes(request))
-    shown = thread.mails[0]
+    first = thread.mails[0]
     backlinks = patches.backlinks(ask, id_)
     _note(
-        request, [(id_, shown.row["body"]), *((node["message_id"], node["subject"]) for node in thread.tree)]
+        request, [(id_, first.row["body"]), *((node["message_id"], node["subject"]) for node in thread.tree)]
     )
     _note(request, ((row["from_id"], row["subject"]) for row in backlinks))
     return site.page(
@@ -89,12 +89,12 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
         request,
         index,
         thread=thread,
-        mail=shown,
+        mail=first,
         around=thread.around(id_),
-        series=patches.versions(ask, shown.series),
+        series=patches.versions(ask, first.series),
         backlinks=backlinks,
         has_files=site.shows_files(index),
-        reply=mails.reply_address(shown),
+        reply=mails.reply_address(first),
     )
 
 
@@ -113,27 +113,27 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A thread, all mails on one page or as a tree."""
     start = request.query_params.get("start", "0")
     first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 0
-    shown = mails.thread_page(index.ask, parameter(request), first)
+    page = mails.thread_page(index.ask, parameter(request), first)
     is_tree = request.query_params.get("view") == "tree"
     question = question_of(request.query_params)
-    found = (
-        card(index, question.query, shown.mails[0].row["message_id"], plain=question.plain)
-        if not first and shown.mails
+    hits = (
+        card(index, question.query, page.mails[0].row["message_id"], plain=question.plain)
+        if not first and page.mails
         else []
     )
-    _note(request, ((node["message_id"], node["subject"]) for node in shown.tree))
-    _note(request, ((row["citation"], row["snippet"]) for row in found))
+    _note(request, ((node["message_id"], node["subject"]) for node in page.tree))
+    _note(request, ((row["citation"], row["snippet"]) for row in hits))
     if not is_tree:
-        _note(request, ((of.row["message_id"], of.row["body"]) for of in shown.mails))
+        _note(request, ((of.row["message_id"], of.row["body"]) for of in page.mails))
     return site.page(
         "tree.html" if is_tree else "thread.html",
         request,
         index,
-        thread=shown,
-        card=results.hit_passages(found),
+        thread=page,
+        card=results.hit_passages(hits),
         has_files=site.shows_files(index),
         start=first,
-        next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(shown.tree) else None,
+        next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(page.tree) else None,
     )
 
 
@@ -152,52 +152,52 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:
     """All versions of a patch series."""
-    shown = patches.series_page(index.ask, parameter(request))
-    of = (patch.row for posting in shown.postings for patch in posting.patches)
+    page = patches.series_page(index.ask, parameter(request))
+    of = (patch.row for posting in page.postings for patch in posting.patches)
     _note(request, ((row["message_id"], row["subject"]) for row in of))
-    return site.page("series.html", request, index, series=shown)
+    return site.page("series.html", request, index, series=page)
 
 
 def diff(site: Site, request: Request, index: SearchIndex) -> Response:
     """What changed from one version of a patch to another."""
     old, new = (request.query_params.get(name, "") for name in ("from", "to"))
-    shown = patches.patch_difference(index.ask, old, new)
-    _note(request, ((row["message_id"], row["subject"]) for row in (shown.old, shown.new)))
-    _note(request, [(new, "\n".join(line for _, line in shown.lines))])
-    return site.page("diff.html", request, index, diff=shown)
+    page = patches.patch_difference(index.ask, old, new)
+    _note(request, ((row["message_id"], row["subject"]) for row in (page.old, page.new)))
+    _note(request, [(new, "\n".join(line for _, line in page.lines))])
+    return site.page("diff.html", request, index, diff=page)
 
 
 def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and what links to it."""
     has_files = site.shows_files(index)
-    shown = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
-    _note(request, [(shown.row["doc_id"], shown.row["text"])])
-    _note(request, ((row["from_id"], row["title"]) for row in shown.backlinks))
-    return site.page("document.html", request, index, document=shown, has_file=has_files)
+    page = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
+    _note(request, [(page.row["doc_id"], page.row["text"])])
+    _note(request, ((row["from_id"], row["title"]) for row in page.backlinks))
+    return site.page("document.html", request, index, document=page, has_file=has_files)
 
 
 def picture(site: Site, request: Request, index: SearchIndex) -> Response:
     """A picture as it was embedded."""
     rows = index.ask(_PICTURE, {"id": parameter(request)}).to_pylist()
-    seen = picture_of(rows[0]["picture"]) if rows else None
-    if seen is None:
+    image = picture_of(rows[0]["picture"]) if rows else None
+    if image is None:
         raise UnknownIdError(f"the index holds no picture {shortened(parameter(request))!r}")
-    return Response(seen.data, media_type=seen.media_type)
+    return Response(image.data, media_type=image.media_type)
 
 
 def chat(site: Site, request: Request, index: SearchIndex) -> Response:
     """A window of a chat by its days."""
-    shown = documents.chat_page(index.ask, parameter(request), cited_bytes(request))
-    _note(request, [(shown.row["doc_id"], shown.row["markdown"])])
-    return site.page("chat.html", request, index, chat=shown)
+    page = documents.chat_page(index.ask, parameter(request), cited_bytes(request))
+    _note(request, [(page.row["doc_id"], page.row["markdown"])])
+    return site.page("chat.html", request, index, chat=page)
 
 
 def person(site: Site, request: Request, index: SearchIndex) -> Response:
     """A person: addresses, mails over time, threads, partners, reviews, files."""
-    shown = corpus.person_page(index.ask, parameter(request))
+    page = corpus.person_page(index.ask, parameter(request))
     for name, ident in (("threads", "thread_id"), ("reviews", "message_id"), ("files", "message_id")):
-        _note(request, ((row[ident], row["subject"]) for row in shown.lists[name]))
-    return site.page("person.html", request, index, person=shown)
+        _note(request, ((row[ident], row["subject"]) for row in page.lists[name]))
+    return site.page("person.html", request, index, person=page)
 
 
 def quarantine(site: Site, request: Request, index: SearchIndex) -> Response:

@@ -54,9 +54,9 @@ def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
                 f"no_imessage: the file is not the chat.db of Messages ({error})"
             ) from error
     files: dict[str, list[NamedFile]] = {}
-    for guid, shown, place, type_ in listed:
+    for guid, label, place, type_ in listed:
         files.setdefault(guid, []).append(
-            NamedFile(shown or place.rpartition("/")[2], (place.partition("Messages/")[2],), type_)
+            NamedFile(label or place.rpartition("/")[2], (place.partition("Messages/")[2],), type_)
         )
     reactions = Counter(row[7].rpartition("/")[2] for row in rows if row[-1] in _REACTIONS)
     chats: dict[tuple[int, str], list[Entry]] = {}
@@ -71,15 +71,15 @@ def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             faults.append(no_time(f"{name}:{guid}", (date, text)))
             continue
         own = files.get(guid, [])
-        said = (text or _archived(body)).replace("\ufffc", "").strip()
-        said = "\n".join([*([said] if said else []), *(f"[{file.name}]" for file in own)])
+        content = (text or _archived(body)).replace("\ufffc", "").strip()
+        content = "\n".join([*([content] if content else []), *(f"[{file.name}]" for file in own)])
         author = ME if from_me else handle or title
         names.update({author, handle, title} - {ME, ""})
         entry = Entry(
             at,
             author,
-            said,
-            kind_of(said, author),
+            content,
+            kind_of(content, author),
             guid,
             thread or "",
             reactions[guid],
@@ -95,8 +95,8 @@ def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
 
 def _archived(body: bytes | None) -> str:
     """The text in an archived attributed string: behind `NSString`, five bytes and its length; empty if there is none."""
-    _, found, rest = (body or b"").partition(b"NSString")
-    if not found or len(rest) < 7:
+    _, mark, rest = (body or b"").partition(b"NSString")
+    if not mark or len(rest) < 7:
         return ""
     size, begin = rest[5], 6
     if size in (0x81, 0x82):

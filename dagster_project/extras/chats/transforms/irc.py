@@ -33,8 +33,8 @@ _WEECHAT_SYSTEM = frozenset({"-->", "<--", "--", "=!=", ""})
 def looks_like_irc(head: bytes) -> bool:
     """True if most of the first lines are those of a log."""
     lines = [line for line in head.decode(errors="replace").split("\n")[:20] if line.strip()][:-1]
-    known = [line for line in lines if _DAY.match(line) or _entry_of(line)]
-    return len(known) > 1 and len(known) * 2 > len(lines)
+    entries = [line for line in lines if _DAY.match(line) or _entry_of(line)]
+    return len(entries) > 1 and len(entries) * 2 > len(lines)
 
 
 def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
@@ -48,15 +48,15 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     names: set[str] = set()
     unknown: list[str] = []
     for line in decoded(data).splitlines():
-        if begun := _DAY.match(line):
-            day = date(int(begun["year"]), _MONTHS.find(begun["month"]) // 4 + 1, int(begun["day"]))
+        if opening := _DAY.match(line):
+            day = date(int(opening["year"]), _MONTHS.find(opening["month"]) // 4 + 1, int(opening["day"]))
             continue
-        found = _entry_of(line)
-        if found is None:
+        entry = _entry_of(line)
+        if entry is None:
             if line.strip() and not _CLOSED.match(line):
                 unknown.append(line)
             continue
-        match, nick, text = found
+        match, nick, text = entry
         day = _day_of(match, day)
         if day is None:
             raise ChatFormatError(
@@ -88,8 +88,8 @@ def _entry_of(line: str) -> tuple[re.Match[str], str, str] | None:
         if nick == "*":
             nick, _, rest = rest.partition(" ")
         return match, "" if nick in _WEECHAT_SYSTEM else nick, rest
-    if said := _SAID.match(rest):
-        return match, said["nick"], said["text"]
+    if speech := _SAID.match(rest):
+        return match, speech["nick"], speech["text"]
     done = _DONE.match(rest)
     if done and not _PEOPLE.match(rest):
         return match, done["nick"], done["text"]
@@ -98,8 +98,8 @@ def _entry_of(line: str) -> tuple[re.Match[str], str, str] | None:
 
 def _day_of(match: re.Match[str], day: date | None) -> date | None:
     """The day of a line; a month without its year is of the year that the log is in."""
-    if named := match["day"] or match["weechat"]:
-        return _dated(_IN_NAME.match(named))
+    if text := match["day"] or match["weechat"]:
+        return _dated(_IN_NAME.match(text))
     if match["month"] is None or day is None:
         return day
     month = _MONTHS.find(match["month"]) // 4 + 1 if match["month"] else day.month

@@ -47,8 +47,8 @@ def read_mattermost(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         elif kind in ("post", "direct_post"):
             members = tuple(sorted(map(str, list_of(value.get("channel_members")))))
             names.update(members)
-            named = (str(value.get("team")), str(value.get("channel")))
-            channel = members if kind == "direct_post" else named
+            pair = (str(value.get("team")), str(value.get("channel")))
+            channel = members if kind == "direct_post" else pair
             key = f"{number}"
             replies = enumerate(map(fields, list_of(value.get("replies"))))
             posts = [(value, key, ""), *((reply, f"{key}.{n}", key) for n, reply in replies)]

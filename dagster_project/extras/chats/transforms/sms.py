@@ -62,9 +62,9 @@ def read_sms(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
 def _text(row: ElementTree.Element) -> str:
     """The texts of a message with parts, and the names of its files."""
     parts = row.iter("part")
-    said = (part.get("text") if part.get("ct") == "text/plain" else f"[{part.get('cl') or part.get('name')}]"
+    texts = (part.get("text") if part.get("ct") == "text/plain" else f"[{part.get('cl') or part.get('name')}]"
             for part in parts if part.get("ct") != "application/smil")  # fmt: skip
-    return "\n".join(text for text in said if text not in (None, "null", "[null]", "[None]"))
+    return "\n".join(text for text in texts if text not in (None, "null", "[null]", "[None]"))
 
 
 PROGRAM = Program((".xml",), looks_like_sms, read_sms)

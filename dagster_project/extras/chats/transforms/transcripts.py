@@ -41,9 +41,9 @@ def read_transcript(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     Times count from the day, and the clock if there is one, in the name of the file (`2024-03-01 14.30 planning.vtt`).
     ChatFormatError if the name has no day, or nothing is said.
     """
-    named = _DAY.search(name.rpartition("/")[2])
+    match = _DAY.search(name.rpartition("/")[2])
     try:
-        parts = [int(part or 0) for part in named.groups()] if named else []
+        parts = [int(part or 0) for part in match.groups()] if match else []
         begin = in_utc(datetime(*parts[:3], *parts[3:]), timezone)  # type: ignore[misc, arg-type]
     except (TypeError, ValueError) as error:
         raise ChatFormatError(

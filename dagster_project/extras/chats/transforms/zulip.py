@@ -60,7 +60,7 @@ def read_zulip(realm: bytes, files: Sequence[tuple[str, bytes]], name: str) -> I
             uploads = [
                 (m["name"] or m["place"].rpartition("/")[2], m["place"]) for m in _UPLOAD.finditer(text)
             ]
-            files_of = tuple(NamedFile(shown, (f"uploads/{upload}",)) for shown, upload in uploads)
+            files_of = tuple(NamedFile(label, (f"uploads/{upload}",)) for label, upload in uploads)
             entry = entry._replace(is_edited=bool(row.get("last_edit_time")), files=files_of)
             chats.setdefault(place, []).append(entry)
     direct = 0

@@ -62,8 +62,8 @@ def _lines_in_fences(text: str, body_start: int) -> np.ndarray:
     inside = []
     for start, end, fenced in outline(text, body_start).code:
         if fenced:
-            opened = np.searchsorted(lines, start, side="right")
-            between = lines[opened : np.searchsorted(lines, end)]
+            first = np.searchsorted(lines, start, side="right")
+            between = lines[first : np.searchsorted(lines, end)]
             closed = data[start:end].rstrip().endswith((b"```", b"~~~")) and len(between)
             inside.append(between[:-1] if closed else between)
     return np.concatenate([*inside, np.zeros(0, dtype=np.int64)])

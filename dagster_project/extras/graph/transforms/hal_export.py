@@ -173,11 +173,11 @@ class _Graph:
         titles: Counter[str] = Counter()
         entry["items"] = []
         for item, name, text in zip(self.items[doc_id], names, texts, strict=True):
-            made = self._item(item, base, name, len(text), by_baseline)
-            titles[made["title"]] += 1
-            if titles[made["title"]] > 1:
-                made["title"] += f" ({titles[made['title']]})"
-            entry["items"].append(made)
+            chunk = self._item(item, base, name, len(text), by_baseline)
+            titles[chunk["title"]] += 1
+            if titles[chunk["title"]] > 1:
+                chunk["title"] += f" ({titles[chunk['title']]})"
+            entry["items"].append(chunk)
         return entry
 
     def _item(

@@ -55,14 +55,14 @@ def moved_terms(
     shared = [terms[place] for place in np.flatnonzero(counts[of_number] > 1).tolist()]
     if not shared:
         return moved
-    taken, met = set(distinct.tolist()), set[int]()
+    in_use, met = set(distinct.tolist()), set[int]()
     for term in sorted(shared, key=lambda term: (term not in before, not was_there(term), term)):
         number = term_number(term, moved)
         if number in met:
-            while number in taken:
+            while number in in_use:
                 moved[term] = moved.get(term, 0) + 1
                 number = term_number(term, moved)
-            taken.add(number)
+            in_use.add(number)
         met.add(number)
     return moved
 
@@ -127,8 +127,8 @@ def _occurrences(
     """The postings of the chunks in these slots: the place of the chunk among them, the number of the term, the code."""
     place = np.full(postings.slots.count, -1, dtype=np.int32)
     place[slots] = np.arange(len(slots), dtype=np.int32)
-    found = list(_in_segments(postings, numbers, place))
-    rows, terms, codes = (np.concatenate(column) for column in zip(*found, strict=True))
+    parts = list(_in_segments(postings, numbers, place))
+    rows, terms, codes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return rows, terms, codes
 
 
@@ -137,9 +137,9 @@ def _in_segments(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     for segment, (slot, code), of_terms in zip(postings.segments, postings.firsts, numbers, strict=True):
         rows = place[slot : slot + segment.lengths.shape[1]].take(segment.chunks)
-        found = np.flatnonzero(rows >= 0)
-        terms = np.searchsorted(segment.starts, found, side="right") - 1
-        yield rows[found], of_terms[terms], segment.codes[found].astype(np.int64) + code
+        places = np.flatnonzero(rows >= 0)
+        terms = np.searchsorted(segment.starts, places, side="right") - 1
+        yield rows[places], of_terms[terms], segment.codes[places].astype(np.int64) + code
 
 
 def _vectors(rows: np.ndarray, terms: np.ndarray, values: np.ndarray, count: int) -> SparseVectors:

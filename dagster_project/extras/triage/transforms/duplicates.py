@@ -63,17 +63,17 @@ def repeats(titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: 
     """
     words = _Cosines(weights(titles + "\n" + texts, settings), len(texts))
     names = _Cosines(weights(titles, settings), len(titles))
-    found = []
+    result = []
     for row in range(1, len(texts)):
         alike = np.maximum(vectors[:row] @ vectors[row], 0)
         scores = np.round(_WORDS * words.of(row) + _TITLE * names.of(row) + _VECTORS * alike, 6)
         near = np.flatnonzero(scores >= np.partition(scores, -MOST)[-MOST]) if row > MOST else np.arange(row)
         best = near[np.argsort(-scores[near], kind="stable")][:MOST]
-        found += [Repeat(row, int(e), n, float(scores[e])) for n, e in enumerate(best, 1) if scores[e] > 0]
-    third = [repeat.score for repeat in found if repeat.rank == MOST]
+        result += [Repeat(row, int(e), n, float(scores[e])) for n, e in enumerate(best, 1) if scores[e] > 0]
+    third = [repeat.score for repeat in result if repeat.rank == MOST]
     middle = math.log(float(np.median(third))) if third else 0.0
     usual = (len(third) * middle + _USUAL_ITEMS * math.log(_USUAL)) / (len(third) + _USUAL_ITEMS)
-    return [repeat._replace(excess=math.log(repeat.score) - usual) for repeat in found]
+    return [repeat._replace(excess=math.log(repeat.score) - usual) for repeat in result]
 
 
 class _Cosines:

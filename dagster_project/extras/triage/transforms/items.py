@@ -123,8 +123,8 @@ _ITEMS: dict[str, Any] = {
 
 def _number(value: object, path: str) -> int | None:
     """The number of an issue: of its frontmatter, else the last one of its path."""
-    found = [str(value)] if str(value).isdigit() else re.findall(r"\d+", path)
-    return int(found[-1]) if found and len(found[-1]) < 19 else None
+    numbers = [str(value)] if str(value).isdigit() else re.findall(r"\d+", path)
+    return int(numbers[-1]) if numbers and len(numbers[-1]) < 19 else None
 
 
 def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
@@ -195,15 +195,15 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
     prose = pl.Series([_FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String)
     cut = pieces(prose)
     plain = [_MARKUP.sub("", piece) for piece in cut["piece"]]
-    said = cut.with_columns(piece=pl.Series(plain, dtype=pl.String)).filter(
+    rows = cut.with_columns(piece=pl.Series(plain, dtype=pl.String)).filter(
         pl.Series(
             [bool(_WORDS.search(piece)) and not _UNSAFE.search(piece) for piece in plain], dtype=pl.Boolean
         )
     )
-    said = said.with_row_index("n").with_columns(pl.col("row").cast(pl.UInt32))
-    counted = counted_terms(said["piece"], settings).rename({"row": "n"})
+    rows = rows.with_row_index("n").with_columns(pl.col("row").cast(pl.UInt32))
+    counted = counted_terms(rows["piece"], settings).rename({"row": "n"})
     scores = (
-        counted.join(said.select("n", "row"), on="n")
+        counted.join(rows.select("n", "row"), on="n")
         .join(weighed, on=["row", "term"])
         .group_by("row", "n")
         .agg(score=pl.col("weight").sum() / (pl.len() + _SHORT).sqrt())
@@ -212,7 +212,7 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
         .agg(pl.col("n").head(2))
     )
     texts = {
-        row: [said["piece"][n] for n in (numbers[0], *sorted(numbers))] for row, numbers in scores.iter_rows()
+        row: [rows["piece"][n] for n in (numbers[0], *sorted(numbers))] for row, numbers in scores.iter_rows()
     }
     ranked = (texts.get(row, [title]) for row, title in enumerate(items["title"]))
     return [shown(best, " ".join(both)) for best, *both in ranked]

@@ -88,30 +88,30 @@ class TriageSettings:
 
 
 def issue_triage(
-    issues: pl.DataFrame, vectors: np.ndarray, settings: TriageSettings, written: Mapping[str, str]
+    issues: pl.DataFrame, vectors: np.ndarray, settings: TriageSettings, by_model: Mapping[str, str]
 ) -> pa.Table:
-    """The table `issue_triage` of `items.issue_items`; `written` are summaries of a language model by document."""
+    """The table `issue_triage` of `items.issue_items`; `by_model` are summaries of a language model by document."""
     weighed = items.weights(issues["title"] + "\n" + issues["text"], settings.terms)
     extracted = items.summaries(issues, weighed, settings.terms)
     summaries = [
-        (items.shown(screened([written[doc_id]], items.SCREEN).texts[0]), "gemini")
-        if doc_id in written
+        (items.shown(screened([by_model[doc_id]], items.SCREEN).texts[0]), "gemini")
+        if doc_id in by_model
         else (own, "extractive")
         for doc_id, own in zip(issues["doc_id"], extracted, strict=True)
     ]
     agreements = duplicates.Agreements(issues["text"], settings.terms)
-    named: list[list[dict[str, Any]]] = [[] for _ in range(len(issues))]
+    repeats: list[list[dict[str, Any]]] = [[] for _ in range(len(issues))]
     for repeat in duplicates.repeats(issues["title"], issues["text"], vectors, settings.terms):
         agreed = agreements.of(repeat.row, repeat.earlier)
-        named[repeat.row].append(_repeat(issues, repeat, agreed))
-    made = {
+        repeats[repeat.row].append(_repeat(issues, repeat, agreed))
+    columns = {
         "summary": [summary for summary, _ in summaries],
         "summary_kind": [kind for _, kind in summaries],
         "missing": items.missing(issues, settings.needs),
-        "duplicates": named,
+        "duplicates": repeats,
     }
-    shown: Mapping[str, Any] = {name: issues[name].to_list() for name in issues.columns} | made
-    return ISSUE_TRIAGE.from_columns({name: shown[name] for name in ISSUE_TRIAGE.names})
+    values: Mapping[str, Any] = {name: issues[name].to_list() for name in issues.columns} | columns
+    return ISSUE_TRIAGE.from_columns({name: values[name] for name in ISSUE_TRIAGE.names})
 
 
 def _repeat(
