@@ -60,7 +60,7 @@ class SQLiteAnswerCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         old = self.known(list(answers))
         rows = [(key, text, _checksum(key, text)) for key, text in sorted(answers.items()) if key not in old]
-        with self._writable() as connection, connection:
+        with self._open() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
 
     def drop(self, keys: Iterable[str]) -> int:
@@ -68,7 +68,7 @@ class SQLiteAnswerCache:
         rows = [(key,) for key in sorted(set(keys))]
         if not rows or not self.path.exists():
             return 0
-        with self._writable() as connection:
+        with self._open() as connection:
             with connection:
                 dropped = connection.executemany("DELETE FROM answers WHERE key = ?", rows).rowcount
             connection.execute("VACUUM")
@@ -106,7 +106,7 @@ class SQLiteAnswerCache:
                 yield connection
 
     @contextmanager
-    def _writable(self) -> Iterator[sqlite3.Connection]:
+    def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection to a file with its table, made where there is none."""
         with self._connected(self.path, "mode=rwc") as connection:
             connection.execute(_TABLE)

@@ -67,7 +67,7 @@ def _write_segments(
     slots[came] = edges[-2] + np.arange(len(came), dtype=np.int32)
     is_there = np.zeros(edges[-1], dtype=bool)
     is_there[slots] = True
-    gone = [_gone_terms(before), connection.execute(_GONE).pl()]
+    counts = [_gone_terms(before), connection.execute(_GONE).pl()]
     first = len(segments)
     if len(came):
         new, name = folder / "came", segment_name(int(segments[-1].name.rpartition("-")[2]) + 1)
@@ -78,7 +78,7 @@ def _write_segments(
             for segment in segments[first:]:
                 require_intact(before, segment.iterdir())
             dropped = merge([*segments[first:], new], stays[first:], folder / name)
-            gone.append(dropped.with_columns(df=-pl.col("df")))
+            counts.append(dropped.with_columns(df=-pl.col("df")))
             shutil.rmtree(new)
         else:
             new.rename(folder / name)
@@ -87,7 +87,7 @@ def _write_segments(
     start = int(edges[first])
     moved = np.flatnonzero(slots >= start)
     slots[moved] = start + np.cumsum(is_there[start:])[slots[moved] - start] - 1
-    every = pl.concat([part.select("term", pl.col("df").cast(pl.Int64)) for part in gone])
+    every = pl.concat([part.select("term", pl.col("df").cast(pl.Int64)) for part in counts])
     write_gone(folder, every.group_by("term").agg(pl.col("df").sum()).filter(pl.col("df") != 0))
 
 
@@ -119,8 +119,8 @@ def _gone_terms(before: Path) -> pl.DataFrame:
 def _require_postings(folder: Path, count: int) -> None:
     """ValueError if the segments in a folder hold another number of postings of chunks that are there."""
     stored = sum(int(np.load(segment / "starts.npy", mmap_mode="r")[-1]) for segment in segments_of(folder))
-    if (found := stored - int(np.load(folder / "gone" / "df.npy").sum())) != count:
-        raise ValueError(f"they have {found:,} postings, the file {count:,}")
+    if (number := stored - int(np.load(folder / "gone" / "df.npy").sum())) != count:
+        raise ValueError(f"they have {number:,} postings, the file {count:,}")
 
 
 _NUMBERS = """

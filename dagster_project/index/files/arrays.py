@@ -134,8 +134,8 @@ def _damage(folder: Path, error: Exception) -> str | None:
         try:
             if path.suffix == ".npy":
                 _array(path)
-        except (ValueError, EOFError) as found:
-            return f"{path.name}: {found}"
+        except (ValueError, EOFError) as fault:
+            return f"{path.name}: {fault}"
     if isinstance(error, KeyError) and not (folder / f"{error.args[0]}.npy").exists():
         return f"{error.args[0]}.npy is missing"
     return None
@@ -237,7 +237,7 @@ def _mapped(folder: Path) -> SearchArrays:
     arrays = {str(path.relative_to(folder).with_suffix("")): _array(path) for path in folder.rglob("*.npy")}
     names = [segment.name for segment in segments_of(folder)]
     slots = Slots(arrays["slots"], sum(arrays[f"{name}/lengths"].shape[1] for name in names))
-    gone = GoneTerms(_terms_of(arrays, "gone"), arrays["gone/df"])
+    gone_terms = GoneTerms(_terms_of(arrays, "gone"), arrays["gone/df"])
     vectors = [
         (arrays[f"{name}/vectors"], arrays[f"{name}/vector_codes"])
         for name in names
@@ -245,7 +245,7 @@ def _mapped(folder: Path) -> SearchArrays:
     ]
     members = arrays["members"], arrays["member_starts"]
     return SearchArrays(
-        Postings([_segment(arrays, name) for name in names], slots, gone),
+        Postings([_segment(arrays, name) for name in names], slots, gone_terms),
         fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], arrays["pages"], members),
         arrays["logs"],
         Patches(arrays["patch"], arrays["version"], arrays["latest"]),
@@ -291,10 +291,10 @@ def _write_terms(connection: duckdb.DuckDBPyConnection, segment: Path) -> None:
     )
 
 
-def write_gone(folder: Path, gone: pl.DataFrame) -> None:
+def write_gone(folder: Path, counts: pl.DataFrame) -> None:
     """Of how many chunks that are gone the segments have postings of each term: columns term and df."""
     (folder / "gone").mkdir()
-    in_order = gone.sort("term")
+    in_order = counts.sort("term")
     write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))
     np.save(folder / "gone" / "df.npy", in_order.get_column("df").to_numpy())
 

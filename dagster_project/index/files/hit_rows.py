@@ -85,7 +85,7 @@ class HitRows:
             for path in (folder / FILE, folder / LATER)
             if path.exists()
         ]
-        self._known: dict[int, dict[str, Any]] = {}
+        self._cache: dict[int, dict[str, Any]] = {}
         self.shown: Callable[[Sequence[str | None]], Sequence[str | None]] = list
         """Gives the texts that these rows may have references to."""
 
@@ -97,13 +97,13 @@ class HitRows:
         text that its bytes are of. Of a mail `answered_name` and `answered_text` are the author and, for a short reply,
         words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
         """
-        numbers, known = {*chunks}, self._known
-        read = self._by_chunk(numbers - known.keys(), "text_key", "size", "facts")
-        known = known | {number: self._row(**row) for number, row in read.items()}
+        numbers, cache = {*chunks}, self._cache
+        read = self._by_chunk(numbers - cache.keys(), "text_key", "size", "facts")
+        cache = cache | {number: self._row(**row) for number, row in read.items()}
         # A second look reads most of what is described.
-        self._known = known if len(known) <= _KNOWN_ROWS else {}
-        texts = self.shown([known[n]["text_display"] for n in numbers])
-        return {n: known[n] | {"text_display": text} for n, text in zip(numbers, texts, strict=True)}
+        self._cache = cache if len(cache) <= _KNOWN_ROWS else {}
+        texts = self.shown([cache[n]["text_display"] for n in numbers])
+        return {n: cache[n] | {"text_display": text} for n, text in zip(numbers, texts, strict=True)}
 
     def places(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Of the same rows only where in its mail or document each chunk stands.
@@ -136,12 +136,12 @@ class HitRows:
 
     def _read(self, statement: str, keys: Sequence[int] | Sequence[str]) -> dict[Any, list[Any]]:
         """By key the other columns of a statement that ends with the column of keys: later rows replace the first."""
-        found, statement = {}, f"{statement} IN (SELECT value FROM json_each(?))"
+        rows, statement = {}, f"{statement} IN (SELECT value FROM json_each(?))"
         try:
             with self._lock:
                 for file in self._files:
-                    found |= {key: row for key, *row in file.execute(statement, [json.dumps(keys)])}
-            return found
+                    rows |= {key: row for key, *row in file.execute(statement, [json.dumps(keys)])}
+            return rows
         except MemoryError as error:
             raise MemoryLimitError(f"there is not enough memory for the texts of hits ({error})") from error
         except sqlite3.OperationalError as error:
@@ -178,7 +178,7 @@ class HitRows:
 
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write what HitRows reads of the version that `connection` reads."""
-    with closing(_opened(folder / FILE)) as file:
+    with closing(_open(folder / FILE)) as file:
         file.executescript(_TABLES)
         for documents in _all_documents(connection):
             _write(connection, file, documents, documents)
@@ -196,13 +196,13 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
     if has_later := (before / LATER).exists():
         require_intact(before, [before / LATER])
         shutil.copyfile(before / LATER, folder / LATER)
-    with closing(_opened(folder / LATER)) as file:
+    with closing(_open(folder / LATER)) as file:
         if not has_later:
             file.executescript(_TABLES + _INDEXES)
         _write(connection, file, "changed_facts", "changed_texts")
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open(path: Path) -> sqlite3.Connection:
     """A file of a folder that is not in its place yet, so that no journal is needed."""
     file = sqlite3.connect(path, isolation_level=None)
     for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):

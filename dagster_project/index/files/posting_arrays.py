@@ -61,7 +61,7 @@ class PostingArrays:
         self._chunks = WrittenArray(folder / "chunks.npy", np.int32)
         self._coded = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._parts: list[tuple[np.dtype, int]] = []
-        self._known: dict[bytes, int] = {}
+        self._code_of: dict[bytes, int] = {}
 
     def __enter__(self) -> PostingArrays:
         return self
@@ -70,12 +70,12 @@ class PostingArrays:
         with self._coded:
             self._chunks.__exit__()
             if fault is None:
-                _write_codes(self.folder, self._codes, self._known)
+                _write_codes(self.folder, self._codes, self._code_of)
 
     def add(self, chunks: np.ndarray, counts: np.ndarray) -> None:
         """The postings that follow in order of term and chunk: their chunks, and their `frequencies`."""
         self._chunks.add(chunks)
-        codes = _coded(counts, self._known)
+        codes = _coded(counts, self._code_of)
         codes.tofile(self._coded)
         self._parts.append((codes.dtype, len(codes)))
 
@@ -85,32 +85,32 @@ class PostingArrays:
             yield np.fromfile(self._coded, type_, count)
 
 
-def _write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], known: dict[bytes, int]) -> None:
-    """Write codes, and the frequencies of the `known` combinations that occur, numbered in the order of their bytes.
+def _write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], code_of: dict[bytes, int]) -> None:
+    """Write codes, and the frequencies of the combinations in `code_of` that occur, numbered in the order of their bytes.
 
     `codes` gives them in parts; it is called twice.
     """
-    occurs = np.zeros(len(known), dtype=bool)
+    occurs = np.zeros(len(code_of), dtype=bool)
     for part in codes():
         occurs[part] = True
-    in_order = sorted(word for word, code in known.items() if occurs[code])
+    in_order = sorted(word for word, code in code_of.items() if occurs[code])
     counts = np.frombuffer(b"".join(in_order), dtype=_FREQUENCY).reshape(-1, _WIDTH)
     np.save(folder / "counts.npy", counts[:, : len(bm25.FIELDS)])
-    numbers = np.zeros(len(known), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
-    numbers[[known[word] for word in in_order]] = np.arange(len(in_order))
+    numbers = np.zeros(len(code_of), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
+    numbers[[code_of[word] for word in in_order]] = np.arange(len(in_order))
     with WrittenArray(folder / "codes.npy", numbers.dtype.type) as array:
         for part in codes():
             array.add(numbers[part])
 
 
-def _coded(counts: np.ndarray, known: dict[bytes, int]) -> np.ndarray:
-    """The code of each posting with these `frequencies`; combinations that are new are added to `known`."""
+def _coded(counts: np.ndarray, code_of: dict[bytes, int]) -> np.ndarray:
+    """The code of each posting with these `frequencies`; combinations that are new are added to `code_of`."""
     width = counts.shape[1] * counts.itemsize
     rows = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(width), len(counts), [None, pa.py_buffer(np.ascontiguousarray(counts))]
     ).dictionary_encode()
-    numbers = [known.setdefault(key, len(known)) for key in rows.dictionary.to_pylist()]
-    small = np.uint16 if len(known) <= 1 << 16 else np.uint32
+    numbers = [code_of.setdefault(key, len(code_of)) for key in rows.dictionary.to_pylist()]
+    small = np.uint16 if len(code_of) <= 1 << 16 else np.uint32
     return np.array(numbers, dtype=small)[rows.indices.to_numpy()]
 
 
@@ -146,8 +146,8 @@ def write_vectors(
     with WrittenArray(folder / "vectors.npy", np.int16, dimensions) as array:
         numbers = connection.execute(f"SELECT chunk_no FROM {relation}").fetchnumpy()["chunk_no"]
         in_order = "" if (np.diff(numbers) > 0).all() else "ORDER BY chunk_no"
-        found = connection.execute(f"SELECT chunk_no, vector FROM {relation} {in_order}")
-        for batch in found.to_arrow_reader(_VECTORS_AT_ONCE):
+        result = connection.execute(f"SELECT chunk_no, vector FROM {relation} {in_order}")
+        for batch in result.to_arrow_reader(_VECTORS_AT_ONCE):
             rows = batch.column("chunk_no").to_numpy()
             part = np.zeros((int(rows[-1]) + 1 - done, dimensions), dtype=np.float32)
             part[rows - done] = matrix(pa.chunked_array([batch.column("vector")]))

@@ -37,11 +37,11 @@ class SortedTerms:
         """The number of a term; None if there is none."""
 
     def _number(self, term: str, /) -> int | None:
-        wanted = term.encode()
-        high = bisect.bisect_right(self.guides, wanted) * _TERMS_PER_GUIDE
+        key = term.encode()
+        high = bisect.bisect_right(self.guides, key) * _TERMS_PER_GUIDE
         between = range(max(0, high - _TERMS_PER_GUIDE), min(high, self.count))
-        place = between.start + bisect.bisect_left(between, wanted, key=self._at)
-        return place if place < between.stop and self._at(place) == wanted else None
+        place = between.start + bisect.bisect_left(between, key, key=self._at)
+        return place if place < between.stop and self._at(place) == key else None
 
     def _at(self, number: int) -> bytes:
         return self.data[self.ends[number] : self.ends[number + 1]].tobytes()
@@ -87,7 +87,7 @@ def read_terms(folder: Path) -> pl.Series:
 def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
     """The postings of some chunks of a version, by number: columns term, chunk_no and the frequencies."""
     columns = {"term": pl.String, "chunk_no": pl.Int32} | {f"{field}_tf": pl.UInt16 for field in bm25.FIELDS}
-    found, first = [pl.DataFrame(schema=columns)], 0
+    parts, first = [pl.DataFrame(schema=columns)], 0
     slots = np.load(folder / "slots.npy")[chunks]
     for segment in segments_of(folder):
         starts, holders, codes, counts = (
@@ -102,8 +102,8 @@ def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
         terms = read_terms(segment).gather(np.searchsorted(starts, rows, side="right") - 1)
         frequencies = counts[codes[rows]].T
         values = dict(zip(columns, (terms, number[holders[rows]], *frequencies), strict=True))
-        found.append(pl.DataFrame(values, schema=columns))
-    return pl.concat(found)
+        parts.append(pl.DataFrame(values, schema=columns))
+    return pl.concat(parts)
 
 
 def first_merged(sizes: Sequence[int]) -> int:
@@ -200,12 +200,12 @@ def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) 
 
     `before` is the folder of another version, with which it may share files.
     """
-    known = _files(before) if before else {}
+    previous = _files(before) if before else {}
     files, new = {}, []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
-        if before and name in known and (before / name).samefile(path):
-            files[name] = known[name]
+        if before and name in previous and (before / name).samefile(path):
+            files[name] = previous[name]
         else:
             files[name] = [path.stat().st_size, _checksum(path)]
             new.append(path)
@@ -243,10 +243,10 @@ def file_damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
 
 def require_intact(folder: Path, paths: Iterable[Path]) -> None:
     """ValueError for the first of some files of a folder that is not what was written."""
-    known = _files(folder)
+    files = _files(folder)
     for path in paths:
         name = str(path.relative_to(folder))
-        if name in known and known[name] != [path.stat().st_size, _checksum(path)]:
+        if name in files and files[name] != [path.stat().st_size, _checksum(path)]:
             raise ValueError(f"{name} is not what was written")
 
 

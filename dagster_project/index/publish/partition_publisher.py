@@ -37,19 +37,19 @@ class PartitionPublisher:
     def publish(self, progress: Progress) -> Mapping[str, Any]:
         """Publish; returns the facts that one looks for first, then what was reused, and the rows of the tables."""
         start = time.perf_counter()
-        lake, found = self.publisher.lake, self.sources.discover()
+        lake, current = self.publisher.lake, self.sources.discover()
         with lake.one_look():
             stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
             queues = {p: lake.footer(QUEUE, p) for p in lake.partitions(SLOW.tables[0])}
-        for gone in sorted(stored - {s.key for s in found}):
-            lake.remove(gone)
+        for key in sorted(stored - {s.key for s in current}):
+            lake.remove(key)
         for partition in (p for p, queue in queues.items() if queue and not queue.row_count):
             lake.remove_tables(SLOW.tables, partition)
         there = self.publisher.published_partitions()
         with lake.one_look():
             partitions = {
                 s.key: s.source_type
-                for s in found
+                for s in current
                 if s.key in there or lake.has_tables(TABLES_OF_TYPE[s.source_type], s.key)
             }
             done = self.publisher.publish(partitions, progress)

@@ -149,7 +149,7 @@ class DuckDBPublisher:
             return True
         if VECTORS_IN in facts:
             return False
-        with _opened(version) as connection:
+        with _open(version) as connection:
             write_arrays(connection, folder_of(version), facts)
         return True
 
@@ -159,17 +159,17 @@ class DuckDBPublisher:
 
     def _build_on_previous(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
         """Build the version on the current one if possible; the result says why it proved unusable, if it did."""
-        unusable, known = None, None
+        unusable, base = None, None
         if previous and not self._rewrites() and self._can_be_updated(previous):
             try:
                 return self._build(inputs, previous, place, on_previous=True)
             except LostTextError:
-                known = previous
+                base = previous
             except (duckdb.Error, UnfitBaseError) as error:
                 if is_of_full_disk(error):
                     raise
                 unusable = str(error).splitlines()[0]
-        return replace(self._build(inputs, None if unusable else known, place), unusable=unusable)
+        return replace(self._build(inputs, None if unusable else base, place), unusable=unusable)
 
     def _inputs(
         self,
@@ -289,11 +289,11 @@ class DuckDBPublisher:
 
     def published_partitions(self) -> dict[str, dict[str, str]]:
         """By partition of the current version the content hash of each table that it was published with."""
-        found: dict[str, dict[str, str]] = {}
+        hashes: dict[str, dict[str, str]] = {}
         if previous := self._usable_previous():
             for partition, table, content in _rows_of(previous, "partitions"):
-                found.setdefault(partition, {})[table] = content
-        return found
+                hashes.setdefault(partition, {})[table] = content
+        return hashes
 
     def _usable_previous(self) -> Path | None:
         """The current version if its rows can be reused."""
@@ -349,7 +349,7 @@ class DuckDBPublisher:
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def _open(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a published file read-only; duckdb.IOException if its end is missing."""
     with duckdb.connect(str(file), read_only=True) as connection:
         require_whole(connection, file)
@@ -365,7 +365,7 @@ def _rows_of(file: Path, table: str = "manifest") -> tuple[Any, ...]:
 @lru_cache(maxsize=8)
 def _read_once(file: Path, table: str, *state: int) -> tuple[Any, ...]:
     """The rows of a small table of a published file in this state: a build asks for them ten times."""
-    with _opened(file) as connection:
+    with _open(file) as connection:
         return tuple(connection.execute(f"FROM {table}").fetchall())
 
 

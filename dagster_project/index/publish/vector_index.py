@@ -58,9 +58,9 @@ def measured(file: Path) -> dict[str, Any]:
     with duckdb.connect(str(file), read_only=True) as connection:
         manifest = dict(connection.execute("FROM manifest").fetchall())
         vectors = int(json.loads(manifest["rows"])["embeddings"])
-        found = {"version": version_of(file), "kind": "none", "vectors": vectors}
+        facts = {"version": version_of(file), "kind": "none", "vectors": vectors}
         if manifest["vector_search"] != HNSW:
-            return found
+            return facts
         use(connection)
         queries = _vectors(
             connection.execute(
@@ -81,7 +81,7 @@ def measured(file: Path) -> dict[str, Any]:
         ]
         plan = str(connection.execute(f"EXPLAIN {statement}", [str(queries[0].tolist())]).fetchall())
     return {
-        **found,
+        **facts,
         "kind": HNSW,
         "seconds": float(manifest["vector_index_seconds"]),
         "queries": len(queries),

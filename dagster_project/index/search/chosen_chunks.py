@@ -59,19 +59,19 @@ def chosen_chunks(
         compared.append((hit, {n: score.get(n, 0.0) for n in (hit, *best)}, not others))
     several = [score for _, score, _ in compared if len(score) > 1]
     facts = rows.places(chain.from_iterable(several))
-    shown = [
-        _shown({n: facts[n] for n in score}, hit, score) if is_alone and len(score) > 1 else hit
+    numbers = [
+        _best({n: facts[n] for n in score}, hit, score) if is_alone and len(score) > 1 else hit
         for hit, score, is_alone in compared
     ]
     openings = [_opening(facts, score) if is_alone else None for _, score, is_alone in compared]
-    shown = _explained(version, terms, queries.tolist(), shown, openings, facts)
+    numbers = _explained(version, terms, queries.tolist(), numbers, openings, facts)
     return [
         Chosen(n, _more(facts, n, score) if len(score) > 1 else [])
-        for n, (_, score, _) in zip(shown, compared, strict=True)
+        for n, (_, score, _) in zip(numbers, compared, strict=True)
     ]
 
 
-def _shown(rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float]) -> int:
+def _best(rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float]) -> int:
     """The chunk that is shown of a mail: the best by words of its author, of whom a few say little; else the hit."""
     if rows[hit]["source_kind"] in ("document", "conversation"):
         return hit
@@ -100,7 +100,7 @@ def _explained(
     version: OpenedVersion,
     terms: Sequence[Sequence[str]],
     queries: Sequence[int],
-    shown: Sequence[int],
+    numbers: Sequence[int],
     openings: Sequence[int | None],
     places: Mapping[int, Mapping[str, Any]],
 ) -> list[int]:
@@ -111,32 +111,32 @@ def _explained(
     """
     patches = {
         place: opening
-        for place, (n, opening) in enumerate(zip(shown, openings, strict=True))
+        for place, (n, opening) in enumerate(zip(numbers, openings, strict=True))
         if opening is not None and places[n]["content_class"] == "patch"
     }
     texts = {n: row["text_display"] for n, row in version.arrays.rows.of(patches.values()).items()}
     weights = version.weighed(SearchSettings())
     words: dict[int, bm25.TermScores] = {}
-    found = list(shown)
+    result = list(numbers)
     for place, opening in patches.items():
         if len(passages.commit_message(texts[opening])) >= passages.SAYS_SOMETHING:
             query = queries[place]
             if query not in words:
                 words[query] = bm25.TermScores(terms[query], version.postings, weights, None)
-            above, piece = words[query].support(np.array([opening, shown[place]]))
-            found[place] = opening if above >= _AS_GOOD * piece else shown[place]
-    return found
+            above, piece = words[query].support(np.array([opening, numbers[place]]))
+            result[place] = opening if above >= _AS_GOOD * piece else numbers[place]
+    return result
 
 
-def _more(rows: Mapping[int, Mapping[str, Any]], shown: int, score: Mapping[int, float]) -> list[int]:
+def _more(rows: Mapping[int, Mapping[str, Any]], best: int, score: Mapping[int, float]) -> list[int]:
     """The best chunk of each attachment or section, but that of what is shown, that matches as well."""
-    kind = rows[shown]["source_kind"]
+    kind = rows[best]["source_kind"]
     if kind == "conversation":
         return []
     place = "parent_id" if kind == "document" else "attachment_id"
     more: dict[str, int] = {}
     for n in sorted(score, key=lambda n: (-score[n], n)):
-        of, at = rows[n][place], rows[shown][place]
-        if of is not None and of != at and score[n] > 0 and score[n] >= _MATCHES * score[shown]:
+        of, at = rows[n][place], rows[best][place]
+        if of is not None and of != at and score[n] > 0 and score[n] >= _MATCHES * score[best]:
             more.setdefault(of, n)
     return list(more.values())

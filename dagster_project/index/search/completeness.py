@@ -43,7 +43,7 @@ class Completeness(BaseModel):
         """The statement in one line; what is zero is left out."""
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.set_aside.items())
         counts = {"mails": self.mails, "documents": self.documents, "turns": self.turns}
-        shown = (
+        parts = (
             f"{count:,}{f' of {self.held[name]:,}' if self.held[name] > count else ''} {name}"
             for name, count in counts.items()
         )
@@ -63,10 +63,10 @@ class Completeness(BaseModel):
         }
         dated = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in times.items() if at]
         never = [f"{source} never seen" for source, at in self.not_seen.items() if at is None]
-        found = f"searchable: {', '.join(shown)} of chats"
+        head = f"searchable: {', '.join(parts)} of chats"
         return "; ".join(
             [
-                found,
+                head,
                 *([lost] if lost else []),
                 *(f"without {leg}" for leg in self.missing_legs),
                 *dated,
@@ -92,7 +92,7 @@ def completeness(connection: duckdb.DuckDBPyConnection, published_at: str, unemb
         documents=documents,
         turns=turns,
         held={"mails": held_mails, "documents": held_documents, "turns": held_turns},
-        without_text=sum(held - found for found, held, _ in texts.values()),
+        without_text=sum(total - count for count, total, _ in texts.values()),
         waiting=sum(waiting for *_, waiting in texts.values()),
         without_vector=unembedded,
         set_aside=dict(connection.execute(_SET_ASIDE).fetchall()),
@@ -101,12 +101,12 @@ def completeness(connection: duckdb.DuckDBPyConnection, published_at: str, unemb
 
 def of_sources(root: Path, published_at: datetime | None) -> dict[str, Any]:
     """The fields that say what the sources below a root hold beside the version that was published at that time."""
-    seen, looked = (seen_times(root / "cache" / name) for name in ("seen.json", "looked.json"))
+    times, looked = (seen_times(root / "cache" / name) for name in ("seen.json", "looked.json"))
     last = max((at for _, at in looked.values() if at.year > 1), default=None)
-    begun = published_at or datetime.min.replace(tzinfo=UTC)
+    start = published_at or datetime.min.replace(tzinfo=UTC)
     return {
-        "changed_at": min((at for _, at in seen.values() if at > begun), default=None),
-        "unread": {s: int(count) for s, (count, _) in looked.items() if int(count) and last and last > begun},
+        "changed_at": min((at for _, at in times.values() if at > start), default=None),
+        "unread": {s: int(count) for s, (count, _) in looked.items() if int(count) and last and last > start},
         "looked_at": last,
         "not_seen": {s: at if at.year > 1 else None for s, (_, at) in looked.items() if at != last},
     }

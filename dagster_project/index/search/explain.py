@@ -53,7 +53,7 @@ class Explanation:
                     "seconds": round(table.seconds, 6),
                     "hits": table.steps["rank"].count(),
                     "dropped": table.steps["reason"].count(),
-                    "rows": [self._named(row) for row in _shown(table.steps, rows).iter_rows(named=True)],
+                    "rows": [self._row(row) for row in _first(table.steps, rows).iter_rows(named=True)],
                 }
                 for table in self.stages
             ],
@@ -70,7 +70,7 @@ class Explanation:
         hits = self.stages[-1].steps.drop_nulls("rank").head(rows)["chunk_no"] if self.stages else []
         return [(self.name(chunk), [of_stage.get(chunk) for of_stage in ranks]) for chunk in hits]
 
-    def _named(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         chunk_id, place, title = self.name(row.pop("chunk_no"))
         into = self.name(row.pop("into"))[0] or None
         return {"chunk_id": chunk_id, "id": place, "title": title, **row, "into": into}
@@ -143,7 +143,7 @@ def _explanation(
     return Explanation(query, label, understood, version, path, seconds, tables, names, fate_of_id)
 
 
-def _shown(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
+def _first(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
     """The first `rows` that stay and the first `rows` that go."""
     stays = pl.col("rank").is_not_null()
     return pl.concat([steps.filter(stays).head(rows), steps.filter(~stays).head(rows)])

@@ -182,39 +182,39 @@ class Conditions:
 
         QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names what else there is.
         """
-        known = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
-        self._look_up(conditions, known)
+        masks = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
+        self._look_up(conditions, masks)
 
         def met(of_leaves: Mapping[Leaf, np.ndarray]) -> np.ndarray:
-            masks = [self._mask_of(condition, self._nothing, of_leaves) for condition in conditions]
-            return np.logical_and.reduce(masks or [self._nothing])
+            parts = [self._mask_of(condition, self._nothing, of_leaves) for condition in conditions]
+            return np.logical_and.reduce(parts or [self._nothing])
 
-        return shown_copies(self.connection, self.values, conditions, known, met)
+        return shown_copies(self.connection, self.values, conditions, masks, met)
 
     def _mask(
-        self, filters: Filters, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]
+        self, filters: Filters, conditions: Sequence[Condition], masks: dict[Leaf, np.ndarray]
     ) -> np.ndarray | None:
-        """As `mask`; `known` gets, and may have, what is found of each leaf by itself."""
+        """As `mask`; `masks` gets, and may have, what is found of each leaf by itself."""
         times = (filters.since, filters.until)
         if not conditions and not any(times):
             return None
-        self._look_up(conditions, known)
+        self._look_up(conditions, masks)
         met = self._masked(self.values.dated(*times) if any(times) else slice(None))
         holding = self._nothing
         for condition in conditions:
-            met &= self._mask_of(condition, holding, known)
+            met &= self._mask_of(condition, holding, masks)
         matching = holding & met
         return np.asarray(met & (matching | ~self._whole(matching)))
 
     def resolved(self, query: Query, filters: Filters) -> Resolved:
         """What a query asks of this index, beside the filters."""
-        known: dict[Leaf, np.ndarray] = {}
+        masks: dict[Leaf, np.ndarray] = {}
         conditions = [*filters.conditions, *query.conditions]
-        mask = self._mask(filters, conditions, known)
+        mask = self._mask(filters, conditions, masks)
         places = named_places(conditions, self.values)
         identified = self._identified(query.identifier, mask)
         counts = [
-            {"condition": str(condition), "chunks": int(self._mask_of(condition, self._nothing, known).sum())}
+            {"condition": str(condition), "chunks": int(self._mask_of(condition, self._nothing, masks).sum())}
             for condition in query.conditions
         ]
         if len(identified):
@@ -227,7 +227,7 @@ class Conditions:
             newest = self._by_time[mask[self._by_time]]
             return Resolved("", mask, Understood("", counts, "newest", note), newest, places=places)
         fields = self._fields(filters, conditions)
-        listed = self._unranked(mask, known)
+        listed = self._unranked(mask, masks)
         demands = any(map(demands_text, query.conditions))
         understood = Understood(text, counts, "score", note, lifts=self.circumstances(text).conditions)
         return Resolved(text, mask, understood, listed, factors, fields, demands, places)
@@ -242,19 +242,19 @@ class Conditions:
         for condition in conditions:
             if not isinstance(condition, Leaf) or condition.field in values:
                 return None
-            if (named := self.values.named(condition)) is None:
+            if (names := self.values.named(condition)) is None:
                 return None
-            if condition.field == "source" and self.values.has_copies_in(named):
+            if condition.field == "source" and self.values.has_copies_in(names):
                 return None  # a ranking elsewhere has the source of the copy that is published
-            values[condition.field] = named
+            values[condition.field] = names
         return FieldConditions(values, filters.since, filters.until)
 
-    def _unranked(self, mask: np.ndarray | None, known: Mapping[Leaf, np.ndarray]) -> np.ndarray | None:
+    def _unranked(self, mask: np.ndarray | None, masks: Mapping[Leaf, np.ndarray]) -> np.ndarray | None:
         """The allowed chunks in no ranking that hold a text that is looked for, newest first; None if there are none."""
         if mask is None or self.ranked.all():
             return None
         holding = np.logical_or.reduce(
-            [self._nothing, *(chunks for leaf, chunks in known.items() if leaf.field in TEXT_FIELDS)]
+            [self._nothing, *(chunks for leaf, chunks in masks.items() if leaf.field in TEXT_FIELDS)]
         )
         chunks = self._by_time[(mask & holding & ~self.ranked)[self._by_time]]
         return chunks if len(chunks) else None
@@ -307,26 +307,26 @@ class Conditions:
         """No chunk."""
         return np.zeros(len(self.document), dtype=bool)
 
-    def _look_up(self, conditions: Sequence[Condition], known: dict[Leaf, np.ndarray]) -> None:
+    def _look_up(self, conditions: Sequence[Condition], masks: dict[Leaf, np.ndarray]) -> None:
         """Find each distinct leaf of some conditions once: of a text field what holds it, of others what meets it."""
         leaves = dict.fromkeys(leaf for condition in conditions for leaf in leaves_of(condition))
         _require_bounded(leaves)
-        known |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
+        masks |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
         for leaf in leaves:
-            if leaf.field not in TEXT_FIELDS and leaf not in known:
-                known[leaf] = self._masked(self.values.chunks(leaf))
+            if leaf.field not in TEXT_FIELDS and leaf not in masks:
+                masks[leaf] = self._masked(self.values.chunks(leaf))
 
     def _mask_of(
-        self, condition: Condition, holding: np.ndarray, known: Mapping[Leaf, np.ndarray]
+        self, condition: Condition, holding: np.ndarray, masks: Mapping[Leaf, np.ndarray]
     ) -> np.ndarray:
-        """Which chunks meet a condition of `known` leaves; those that hold a text it looks for are added to `holding`."""
+        """Which chunks meet a condition by the `masks` of leaves; those with a text it looks for are added to `holding`."""
         if isinstance(condition, Negation):
-            return ~self._mask_of(condition.part, self._nothing, known)
+            return ~self._mask_of(condition.part, self._nothing, masks)
         if isinstance(condition, Both):
-            return np.logical_and.reduce([self._mask_of(part, holding, known) for part in condition.parts])
+            return np.logical_and.reduce([self._mask_of(part, holding, masks) for part in condition.parts])
         if isinstance(condition, Either):
-            return np.logical_or.reduce([self._mask_of(part, holding, known) for part in condition.parts])
-        chunks = known[condition]
+            return np.logical_or.reduce([self._mask_of(part, holding, masks) for part in condition.parts])
+        chunks = masks[condition]
         if condition.field not in TEXT_FIELDS:
             return chunks
         holding |= chunks

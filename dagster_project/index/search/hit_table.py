@@ -99,20 +99,20 @@ def without_hits(
         query: f"{screen.text(facts[chunk]['subject'] or '(no subject)')} ({facts[chunk]['doc_id']})"
         for query, chunk in first.iter_rows()
     }
-    told = {}
+    notes = {}
     for n, query in understood.items():
-        meant = version.conditions.texts.meant(query.text)
+        forms = version.conditions.texts.meant(query.text)
         words = (
-            list(dict.fromkeys(meant.values())) if meant and is_near(_corrected(query.text, meant)) else []
+            list(dict.fromkeys(forms.values())) if forms and is_near(_corrected(query.text, forms)) else []
         )
-        told[n] = query._replace(nearest=nearest.get(n), meant=screen.words(words))
+        notes[n] = query._replace(nearest=nearest.get(n), meant=screen.words(words))
     hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
-    return replace(ranked, hits=hits, constituents=constituents), told
+    return replace(ranked, hits=hits, constituents=constituents), notes
 
 
-def _corrected(text: str, meant: Mapping[str, str]) -> str:
-    """A text with other words in place of some, which `meant` names in small letters."""
-    return re.sub(r"\w+", lambda word: meant.get(word.group().lower(), word.group()), text)
+def _corrected(text: str, forms: Mapping[str, str]) -> str:
+    """A text with other words in place of some, which `forms` names in small letters."""
+    return re.sub(r"\w+", lambda word: forms.get(word.group().lower(), word.group()), text)
 
 
 def described(
@@ -121,46 +121,46 @@ def described(
     terms: Sequence[Sequence[str]],
     settings: SearchSettings,
     masks: Sequence[np.ndarray | None] = (),
-    kept: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
+    select: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
 ) -> list[dict[str, Any]]:
     """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows.
 
-    `kept` says which stay of the rows with their texts, before their words are looked for where the texts are stored.
+    `select` says which stay of the rows with their texts, before their words are looked for where the texts are stored.
     """
     rows, screen = version.arrays.rows, version.screen
     chosen = chosen_chunks(version, ranked.hits, terms, masks)
     hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
     texts = rows.texts({hit["text_key"] for hit in hits})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
-    shown = [_passage(hit, texts.get(hit["text_key"])) for hit in hits]
+    parts = [_passage(hit, texts.get(hit["text_key"])) for hit in hits]
     compared = chain.from_iterable(
-        [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, shown, strict=True)
+        [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, parts, strict=True)
     )
-    wanted = set(chain.from_iterable(terms))
-    by_term = snippets.words_by_term(compared, wanted, version.term_settings)
+    all_terms = set(chain.from_iterable(terms))
+    by_term = snippets.words_by_term(compared, all_terms, version.term_settings)
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     count = version.postings.ranked_count
-    weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in wanted}
+    weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in all_terms}
     constituents = _by_hit(rows, ranked.constituents)
-    written: list[_Written] = []
+    excerpts: list[_Excerpt] = []
     with_texts: list[dict[str, Any]] = []
-    for place, (hit, passage) in enumerate(zip(hits, shown, strict=True)):
+    for place, (hit, passage) in enumerate(zip(hits, parts, strict=True)):
         words = matching[hit["query"]]
-        written.append(_Written(passage, words, _snippet(passage, words, weights, hit["subject"] or "")))
+        excerpts.append(_Excerpt(passage, words, _snippet(passage, words, weights, hit["subject"] or "")))
         own = {"place": place, "constituents": constituents.get((hit["query"], hit["ranked_no"]), [])}
-        with_texts.append(hit | own | _texts(hit, written[place], weights, screen))
-    return _located(version, kept(with_texts), written, settings)
+        with_texts.append(hit | own | _texts(hit, excerpts[place], weights, screen))
+    return _located(version, select(with_texts), excerpts, settings)
 
 
 def _texts(
-    hit: Mapping[str, Any], written: _Written, weights: Mapping[str, int], screen: Screen
+    hit: Mapping[str, Any], excerpt: _Excerpt, weights: Mapping[str, int], screen: Screen
 ) -> dict[str, Any]:
     """The texts that are shown of a hit."""
-    passage = written.passage
-    quote = snippets.snippet(passage.quote, written.words, _QUOTE_CHARS, False, weights)
+    passage = excerpt.passage
+    quote = snippets.snippet(passage.quote, excerpt.words, _QUOTE_CHARS, False, weights)
     return {
-        "snippet": screen.text(written.snippet.text),
-        "highlights": written.snippet.highlights,
+        "snippet": screen.text(excerpt.snippet.text),
+        "highlights": excerpt.snippet.highlights,
         "quoted_text": screen.text(quote.text) or None,
         "quoted_name": hit["answered_name"] if passage.quote else None,
         "before": screen.text(passage.before) or None,
@@ -171,7 +171,7 @@ def _texts(
 def _located(
     version: OpenedVersion,
     rows: Sequence[dict[str, Any]],
-    written: Sequence[_Written],
+    excerpts: Sequence[_Excerpt],
     settings: SearchSettings,
 ) -> list[dict[str, Any]]:
     """Rows with where their words are stored, on which page and in which section, and with what is around them."""
@@ -179,7 +179,7 @@ def _located(
     sections = _sections_of(version.connection, rows)
     located = []
     for row, expansions_of_hit in zip(rows, around, strict=True):
-        passage, words, snippet = written[row["place"]]
+        passage, words, snippet = excerpts[row["place"]]
         ranges = snippets.stored_ranges(snippet, passage.stored, words)
         row["page"] = page_of_words(row["page"], row["page_breaks"], ranges)
         if (within := sections.get(row["chunk_no"])) and any(ranges):
@@ -219,7 +219,7 @@ class _Passage(NamedTuple):
         return [*([] if "\n".join(stored) == self.text else [self.text]), self.quote, *stored]
 
 
-class _Written(NamedTuple):
+class _Excerpt(NamedTuple):
     """A passage as it is shown: with the words of it that match, and its snippet."""
 
     passage: _Passage

@@ -30,8 +30,8 @@ class AllBusyError(TimeoutError):
 class IndexPool:
     """Up to `_MOST` threads, each with the current version open for itself while it answers."""
 
-    def __init__(self, folder: Path, opened: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
-        self._followed = FollowedIndex(folder, opened, looked_every)
+    def __init__(self, folder: Path, opener: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
+        self._followed = FollowedIndex(folder, opener, looked_every)
         self._threads = ThreadPoolExecutor(_MOST, thread_name_prefix="weft-question")
         self._given_up: set[Future[Any]] = set()
 

@@ -62,8 +62,8 @@ def require_lens(settings: Settings, lens: str | None) -> None:
     if lens is None:
         return
     if lens not in settings.lenses:
-        known = ", ".join(settings.lenses) or "none: add one to [lenses]"
-        raise SettingsError(f"no lens is called {shortened(lens)!r}; known are {known}")
+        names = ", ".join(settings.lenses) or "none: add one to [lenses]"
+        raise SettingsError(f"no lens is called {shortened(lens)!r}; known are {names}")
     try:
         conditions = where_conditions(settings.lenses[lens].where)
     except QueryError as fault:
@@ -88,7 +88,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
             whole.ranked_by(ranking_of(whole.path, settings.index))
             conditions = where_conditions(lens.where)
             try:
-                shown = _shown(settings, whole, conditions, file.parent)
+                scope = _scope(settings, whole, conditions, file.parent)
             except QueryError:
                 # Its message may name what the lens does not show.
                 leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
@@ -101,13 +101,13 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
                     f"the lens {name!r} cannot be applied to this version{why}: `search` with its conditions says why"
                 ) from None
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
-            LensBuild(whole.path, shown.chunks, shown.copies, settings, whole.vectors).write(file, embed)
+            LensBuild(whole.path, scope.chunks, scope.copies, settings, whole.vectors).write(file, embed)
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
     index.published = whole.path
     return index
 
 
-def _shown(
+def _scope(
     settings: Settings, whole: SearchIndex, conditions: Sequence[Condition], folder: Path
 ) -> ShownCopies:
     """What a lens of these conditions shows; what is said of a mail is judged on the copy and the threads that it shows.
@@ -116,9 +116,9 @@ def _shown(
     """
     from dagster_project.index.publish.lens.lens_file import LensBuild
 
-    shown = whole.conditions.shown(conditions)
+    scope = whole.conditions.shown(conditions)
     if not (places := narrowing(conditions)):
-        return shown
+        return scope
     wide = whole.conditions.shown(places)
     leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -126,10 +126,10 @@ def _shown(
         file = Path(aside) / "narrowed.duckdb"
         LensBuild(whole.path, wide.chunks, wide.copies, settings, whole.vectors).write(file, None)
         with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
-            shown = narrowed.conditions.shown(
+            scope = narrowed.conditions.shown(
                 conditions, lambda _: leaves
             )  # it may lack a name that the whole has
-            return as_published(shown, narrowed.connection, whole.connection)
+            return as_published(scope, narrowed.connection, whole.connection)
 
 
 def with_options(settings: Settings, options: RankingOptions) -> Settings:
@@ -157,15 +157,15 @@ class PublishedSearcher:
 
 
 class FollowedIndex:
-    """The current version of a folder, held open once for each question at a time; `opened` opens it.
+    """The current version of a folder, held open once for each question at a time; `opener` opens it.
 
     A thread of low priority looks every `looked_every` seconds which version is current, opens a new one as often as the
     older is open, and tries each with a question; then they take its place, so that nobody waits for them. After an
     answer from a new version nobody is answered from an older one, and nobody from a file that `weft forget` deleted.
     """
 
-    def __init__(self, folder: Path, opened: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
-        self._link, self._opened, self._looked_every = folder / CURRENT, opened, looked_every
+    def __init__(self, folder: Path, opener: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
+        self._link, self._opener, self._looked_every = folder / CURRENT, opener, looked_every
         self._lock = threading.Lock()
         self._answering: Path | None = None
         self._refused: Path | None = None
@@ -180,7 +180,7 @@ class FollowedIndex:
 
         IndexUnavailableError or ModelMismatchError if the current one cannot be opened.
         """
-        index = self._taken() or self._opened_now()
+        index = self._take() or self._opened_now()
         try:
             yield index
         finally:
@@ -195,7 +195,7 @@ class FollowedIndex:
             older, self._free, self._answering = self._free, [], None
         _close(older)
 
-    def _taken(self) -> SearchIndex | None:
+    def _take(self) -> SearchIndex | None:
         """The index that was used last, which has most of what it needs in memory; None if none may answer."""
         with self._lock:
             is_refused = self._refused is not None and self._refused == self._link.resolve()
@@ -215,7 +215,7 @@ class FollowedIndex:
         while True:
             current = self._link.resolve()
             try:
-                index = self._opened()
+                index = self._opener()
             except (WeftError, OSError, duckdb.Error):
                 if current == self._link.resolve():
                     raise
@@ -224,17 +224,17 @@ class FollowedIndex:
                 return index
             index.close()
 
-    def _answer_from(self, version: Path, opened: Sequence[SearchIndex]) -> bool:
+    def _answer_from(self, version: Path, indexes: Sequence[SearchIndex]) -> bool:
         """Let a version answer, with these that are free; False if another is current by now."""
         with self._lock:
-            if version != self._link.resolve() or any(index.published != version for index in opened):
+            if version != self._link.resolve() or any(index.published != version for index in indexes):
                 return False
             older: list[SearchIndex] = []
             if version != self._answering:
                 older, self._free, self._open_count = self._free, [], 0
             self._answering, self._refused = version, None
-            self._free += opened
-            self._open_count += len(opened) or 1
+            self._free += indexes
+            self._open_count += len(indexes) or 1
             if not self._thread.ident:
                 self._thread.start()
         _close(older)
@@ -247,17 +247,17 @@ class FollowedIndex:
             if current in (self._answering, self._refused):
                 continue
             self._over.wait(random.uniform(0, self._looked_every))
-            opened: list[SearchIndex] = []
+            indexes: list[SearchIndex] = []
             try:
                 for _ in range(self._open_count):
-                    opened.append(self._opened())
-                    opened[-1].search(["?"])
+                    indexes.append(self._opener())
+                    indexes[-1].search(["?"])
             except (WeftError, OSError, duckdb.Error):
                 self._refused = current  # the next question raises the reason
-                _close(opened)
+                _close(indexes)
             else:
-                if self._over.is_set() or not self._answer_from(current, opened):
-                    _close(opened)
+                if self._over.is_set() or not self._answer_from(current, indexes):
+                    _close(indexes)
 
 
 def _close(indexes: Iterable[SearchIndex]) -> None:

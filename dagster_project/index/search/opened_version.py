@@ -136,9 +136,9 @@ class OpenedVersion:
                     f"{folder_of(self.path)} do not say where: set them as they were, or run `weft build`, which publishes "
                     "a file as they are now"
                 )
-            known = arrays.vectors
+            stored = arrays.vectors
             width = int(self.manifest["dimensions"])
-            vectors = VectorsElsewhere([], known.slots, known.absent, self.vectors_elsewhere, width)
+            vectors = VectorsElsewhere([], stored.slots, stored.absent, self.vectors_elsewhere, width)
             arrays = replace(arrays, vectors=vectors)
         if self.texts:
             arrays.rows.shown = self.texts.of

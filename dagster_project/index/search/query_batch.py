@@ -97,8 +97,8 @@ class QueryBatch:
         for number, factors in enumerate(self.factors):
             if factors:
                 of_words = self.version.query_terms(list(factors), ())
-                said = {t: f for words, f in zip(of_words, factors.values(), strict=True) for t in words}
-                counted[number] = {term: said.get(term, 1.0) for term in counted[number]}
+                factor_of = {t: f for words, f in zip(of_words, factors.values(), strict=True) for t in words}
+                counted[number] = {term: factor_of.get(term, 1.0) for term in counted[number]}
         return counted
 
     def lexical(self, settings: SearchSettings) -> list[bm25.TermScores]:
@@ -151,7 +151,7 @@ class QueryBatch:
         support = np.concatenate([np.zeros(0), *parts])
         usual = self.version.usual_cosines(self.vectors)
         usual = usual[queries - self.first]
-        found = labels.evidence(support, cosine, usual)
+        values = labels.evidence(support, cosine, usual)
         stop = set(stems(list(settings.stopwords), self.version.term_settings))
         is_chat = ~hits.get_column("is_mail").to_numpy()
         for text, own, a, b in zip(self.queries, scores, edges[:-1], edges[1:], strict=True):
@@ -159,11 +159,11 @@ class QueryBatch:
                 without = labels.evidence(
                     support[a:b] * own.most / (own.most - unknown), cosine[a:b], usual[a:b]
                 )
-                found[a:b] = np.maximum(found[a:b], np.minimum(without, settings.label_weak) * is_chat[a:b])
+                values[a:b] = np.maximum(values[a:b], np.minimum(without, settings.label_weak) * is_chat[a:b])
         for terms, a, b in zip(self.terms(settings), edges[:-1], edges[1:], strict=True):
             if labels.names_nothing(terms, stop):
-                found[a:b] = np.minimum(found[a:b], settings.label_weak)
-        return {"support": support, "evidence": found}
+                values[a:b] = np.minimum(values[a:b], settings.label_weak)
+        return {"support": support, "evidence": values}
 
     def _pseudonymous(self, query: str) -> float:
         """What the names of people in a query weigh that no text holds, where the speakers of chats have pseudonyms."""
@@ -183,9 +183,9 @@ class QueryBatch:
             return None
         places, (mails, pages) = self.version.arrays.places, self.version.weighed_wholes(settings)
         of = partial(fusion.WholeScores, lexical)
-        return lambda found: (
-            of(mails, places.document, places.is_mail, places.mails_around(found)),
-            of(pages, places.document, places.is_page, places.pages_of(found)),
+        return lambda hits: (
+            of(mails, places.document, places.is_mail, places.mails_around(hits)),
+            of(pages, places.document, places.is_page, places.pages_of(hits)),
         )
 
     def _vector_scores(self, settings: SearchSettings) -> Iterator[fusion.QueryScores]:
@@ -208,12 +208,12 @@ class QueryBatch:
         coded = self.version.arrays.vectors
         run = self.version.threads.map
         # Begun before what waits for them, so that threads never wait for each other.
-        begun = [coded.differing(query, run) for query in self.vectors]
+        pending = [coded.differing(query, run) for query in self.vectors]
         return run(
             lambda query, mask, differing: CodeScores(query, coded, mask, candidates, rescored, differing),
             self.vectors,
             self.masks,
-            begun,
+            pending,
         )
 
     def _by_hnsw(self, settings: SearchSettings) -> list[HnswScores] | None:

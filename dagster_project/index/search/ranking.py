@@ -81,13 +81,13 @@ class FileRanking:
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), version.chunk_count), dtype=np.float32)
         for number, (vector, mask) in enumerate(zip(vectors, masks, strict=True)):
             place = number % _QUERIES_AT_ONCE
-            found = self._by_hnsw(version, vector, mask, near) if approximate else None
-            if found is None and approximate:
+            scores = self._by_hnsw(version, vector, mask, near) if approximate else None
+            if scores is None and approximate:
                 version.cosines(vector[np.newaxis], out=block[place : place + 1])
-            elif found is None and place == 0:
+            elif scores is None and place == 0:
                 some = vectors[number : number + _QUERIES_AT_ONCE]
                 version.cosines(some, out=block[: len(some)])
-            yield found or fusion.ExactScores(block[place], mask)
+            yield scores or fusion.ExactScores(block[place], mask)
 
     @staticmethod
     def _by_hnsw(
@@ -95,11 +95,11 @@ class FileRanking:
     ) -> fusion.QueryScores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = version.chunk_count - len(version.unembedded)
-        found = version.hnsw_scores(vector, min(near.limit * near.overfetch, embedded), near.in_view)
+        scores = version.hnsw_scores(vector, min(near.limit * near.overfetch, embedded), near.in_view)
         if mask is not None:
-            found.nearest = found.nearest[mask[found.nearest]]
+            scores.nearest = scores.nearest[mask[scores.nearest]]
             embedded = int(mask.sum()) - int(mask[version.unembedded].sum())
-        return found if len(found.nearest) >= min(near.limit, embedded) else None
+        return scores if len(scores.nearest) >= min(near.limit, embedded) else None
 
 
 BY_FILE = FileRanking()
@@ -111,8 +111,8 @@ def ranking_of(published: Path, settings: IndexSettings) -> Ranking:
     SettingsError if the packages of that extra are missing.
     """
     offer = rankings().get(settings.target)
-    found: Ranking | None = load(offer.opened)(published, settings) if offer else None
-    return found or BY_FILE
+    ranking: Ranking | None = load(offer.opened)(published, settings) if offer else None
+    return ranking or BY_FILE
 
 
 def row_batches(

@@ -24,26 +24,26 @@ def said_once(
     two patches that explain themselves alike have each their own diff and stay. What a hit answers is not shown again
     if a higher one shows it.
     """
-    kept: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for query, of_query in groupby(rows, key=lambda row: row["query"]):
         listed = list(of_query)
         if query not in complete:
             listed = _without_known_quotes(_without_repeats(listed))
-        kept += [row | {"rank": rank} for rank, row in enumerate(_without_shown_turns(listed[:limit]), 1)]
-    return kept
+        result += [row | {"rank": rank} for rank, row in enumerate(_without_shown_turns(listed[:limit]), 1)]
+    return result
 
 
 def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows; a turn before or behind one of a chat is left out if it is a hit itself, or stands beside a higher one."""
-    shown: dict[str, list[str]] = {}
+    by_doc: dict[str, list[str]] = {}
     for row in rows:
-        shown.setdefault(row["doc_id"], []).append(row["snippet"])
+        by_doc.setdefault(row["doc_id"], []).append(row["snippet"])
     listed = []
     for row in rows:
         beside = {name: row[name] for name in ("before", "after") if row[name]}
-        known = shown[row["doc_id"]]
-        again = {name: None for name, turn in beside.items() if any(turn.endswith(text) for text in known)}
-        known += beside.values()
+        texts = by_doc[row["doc_id"]]
+        again = {name: None for name, turn in beside.items() if any(turn.endswith(text) for text in texts)}
+        texts += beside.values()
         listed.append(row | again)
     return listed
 
@@ -51,15 +51,15 @@ def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
 def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows without those whose text a higher row of the same document shows, or, but for a diff, what they answer."""
     texts = [f"{row['snippet']} {row['quoted_text'] or ''}" for row in rows]
-    shown: dict[int, dict[str, Any]] = dict(enumerate(rows))
+    result: dict[int, dict[str, Any]] = dict(enumerate(rows))
     for place, row in enumerate(rows):
         answered = _answered(rows, place) if row["content_class"] != "patch" else None
-        origins = [n for n in shown if n == answered or n < place and rows[n]["doc_id"] == row["doc_id"]]
+        origins = [n for n in result if n == answered or n < place and rows[n]["doc_id"] == row["doc_id"]]
         repeated = passages.repeated([*(texts[n] for n in origins), texts[place]])[-1]
         if repeated is not None:
-            del shown[place]
-            shown[origins[repeated]] = _with_repeat(shown[origins[repeated]], row, _SAME)
-    return list(shown.values())
+            del result[place]
+            result[origins[repeated]] = _with_repeat(result[origins[repeated]], row, _SAME)
+    return list(result.values())
 
 
 def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,21 +68,21 @@ def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     A reply of few words, or of tags alone, says nothing without it, and goes into the other. A patch has its diff.
     """
     texts = [row["snippet"] for row in rows] + [row["quoted_text"] or "" for row in rows]
-    known = passages.repeated(texts)[len(rows) :]
-    shown: dict[int, dict[str, Any]] = dict(enumerate(rows))
-    for place, (row, into) in enumerate(zip(rows, known, strict=True)):
+    origins = passages.repeated(texts)[len(rows) :]
+    result: dict[int, dict[str, Any]] = dict(enumerate(rows))
+    for place, (row, into) in enumerate(zip(rows, origins, strict=True)):
         words = _TAG.sub("", row["snippet"])
         quoted = (
             None if into is None or not row["quoted_text"] or into % len(rows) == place else into % len(rows)
         )
         answered = _answered(rows, place) if quoted is not None or words != row["snippet"] else None
         other = quoted if answered is None else answered
-        if len(words.strip()) < _FEW_WORDS and other in shown and not (row["subject"] or "").startswith("["):
-            del shown[place]
-            shown[other] = _with_repeat(shown[other], row, _LITTLE)
+        if len(words.strip()) < _FEW_WORDS and other in result and not (row["subject"] or "").startswith("["):
+            del result[place]
+            result[other] = _with_repeat(result[other], row, _LITTLE)
         elif quoted is not None:
-            shown[place] = row | {"quoted_text": None}
-    return list(shown.values())
+            result[place] = row | {"quoted_text": None}
+    return list(result.values())
 
 
 def _answered(rows: Sequence[Mapping[str, Any]], place: int) -> int | None:

@@ -112,13 +112,13 @@ class SearchIndex(OpenedVersion):
         understood = {number: query.understood for number, query in enumerate(resolved)}
         hidden = {n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not settings.weak}
         if far := {n: understood[n] for n in hidden - complete}:
-            ranked, told = without_hits(
+            ranked, notes = without_hits(
                 self,
                 ranked,
                 far,
                 lambda text: labels.NOTHING not in self.ranked([text], settings=settings).labels,
             )
-            understood |= told
+            understood |= notes
         terms = self.query_terms([query.text for query in resolved], settings.stopwords)
         masks = [query.mask for query in resolved]
         rows = described(
@@ -257,9 +257,9 @@ class SearchIndex(OpenedVersion):
             stages.append(pipeline.SearchStage("units", lambda hits, _: look.once(hits)))
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
-        made = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))
-        ranked = made[[*pipeline.RANKED]]
-        first = taken(ranked, np.flatnonzero(made.get_column("rank").to_numpy() <= limit))
+        table = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))
+        ranked = table[[*pipeline.RANKED]]
+        first = taken(ranked, np.flatnonzero(table.get_column("rank").to_numpy() <= limit))
         by_query = labels.runtime_labels(first, batch.numbers, settings)
         missing = (*batch.missing, *look.missing)
         return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path, missing)

@@ -41,8 +41,8 @@ class SecondLook:
         if not self.batch.asks:
             return {}
         conditions = self.batch.version.conditions
-        found = zip(self.batch.numbers, map(conditions.circumstances, self.batch.queries), strict=True)
-        return {number: named for number, named in found if any(named)}
+        pairs = zip(self.batch.numbers, map(conditions.circumstances, self.batch.queries), strict=True)
+        return {number: lift for number, lift in pairs if any(lift)}
 
     def lifted(self, hits: pl.DataFrame) -> Step:
         """Hits in the order of their scores with what circumstances add; windows of conversations meet none."""
@@ -105,8 +105,8 @@ class SecondLook:
             {term: bm25.idf(df(term), count) for term in of_query}
             for of_query in self.batch.terms(self.settings)
         ]
-        asked = [text for text in texts if text]
-        words = iter(bm25.terms_by_query(terms.query_terms(asked, version.term_settings), len(asked)))
+        parts = [text for text in texts if text]
+        words = iter(bm25.terms_by_query(terms.query_terms(parts, version.term_settings), len(parts)))
         return [
             reranking.own_share(weights[query - self.batch.first], set(next(words))) if text else 0.0
             for query, text in zip(queries, texts, strict=True)
@@ -130,7 +130,7 @@ class SecondLook:
         ]
         parts = [part for text in texts for part in units.asked_and_said(text)]
         shares = self._shares([query for query in queries for _ in range(2)], parts)
-        asks = (asked > said for asked, said in zip(shares[::2], shares[1::2], strict=True))
+        asks = (question > rest for question, rest in zip(shares[::2], shares[1::2], strict=True))
         return units.once(hits, list(map(units.Unit, queries, rows, asks)))
 
 

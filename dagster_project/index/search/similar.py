@@ -72,10 +72,10 @@ def _nearest(index: SearchIndex, chunks: np.ndarray, limit: int) -> list[tuple[i
     masks, count = [~np.isin(document, document[chunks])], _AT_FIRST * limit
     while True:
         (scores,) = index.ranking.nearest(index, vectors, masks, Near(count))
-        found = scores.best(count)
-        _, firsts = np.unique(document[found], return_index=True)
-        if len(firsts) >= limit or len(found) < count:
-            best = found[np.sort(firsts)[:limit]]
+        hits = scores.best(count)
+        _, firsts = np.unique(document[hits], return_index=True)
+        if len(firsts) >= limit or len(hits) < count:
+            best = hits[np.sort(firsts)[:limit]]
             return list(zip(best.tolist(), scores.of(best).tolist(), strict=True))
         count *= _AT_FIRST
 

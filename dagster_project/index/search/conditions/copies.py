@@ -28,7 +28,7 @@ _OF_PLACE = {*_OF_COPY, "kind", "tag", "type"}
 """The fields that say nothing of what a copy of a mail holds, nor of the mails beside it."""
 _NOTHING = Leaf("kind", "nothing")
 _STORED_IDS = "SELECT DISTINCT message_id, source, partition, stored_message_id FROM memberships"
-_Known = Mapping[Leaf, np.ndarray]
+_Masks = Mapping[Leaf, np.ndarray]
 """The mask of the chunks that meet each leaf."""
 
 
@@ -61,45 +61,45 @@ def _of_places(condition: Condition, is_met: bool = True) -> Condition:
 
 
 def as_published(
-    shown: ShownCopies, narrowed: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection
+    scope: ShownCopies, narrowed: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection
 ) -> ShownCopies:
     """What is shown of a narrowed version, by the numbers of chunks and the ids of mails of the published one."""
-    chunks = narrowed.execute("SELECT chunk_id, chunk_no FROM chunks ORDER BY chunk_no").pl()[shown.chunks]
+    chunks = narrowed.execute("SELECT chunk_id, chunk_no FROM chunks ORDER BY chunk_no").pl()[scope.chunks]
     numbers = published.execute("SELECT chunk_id, chunk_no FROM chunks").pl()
-    copies = shown.copies.join(narrowed.execute(_STORED_IDS).pl(), on=["message_id", "source", "partition"])
+    copies = scope.copies.join(narrowed.execute(_STORED_IDS).pl(), on=["message_id", "source", "partition"])
     ids = copies.drop("message_id").join(
         published.execute(_STORED_IDS).pl(), on=["source", "partition", "stored_message_id"]
     )
     numbers = numbers.join(chunks, on="chunk_id", how="semi")
-    return ShownCopies(np.sort(numbers["chunk_no"].to_numpy()), ids.select(shown.copies.columns))
+    return ShownCopies(np.sort(numbers["chunk_no"].to_numpy()), ids.select(scope.copies.columns))
 
 
 def shown_copies(
     connection: duckdb.DuckDBPyConnection,
     values: FieldValues,
     conditions: Sequence[Condition],
-    known: _Known,
-    met: Callable[[_Known], np.ndarray],
+    by_leaf: _Masks,
+    met: Callable[[_Masks], np.ndarray],
 ) -> ShownCopies:
     """What meets conditions, each copy of a mail by its own source and lists, whatever other copies there are.
 
-    `known` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then.
+    `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then.
     """
     leaves = list(dict.fromkeys(leaf for c in conditions for leaf in leaves_of(c) if leaf.field in _OF_COPY))
     copies = pl.DataFrame(connection.execute(_COPIES).to_arrow_table())
     chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())
     own = [_has(copies, leaf, values) for leaf in leaves]
     copies = copies.hstack([pl.Series(f"leaf_{n}", column) for n, column in enumerate(own)])
-    shown = met(known)
+    matching = met(by_leaf)
     of_mails = chunks.get_column("chunk_no").to_numpy()
-    is_shown = shown.copy()
+    is_shown = matching.copy()
     is_shown[of_mails] = False
-    found = [copies.select("message_id", "source", "partition", is_whole=pl.lit(value=True)).clear()]
+    parts = [copies.select("message_id", "source", "partition", is_whole=pl.lit(value=True)).clear()]
     columns = [f"leaf_{n}" for n in range(len(leaves))]
     for same in copies.partition_by(columns, maintain_order=True) if columns else [copies]:
-        judged = dict(known)
+        judged = dict(by_leaf)
         for leaf, column in zip(leaves, columns, strict=True):
-            judged[leaf] = known[leaf].copy()
+            judged[leaf] = by_leaf[leaf].copy()
             judged[leaf][of_mails] = same.get_column(column)[0] if len(same) else False
         mask = met(judged)
         mails = chunks.with_columns(is_met=mask[of_mails]).join(same, on="message_id", how="semi")
@@ -107,21 +107,21 @@ def shown_copies(
             is_met=(pl.col("is_met") & pl.col("is_body")).any(), is_whole=pl.col("is_met").all()
         )
         met_copies = same.join(judgement.filter("is_met"), on="message_id")
-        found.append(met_copies.select(found[0].columns))
+        parts.append(met_copies.select(parts[0].columns))
         published = mails.join(met_copies.filter("is_canonical"), on="message_id", how="semi")
         is_shown[published.filter("is_met").get_column("chunk_no").to_numpy()] = True
-    return ShownCopies(np.flatnonzero(is_shown), pl.concat(found).sort("message_id", "source", "partition"))
+    return ShownCopies(np.flatnonzero(is_shown), pl.concat(parts).sort("message_id", "source", "partition"))
 
 
 def named_places(conditions: Iterable[Condition], values: FieldValues) -> dict[str, set[str]]:
     """The sources (`source`) and lists (`list_id`) that conditions name, all of which hold: each hit is in one of these."""
-    named: dict[str, set[str]] = {}
+    places: dict[str, set[str]] = {}
     for condition in conditions:
         if isinstance(condition, Leaf) and condition.field in _OF_COPY:
             column = "list_id" if condition.field == "l" else "source"
             names = set(values.named(condition) or ())
-            named[column] = named.get(column, names) & names
-    return named
+            places[column] = places.get(column, names) & names
+    return places
 
 
 def at_named_places(
@@ -139,9 +139,9 @@ def at_named_places(
     ]
     if not elsewhere:
         return
-    found = connection.execute(_MEMBERSHIPS, {"ids": [row["doc_id"] for row in elsewhere]}).to_arrow_table()
+    table = connection.execute(_MEMBERSHIPS, {"ids": [row["doc_id"] for row in elsewhere]}).to_arrow_table()
     copies: dict[str, list[dict[str, Any]]] = {}
-    for copy in found.to_pylist():
+    for copy in table.to_pylist():
         copies.setdefault(copy["message_id"], []).append(copy)
     for row in elsewhere:
         there = next((copy for copy in copies.get(row["doc_id"], ()) if is_there(copy, row)), None)

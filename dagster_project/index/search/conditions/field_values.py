@@ -123,7 +123,7 @@ class FieldValues:
         self.has_keywords, self.has_classes = (
             (name,) in tables for name in ("chunk_keywords", "chunk_classes")
         )
-        self._known: dict[str, list[str]] = {}
+        self._cache: dict[str, list[str]] = {}
 
     def chunks(self, leaf: Leaf) -> np.ndarray:
         """The numbers of the chunks whose mail, document or own row has the value of a leaf."""
@@ -208,17 +208,17 @@ class FieldValues:
         Case is ignored, * and ? are wildcards, a tag names those below it, too.
         """
         what, statement = _NAMES[leaf.field]
-        if leaf.field not in self._known:
-            self._known[leaf.field] = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
-        known = self._known[leaf.field]
+        if leaf.field not in self._cache:
+            self._cache[leaf.field] = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
+        values = self._cache[leaf.field]
         below = "(?:/.*)?" if leaf.field == "tag" else ""
         pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
-        names = pl.Series(known, dtype=pl.String)
+        names = pl.Series(values, dtype=pl.String)
         matching = names.filter(names.str.contains(pattern)).to_list()
         if not matching:
-            shown = names.filter(sensitivity(names) != "secret").head(20).to_list()
+            first = names.filter(sensitivity(names) != "secret").head(20).to_list()
             reason = (
-                f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(shown) or 'none'}"
+                f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(first) or 'none'}"
             )
             raise refused(leaf, reason)
         return matching
@@ -253,10 +253,10 @@ def chunk_sensitivity(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
     """
     reader = connection.execute(_TEXTS).to_arrow_reader(_BATCH)
     schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
-    found = [pl.DataFrame(schema=schema)]
+    parts = [pl.DataFrame(schema=schema)]
     for batch in reader:
         texts = pl.DataFrame(pl.from_arrow(batch))
-        found.append(texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"])))
+        parts.append(texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"])))
     chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())
-    joined = chunks.join(pl.concat(found), on=["doc_id", "attachment_id"], how="left")
+    joined = chunks.join(pl.concat(parts), on=["doc_id", "attachment_id"], how="left")
     return joined.select("chunk_no", pl.col("sensitivity").fill_null("secret"))

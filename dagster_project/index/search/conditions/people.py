@@ -57,20 +57,20 @@ class People:
         names = self._names.filter(phrases.holding(self._names["name"], value))
         by_address = self._addresses.filter(phrases.holding(addresses, value))
         of_one = pl.concat([by_address.select("person_id"), names.select("person_id")]).unique()
-        found = self._addresses.join(of_one.drop_nulls(), on="person_id", how="semi")
-        return Named(sorted({*found["addr"], *by_address["addr"]}), names["name"].unique().sort().to_list())
+        rows = self._addresses.join(of_one.drop_nulls(), on="person_id", how="semi")
+        return Named(sorted({*rows["addr"], *by_address["addr"]}), names["name"].unique().sort().to_list())
 
     @cached_property
     def by_words(self) -> dict[str, frozenset[str]]:
         """Names of authors of mails by the words that a question names them with."""
-        found: dict[str, set[str]] = {}
+        result: dict[str, set[str]] = {}
         rows = self.connection.execute(
             "SELECT DISTINCT from_name FROM messages WHERE NOT contains(from_name, '@')"
         )
         for (name,) in rows.fetchall():
             for words in keys(name):
-                found.setdefault(words, set()).add(name)
-        return {words: frozenset(names) for words, names in found.items()}
+                result.setdefault(words, set()).add(name)
+        return {words: frozenset(names) for words, names in result.items()}
 
     @cached_property
     def _addresses(self) -> pl.DataFrame:

@@ -101,9 +101,9 @@ class TextConditions:
             fields, _ = _LOOKED_FOR_IN[leaf.field]
             if not leaf.exact and is_pattern(leaf.value):
                 forms = self.forms(leaf)
-                known = [*forms, *terms.stems(forms, self.term_settings)]
+                all_terms = [*forms, *terms.stems(forms, self.term_settings)]
                 words = [expression(leaf.value) or "", *forms]
-                by_word[leaf] = self._own(leaf, self._with_any(known, fields), words)
+                by_word[leaf] = self._own(leaf, self._with_any(all_terms, fields), words)
             elif leaf.field == "title" or leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
                 to_verify[leaf] = self._with_terms(terms.word_parts(leaf.value, self.term_settings), fields)
             else:
@@ -155,14 +155,14 @@ class TextConditions:
 
         Near are words with the same first letter that are one slip of the keyboard away, two for long ones.
         """
-        found: dict[str, str] = {}
+        nearest: dict[str, str] = {}
         for word in (word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST):
             if self.postings.df(terms.stems([word], self.term_settings)[0]):
                 continue
             row = self.connection.execute(_NEAREST, {"word": word, "slips": slips(word)}).fetchone()
             if row:
-                found[word] = row[0]
-        return found
+                nearest[word] = row[0]
+        return nearest
 
     def forms(self, leaf: Leaf) -> list[str]:
         """The words of the index that a pattern stands for, most frequent first; QuerySyntaxError if they are too many."""

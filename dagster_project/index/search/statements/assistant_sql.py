@@ -95,8 +95,8 @@ def _main() -> None:
         rows = _rows(Path(request["file"]), request["statement"], request["most"], request["most_characters"])
     except WeftError as fault:
         folder = str(Path(request["file"]).parent)
-        told = {"kind": type(fault).__name__, "error": str(fault).replace(folder, "…")}
-        sys.stdout.buffer.write(json.dumps(told).encode())
+        answer = {"kind": type(fault).__name__, "error": str(fault).replace(folder, "…")}
+        sys.stdout.buffer.write(json.dumps(answer).encode())
         return
     with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as stream:
         stream.write_table(rows)
@@ -111,15 +111,15 @@ def _rows(file: Path, statement: str, most: int, most_characters: int) -> pa.Tab
             raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked here")
         inner = storable(statement).rstrip().rstrip(";")
         _require_of_index(connection, inner)
-        asked = connection.sql(inner)
-        names = [f"c{number}" for number in range(len(asked.columns))]
+        relation = connection.sql(inner)
+        names = [f"c{number}" for number in range(len(relation.columns))]
         cells = [
             name if str(kind) in _AS_THEY_ARE else _SHORT.format(name=name, most=most_characters + 1)
-            for name, kind in zip(names, asked.types, strict=True)
+            for name, kind in zip(names, relation.types, strict=True)
         ]
         cut = f"SELECT {', '.join(cells)} FROM ({inner}\n) AS asked({', '.join(names)}) LIMIT {most}"
         try:
-            return connection.execute(cut).to_arrow_table().rename_columns(asked.columns)
+            return connection.execute(cut).to_arrow_table().rename_columns(relation.columns)
         except OF_QUERY as error:  # its message may quote any text
             kind = type(error).__name__
             raise QueryError(
