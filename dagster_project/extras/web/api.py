@@ -214,7 +214,7 @@ def description() -> dict[str, Any]:
                 "thread", "A thread with its mails, by its id or a Message-ID", "Thread", ThreadRequest
             ),
             "/api/sources": {
-                "get": _operation("sources", "What the index holds of every source", "Sources")
+                "get": _operation("sources", "What the index holds of every source", "SourceList")
                 | {"parameters": []}
             },
         },
