@@ -300,8 +300,8 @@ class _Pass:
         """The texts of the batches, each taken on when it is asked for."""
         number = 0
         size = self.embedder.batch_texts
-        for read in batches(self.texts, self.missing, size if not self.counts else _READ_TEXTS):
-            names, texts = (read.column(c).to_pylist() for c in ("text_hash", "text"))
+        for rows in batches(self.texts, self.missing, size if not self.counts else _READ_TEXTS):
+            names, texts = (rows.column(c).to_pylist() for c in ("text_hash", "text"))
             counts = [self.counts.get(n, 0) for n in names]
             for part in vectors.batch_ranges(counts, size, self.embedder.batch_tokens):
                 own = self._taken_on([names[i] for i in part])

@@ -107,8 +107,8 @@ def _published_chunks(tables: Mapping[str, ibis.Table]) -> ibis.Table:
     return published_chunks(mails, documents, windows, tables["memberships"])
 
 
-def search_index_asset(added: Sequence[str] = ()) -> dg.AssetsDefinition:
-    """The asset `search_index`, the only publisher; `added` names the tables of extras that it publishes."""
+def search_index_asset(tables: Sequence[str] = ()) -> dg.AssetsDefinition:
+    """The asset `search_index`, the only publisher; `tables` are those of extras that it publishes."""
 
     @dg.asset(
         group_name="publish",
@@ -127,7 +127,7 @@ def search_index_asset(added: Sequence[str] = ()) -> dg.AssetsDefinition:
             "corpus_measures",
             "embeddings",
             "embedding_refusals",
-            *added,
+            *tables,
         ],
         description="The published DuckDB file: tables, vectors, inverted index and manifest.",
     )

@@ -218,26 +218,26 @@ def _context_with_sentences(
     kinds: Mapping[str, str],
     safety: SafetySettings,
     term_settings: TermSettings,
-    *read: ibis.Table,
+    *inputs: ibis.Table,
     language_model: LanguageModel,
     answer_cache: AnswerCache,
 ) -> Made:
-    tables = ContextTables(*read)
+    tables = ContextTables(*inputs)
     joined, restated = joined_context(tables)
     placed = placed_chunks(tables, kinds)
     sentences, report = chunk_sentences(placed, kinds, safety, language_model, answer_cache)
-    added = told_context(tables, joined, sentences)
-    return Made((added, terms.context_terms(added, restated, term_settings)), report.metadata())
+    context = told_context(tables, joined, sentences)
+    return Made((context, terms.context_terms(context, restated, term_settings)), report.metadata())
 
 
-def _context_of_bucket(term_settings: TermSettings, *read: pa.Table, lake: OfBucket) -> Sequence[pa.Table]:
-    chunks, messages, tree, inferred = read
+def _context_of_bucket(term_settings: TermSettings, *inputs: pa.Table, lake: OfBucket) -> Sequence[pa.Table]:
+    chunks, messages, tree, inferred = inputs
     parents = lake.evaluated(context_transforms.parent_texts, chunks, tree)
     bodies = lake.evaluated(context_transforms.quoting_bodies, messages, inferred)
     quoting = lake.evaluated(context_transforms.chunks_with_quotes, chunks, inferred)
     restated = context_transforms.quotes_moved(quoting, bodies)
-    added = context_transforms.chunk_context(parents, restated)
-    return added, terms.context_terms(added, restated, term_settings)
+    context = context_transforms.chunk_context(parents, restated)
+    return context, terms.context_terms(context, restated, term_settings)
 
 
 def _once(messages: ibis.Table, memberships: ibis.Table, *columns: str) -> ibis.Table:

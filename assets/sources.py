@@ -128,12 +128,12 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
     )
 
 
-def published_checks(tables: Mapping[str, Columns], added: Mapping[str, Table]) -> dg.AssetChecksDefinition:
+def published_checks(tables: Mapping[str, Columns], schemas: Mapping[str, Table]) -> dg.AssetChecksDefinition:
     """The checks on the tables of the published file; no build runs them, and they block nothing.
 
-    `added` are the schemas of tables that an extra declares.
+    `schemas` are those of tables that an extra declares.
     """
-    rules = [(table, rule) for table in tables for rule in table_checks.rules_of(table, added.get(table))]
+    rules = [(table, rule) for table in tables for rule in table_checks.rules_of(table, schemas.get(table))]
 
     @dg.multi_asset_check(
         name="check_published",
@@ -153,7 +153,7 @@ def published_checks(tables: Mapping[str, Columns], added: Mapping[str, Table]) 
                     examples = sorted(set(tables[table]) ^ set(file[table].columns))
                     count = len(examples)
                 else:
-                    rows = table_checks.violations(key.name, table, file, added.get(table))
+                    rows = table_checks.violations(key.name, table, file, schemas.get(table))
                     count = rows.count().to_pyarrow().as_py()
                     examples = rows.limit(_EXAMPLES).to_pyarrow().column("id").to_pylist() if count else []
                 yield violated(key, count, examples[:_EXAMPLES])

@@ -61,7 +61,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     config = None if stage.settings is None or stage.reads_sources else config_of(stage.name, stage.settings)
     source_type = stage.source_type
     parted = stage.inputs if source_type else ()
-    read = (*stage.inputs, *([BUCKETS] if stage.in_buckets else []))
+    inputs = (*stage.inputs, *([BUCKETS] if stage.in_buckets else []))
 
     @dg.multi_asset(
         name=stage.name,
@@ -69,7 +69,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.shown.group,
         # Read in the step itself: of each input that Dagster loads it stores two events.
-        deps=[*read, *stage.further_deps],
+        deps=[*inputs, *stage.further_deps],
         outs={name: _out(stage, name) for name in stage.outputs},
         can_subset=len(stage.outputs) > 1,
         pool="embedding"
@@ -90,7 +90,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     def run_stage(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
         settings = chosen_settings(stage.settings, context.op_execution_context.op_config if config else None)
         tables: Tables = context.resources.io_manager
-        loaded = {table: tables.over_all(table, context.instance) for table in read if table not in parted}
+        loaded = {table: tables.over_all(table, context.instance) for table in inputs if table not in parted}
         loaded |= {table: tables.reader(table) for table in parted}
         run = _Run(context, stage, settings, loaded)
         opening = context.resources.published_index.open() if stage.asks_index else contextlib.nullcontext()
@@ -321,12 +321,12 @@ class Provenance:
 
     def tags(self, content_hash: str, code_version: str, inputs: Mapping[str, str]) -> dict[str, str]:
         """The tags of a partition with that content, made by that code of `inputs` (content hash by table)."""
-        read = {
+        versions = {
             f"dagster/input_data_version/{self._names[t]}": h for t, h in inputs.items() if t in self._names
         }
         return {
             **self._tags,
-            **read,
+            **versions,
             "dagster/data_version": content_hash,
             "dagster/data_version_is_user_provided": "true",
             "dagster/code_version": code_version,

@@ -56,12 +56,12 @@ class StageRun:
             assert self.sources
             result = self.make([self.sources, self.sources.partition(partition)])
             # After making: a file that changes while it is read gives its partition another fingerprint.
-            read = compared = {"partition": self.sources.partition(partition).fingerprint}
+            hashes = compared = {"partition": self.sources.partition(partition).fingerprint}
         else:
             loaded = {reader.table: reader.read(partition, stage.columns) for reader in readers}
             result = self.make([part.table for part in loaded.values()], partition)
-            read = {table: part.content_hash for table, part in loaded.items()}
-            versions = dict(read)
+            hashes = {table: part.content_hash for table, part in loaded.items()}
+            versions = dict(hashes)
             if stage.asks_index:
                 versions["search_index"] = self.resources["index"].facts["index_version"]
             compared = {table: versions[table] for table in stage.compared_inputs()}
@@ -73,7 +73,7 @@ class StageRun:
             file = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=compared)
             figures = figures_of(file, start) | {"dagster/partition_row_count": file.row_count, **counts}
             content_hash, rows = file.content_hash, file.row_count
-            yield MadeTable(name, content_hash, rows, self.code_version, read, figures), file, data
+            yield MadeTable(name, content_hash, rows, self.code_version, hashes, figures), file, data
 
 
 def figures_of(staged: Staged, start: float) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(settings),
-        **{name: resource for added in named("resources") for name, resource in added(settings).items()},
+        **{name: resource for make in named("resources") for name, resource in make(settings).items()},
     }
 
 

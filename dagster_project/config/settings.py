@@ -287,10 +287,10 @@ class Settings(AddedSections):
 
     def profile_changes(self, name: str) -> dict[str, Any]:
         """What the profile of that name changes in [search]; ValueError naming the known ones if there is none."""
-        known = {**BUILT_IN_PROFILES, **self.profiles}
-        if name not in known:
-            raise ValueError(f"no profile is called {name!r}; known are {', '.join(known)}")
-        return known[name]
+        profiles = {**BUILT_IN_PROFILES, **self.profiles}
+        if name not in profiles:
+            raise ValueError(f"no profile is called {name!r}; known are {', '.join(profiles)}")
+        return profiles[name]
 
     def profile(self, name: str) -> SearchSettings:
         """The search settings under the profile of that name; ValueError if they are wrong."""

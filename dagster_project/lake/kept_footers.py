@@ -112,7 +112,7 @@ class LocalFooters:
     """The footers of a lake on this machine, of which a look asks the file system alone."""
 
     def __init__(self, file: Path):
-        self.kept = KeptFooters(file)
+        self.footers = KeptFooters(file)
         self._answers: dict[tuple[str, bool], tuple[str, Table, ParquetFooter]] = {}
 
     def footer(self, path: str, table: Table, *, is_list: bool) -> ParquetFooter | str:
@@ -127,7 +127,7 @@ class LocalFooters:
         last = self._answers.get((path, is_list))
         if last and last[0] == state and last[1] == table:
             return last[2]
-        footer = self.kept.footer(path, state, table, lambda: read_entries(Path(path)), is_list=is_list)
+        footer = self.footers.footer(path, state, table, lambda: read_entries(Path(path)), is_list=is_list)
         if isinstance(footer, ParquetFooter):
             self._answers[path, is_list] = (state, table, footer)
         return footer
@@ -136,9 +136,9 @@ class LocalFooters:
     def one_look(self) -> Iterator[None]:
         """Keep what is read meanwhile, if nothing fails."""
         yield
-        if self.kept.new:
+        if self.footers.new:
             paths = {path for path, _ in list(self._answers)}
-            self.kept.keep(path for path in self.kept.rows.keys() - paths if not Path(path).exists())
+            self.footers.keep(path for path in self.footers.rows.keys() - paths if not Path(path).exists())
 
 
 @cache

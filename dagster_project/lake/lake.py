@@ -233,10 +233,10 @@ class ParquetLake:
         if partition is None and table in IN_PARTS:
             if isinstance(footer := self._table_footer(table, None), str):
                 raise self.unusable(table, None, footer)
-            read = [self.read(table, part, columns).table for part in self.parts(table)]
+            parts = [self.read(table, part, columns).table for part in self.parts(table)]
             empty = self.tables[table].empty()
             none = empty.select(list(columns)) if columns else empty
-            return Loaded(pa.concat_tables(read or [none]), footer.content_hash)
+            return Loaded(pa.concat_tables(parts or [none]), footer.content_hash)
         path = self.local(table, partition)
         with opened(path) as file:
             content_hash = verified_hash(file, path)
@@ -278,8 +278,8 @@ class ParquetLake:
             with opened(path) as file:
                 parquet = checked(file)
                 first = parquet.schema_arrow.names[0]
-                read = parquet.read(columns=[first], use_threads=is_local(path))
-                return set(read.column(first).to_pylist())
+                rows = parquet.read(columns=[first], use_threads=is_local(path))
+                return set(rows.column(first).to_pylist())
         except (FileNotFoundError, pa.ArrowInvalid, OSError):
             return set()
 
@@ -296,10 +296,10 @@ class ParquetLake:
             return None
         parts = self.parts(table) if partition is None and table in IN_PARTS else [partition]
         try:
-            read = [read_columns(self.path(table, part), columns) for part in parts]
+            tables = [read_columns(self.path(table, part), columns) for part in parts]
         except (pa.ArrowException, OSError):
             return None
-        return pa.concat_tables(read or [self.tables[table].empty().select(list(columns))])
+        return pa.concat_tables(tables or [self.tables[table].empty().select(list(columns))])
 
     def intact(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
         """As `stored`, but LakeDamageError if there is a file that cannot be read."""

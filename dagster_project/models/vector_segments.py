@@ -185,9 +185,9 @@ class LaidOutVectors:
         """Columns `text_hash` and `vector` of those of the indexes `first` to `end` - 1 that have a vector."""
         for start in range(first, end, _TABLE_ROWS):
             stop = min(end, start + _TABLE_ROWS)
-            read = os.pread(self.file.fileno(), (stop - start) * self._width, start * self._width)
+            data = os.pread(self.file.fileno(), (stop - start) * self._width, start * self._width)
             rows, own = (
-                np.frombuffer(read, np.float32).reshape(-1, self.dimensions),
+                np.frombuffer(data, np.float32).reshape(-1, self.dimensions),
                 self._has_vector[start:stop],
             )
             names = pa.array(self.names[start:stop], pa.string()).filter(pa.array(own))

@@ -195,8 +195,8 @@ def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
     with selectors.DefaultSelector() as selector:
         selector.register(process.stderr, selectors.EVENT_READ)
         while True:
-            left = ends_at - time.monotonic()
-            if left <= 0 or not selector.select(left):
+            seconds = ends_at - time.monotonic()
+            if seconds <= 0 or not selector.select(seconds):
                 raise TimeoutError
             block = os.read(process.stderr.fileno(), _KEPT_BYTES)
             if not block:

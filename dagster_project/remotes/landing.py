@@ -107,12 +107,12 @@ class Landing:
 
     def forget_unfinished(self) -> None:
         """Delete what earlier fetches left unfinished."""
-        for left in self.work.iterdir():
-            if left.is_dir():
+        for path in self.work.iterdir():
+            if path.is_dir():
                 # A program that outlived its fetch may still write there; the next fetch deletes the rest.
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
             else:
-                left.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
 
     def _recall(self) -> None:
         try:

@@ -29,7 +29,7 @@ class Hop:
     url: httpx2.URL
     ip: str | None = None
 
-    def asked(self, headers: Mapping[str, str]) -> dict[str, Any]:
+    def arguments(self, headers: Mapping[str, str]) -> dict[str, Any]:
         """The arguments of the request: to the checked IP address, for the host of the address."""
         if self.ip is None:
             return {"url": self.url, "headers": headers}
@@ -56,7 +56,7 @@ async def answered(
     hop = Hop(first)
     without = {name: value for name, value in headers.items() if name != "Authorization"}
     for _ in range(_MOST_REDIRECTS + 1):
-        request = hop.asked(headers if hop.is_of(first) else without)
+        request = hop.arguments(headers if hop.is_of(first) else without)
         async with client.stream("GET", **request) as response:
             if not response.has_redirect_location:
                 yield response

@@ -87,10 +87,10 @@ class SourceRemotes:
         if isinstance(remote, GitRemote):
             return GitRepositories(remote, landing, credentials)
         assert remote, f"source {name} has no fetch"
-        added: Fetcher = load(remotes()[remote.kind].fetcher)(
+        fetcher: Fetcher = load(remotes()[remote.kind].fetcher)(
             remote, landing, credentials, self.settings.base
         )
-        return added
+        return fetcher
 
 
 @contextlib.contextmanager

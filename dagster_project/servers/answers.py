@@ -326,11 +326,11 @@ def rows(index: SearchIndex, statement: str, most: int, most_characters: int) ->
     """The rows of one SELECT on what the index shows, with every text masked, up to so many rows and characters."""
     table = bounded_rows(index.path, statement, most + 1, most_characters, on_start=index.further.append)
     lines: list[list[str | int | float | bool | None]] = []
-    left = most_characters
+    room = most_characters
     for row in zip(*(column.to_pylist() for column in table.slice(0, most).columns), strict=True):
         cells = [_cell(value, index) for value in row]
-        left -= sum(len(cell) for cell in cells if isinstance(cell, str))
-        if left < 0:
+        room -= sum(len(cell) for cell in cells if isinstance(cell, str))
+        if room < 0:
             break
         lines.append(cells)
     answer = Rows(columns=table.column_names, rows=lines, is_cut=len(lines) < table.num_rows)

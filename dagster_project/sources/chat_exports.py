@@ -308,12 +308,12 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
         days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
         if days:
             return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
-    read = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
-    texts = [n for n in names if read[n] == "whatsapp"]
+    kinds = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
+    texts = [n for n in names if kinds[n] == "whatsapp"]
     texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
     if texts and (format_ == "whatsapp" or "_chat.txt" in texts[0] or "WhatsApp" in texts[0]):
         return "whatsapp", texts[:1]
-    files = [n for n in names if read[n] and (format_ in ("auto", read[n])) and read[n] != "whatsapp"]
+    files = [n for n in names if kinds[n] and (format_ in ("auto", kinds[n])) and kinds[n] != "whatsapp"]
     if files:
         return "files", files
     if texts and format_ == "auto":
@@ -340,8 +340,8 @@ def _threads(
     )
     frame = pl.DataFrame(tables.messages).unique("message_id", keep="first", maintain_order=True)
     lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
-    built = threads.build_threads(frame.to_arrow(), lists, thread_settings)
-    place = pl.DataFrame(built.tree.select(["message_id", "thread_id"]))
+    thread_tables = threads.build_threads(frame.to_arrow(), lists, thread_settings)
+    place = pl.DataFrame(thread_tables.tree.select(["message_id", "thread_id"]))
     joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
     people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
     for (thread,), rows in joined.sort("effective_at", "message_id").group_by(

@@ -87,11 +87,11 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
     return sorted(paths, key=lambda file: file.name)
 
 
-_Found = Iterator[tuple[Path, str | None, str]]
+_Files = Iterator[tuple[Path, str | None, str]]
 """A file, why it is not read, and its mail folder."""
 
 
-def _maildir(root: Path) -> _Found:
+def _maildir(root: Path) -> _Files:
     """The mails of a Maildir and its subfolders, those that lie loose in them, and what cannot be one.
 
     Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. What is still being delivered is left alone.
@@ -115,7 +115,7 @@ def _maildir(root: Path) -> _Found:
                 yield path, None, folder
 
 
-def _delivered(place: Path, folder: str) -> _Found:
+def _delivered(place: Path, folder: str) -> _Files:
     """The mails in `cur` or `new`, and what cannot be one; none of `tmp`."""
     if place.name == "tmp":
         return
@@ -127,7 +127,7 @@ def _delivered(place: Path, folder: str) -> _Found:
     yield from ((place / n, _fault(place / n), folder) for n in names if not n.startswith("."))
 
 
-def _archives(root: Path) -> _Found:
+def _archives(root: Path) -> _Files:
     """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes."""
     for path, error in entries_below(root):
         folder = _folder_name(path.relative_to(root).with_name(_stem(path.name)))
@@ -177,7 +177,7 @@ def _utf7_letters(match: re.Match[str]) -> str:
         return match[0]
 
 
-def _single_mails(root: Path) -> _Found:
+def _single_mails(root: Path) -> _Files:
     """The files `*.eml` and `*.emlx` at any depth below a folder, what cannot be one, and folders that cannot be listed.
 
     The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`.

@@ -192,18 +192,18 @@ def requests(
     result = []
     for chunk_id, before, text, document, place in inputs.iter_rows():
         data = {"place": place, "before": before, "text": text}
-        read = {DOCUMENT: text_hash(document)} if document else {}
-        key = f"{asking.model}/{PROMPT_VERSION}/{text_hash(json.dumps(data | read, sort_keys=True))}"
+        extra = {DOCUMENT: text_hash(document)} if document else {}
+        key = f"{asking.model}/{PROMPT_VERSION}/{text_hash(json.dumps(data | extra, sort_keys=True))}"
         result.append(Request(chunk_id, key, data, document))
     return result, screening.finds
 
 
 def _documents(kinds: Mapping[str, str]) -> pl.Expr:
     """All of the document or attachment of a chunk, if a model is to read it and it is long; else empty."""
-    read = pl.col("source").is_in([source for source, kind in kinds.items() if kind == DOCUMENT])
+    is_read = pl.col("source").is_in([source for source, kind in kinds.items() if kind == DOCUMENT])
     whole = pl.col("text_display").str.join("\n\n").over("doc_id", "attachment_id")
     is_long = whole.str.len_chars() > _LONG_CHARS
-    return pl.when(read & is_long).then(whole.str.slice(0, _MOST_CHARS)).otherwise(pl.lit(""))
+    return pl.when(is_read & is_long).then(whole.str.slice(0, _MOST_CHARS)).otherwise(pl.lit(""))
 
 
 class Sentences(BaseModel):
@@ -220,8 +220,8 @@ def sentences_shape(count: int) -> type[Sentences]:
 
 def sentence_prompt(batch: Sequence[Request]) -> dict[str, Any]:
     """The data of a prompt on some chunks."""
-    read = {DOCUMENT: batch[0].document} if batch[0].document else {}
-    return read | {"chunks": [{"number": n, **request.data} for n, request in enumerate(batch, 1)]}
+    extra = {DOCUMENT: batch[0].document} if batch[0].document else {}
+    return extra | {"chunks": [{"number": n, **request.data} for n, request in enumerate(batch, 1)]}
 
 
 def usable(sentence: str, text: str) -> str | None:

@@ -57,27 +57,27 @@ AUTHORED = ("author", "patch_or_code")
 """Kinds of block that somebody wrote."""
 
 
-def _references(name: str, added: Table | None) -> Mapping[str, tuple[str, ...]]:
+def _references(name: str, schema: Table | None) -> Mapping[str, tuple[str, ...]]:
     """The references of a table; of one that an extra adds, those to chunks."""
-    return REFERENCES.get(name, _CHUNK if added and "chunk_id" in added.names else {})
+    return REFERENCES.get(name, _CHUNK if schema and "chunk_id" in schema.names else {})
 
 
-def rules_of(name: str, added: Table | None = None) -> tuple[str, ...]:
-    """The names of the rules of a published table; `added` is its schema, if an extra declares it."""
-    references = (RESOLVED,) if _references(name, added) else ()
+def rules_of(name: str, schema: Table | None = None) -> tuple[str, ...]:
+    """The names of the rules of a published table; `schema` is that of the table, if an extra declares it."""
+    references = (RESOLVED,) if _references(name, schema) else ()
     return (DECLARED, UNIQUE, *references, *((NOT_LOST,) if name == "blocks" else ()))
 
 
 def violations(
-    rule: str, name: str, tables: Mapping[str, ibis.Table], added: Table | None = None
+    rule: str, name: str, tables: Mapping[str, ibis.Table], schema: Table | None = None
 ) -> ibis.Table:
     """The rows of the table `name` that break a rule, in a column `id`; `tables` are those of the published file.
 
-    `added` is its schema, if an extra declares it. That columns are declared is not a rule over rows: KeyError.
+    `schema` is that of the table, if an extra declares it. That columns are declared is not a rule over rows: KeyError.
     """
     by_rule: dict[str, Callable[[], ibis.Table]] = {
-        UNIQUE: lambda: _repeated(tables[name], added.key if added else KEYS[name]),
-        RESOLVED: lambda: ibis.union(*_unresolved(tables[name], _references(name, added), tables)),
+        UNIQUE: lambda: _repeated(tables[name], schema.key if schema else KEYS[name]),
+        RESOLVED: lambda: ibis.union(*_unresolved(tables[name], _references(name, schema), tables)),
         NOT_LOST: lambda: _lost(name, tables),
     }
     return by_rule[rule]()

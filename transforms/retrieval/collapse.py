@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.hits import Step, best_first, firsts, groups, nothing_dropped, parted, unchanged
-from transforms.retrieval.small_tables import is_given, taken, with_values
+from transforms.retrieval.small_tables import is_given, rows_at, with_values
 from transforms.settings.search import SearchSettings
 
 
@@ -30,7 +30,7 @@ def latest_first(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     is_patch = is_given(hits.get_column("revision"))
     if not is_patch.any():
         return unchanged(hits)
-    postings = taken(hits, np.flatnonzero(is_patch))
+    postings = rows_at(hits, np.flatnonzero(is_patch))
     patches = groups(postings, "revision")
     version, is_latest = (postings.get_column(name).to_numpy() for name in ("version", "is_latest"))
     score = hits.get_column("score").to_numpy(writable=True)

@@ -8,7 +8,7 @@ import polars as pl
 
 from transforms.retrieval.fusion import FUSED
 from transforms.retrieval.reranking import RERANKED
-from transforms.retrieval.small_tables import taken
+from transforms.retrieval.small_tables import rows_at
 
 HITS: dict[str, pl.DataType | type[pl.DataType]] = {**FUSED, "stands_for": pl.String, **RERANKED}
 """Columns of hits, in their order, best first within a query. `stands_for` is the node that a hit shows in
@@ -79,8 +79,8 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
     )
     is_behind = np.isnan(again)
     if is_behind.all():
-        return taken(hits, np.lexsort((chunks, -score, queries)))
-    return taken(hits, np.lexsort((chunks, np.nan_to_num(before), -score, is_behind, queries)))
+        return rows_at(hits, np.lexsort((chunks, -score, queries)))
+    return rows_at(hits, np.lexsort((chunks, np.nan_to_num(before), -score, is_behind, queries)))
 
 
 def parted(
@@ -90,11 +90,11 @@ def parted(
     if keeps.all():
         return unchanged(hits)
     rows = np.flatnonzero(~keeps)
-    drops = taken(hits[["query", "chunk_no"]], rows)
+    drops = rows_at(hits[["query", "chunk_no"]], rows)
     reasons = [reason] * len(rows) if isinstance(reason, str) else reason.gather(rows)
     targets = [None] * len(rows) if into is None else into[rows]
-    added = [pl.Series("reason", reasons, pl.String), pl.Series("into", targets, pl.Int64)]
-    return Step(taken(hits, np.flatnonzero(keeps)), drops.hstack(added))
+    columns = [pl.Series("reason", reasons, pl.String), pl.Series("into", targets, pl.Int64)]
+    return Step(rows_at(hits, np.flatnonzero(keeps)), drops.hstack(columns))
 
 
 def unchanged(hits: pl.DataFrame) -> Step:

@@ -125,7 +125,7 @@ class Postings:
 
     segments: Sequence[TermSegment]
     slots: Slots
-    gone: GoneTerms = field(default_factory=lambda: GoneTerms({}, np.zeros(0, dtype=np.int64)))
+    gone_terms: GoneTerms = field(default_factory=lambda: GoneTerms({}, np.zeros(0, dtype=np.int64)))
 
     @property
     def chunk_count(self) -> int:
@@ -161,9 +161,9 @@ class Postings:
         return lru_cache(_TERMS_KNOWN)(self._df)
 
     def _df(self, term: str) -> int:
-        number = self.gone.numbers.get(term)
+        number = self.gone_terms.numbers.get(term)
         count = sum(rows.stop - rows.start for _, rows in self._rows(term))
-        return count if number is None else count - int(self.gone.counts[number])
+        return count if number is None else count - int(self.gone_terms.counts[number])
 
     def parts(self, term: str) -> list[PostingPart]:
         """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one."""

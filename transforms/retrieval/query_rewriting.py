@@ -118,6 +118,6 @@ def _new(names: Sequence[str], query: str) -> list[str]:
     return list({n.lower(): n for n in reversed(names) if n and n.lower() not in lowered}.values())[::-1]
 
 
-def _with(original: str, query: str, added: Sequence[str], by: str) -> Standalone:
-    used = " ".join([query, *added])
+def _with(original: str, query: str, words: Sequence[str], by: str) -> Standalone:
+    used = " ".join([query, *words])
     return Standalone(original, used, by if used != original else None)

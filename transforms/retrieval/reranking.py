@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from transforms.retrieval.small_tables import is_given, taken, with_values
+from transforms.retrieval.small_tables import is_given, rows_at, with_values
 
 WEIGHTS = {
     "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
@@ -310,4 +310,4 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
     rows = pl.Series(pa.array(row[order].astype(np.uint32), mask=row[order] < 0))
     frame = scores[["reranker", "rerank_score", "rerank_parts"]][rows]
     columns = {column.name: column for column in frame} | {"rank_before": before[order]}
-    return with_values(taken(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED})
+    return with_values(rows_at(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED})

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 
-def taken(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
+def rows_at(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
     """The rows at these places, in their order; those that follow each other are not copied."""
     if not len(rows) or (np.diff(rows) == 1).all():
         return table.slice(int(rows[0]) if len(rows) else 0, len(rows))

@@ -298,8 +298,8 @@ def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.T
         for name, frame in fields.items()
     ]
     texts = pl.concat(parts)
-    read = texts.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
-    edges = [0, *(np.flatnonzero(np.diff(read // _TEXT_AT_ONCE)) + 1).tolist(), len(texts)]
+    ends = texts.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(ends // _TEXT_AT_ONCE)) + 1).tolist(), len(texts)]
     tables = [_field_terms(texts[a:b], settings) for a, b in itertools.pairwise(edges)]
     return pa.concat_tables(tables)
 

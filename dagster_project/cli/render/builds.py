@@ -77,8 +77,8 @@ class _Seconds(ProgressColumn):
             return Text(f"{seconds:6.1f} s")
         seconds += time.monotonic() - task.fields["since"]
         remaining = task.time_remaining
-        left = "" if task.total is None or not remaining else f", {timedelta(seconds=round(remaining))} left"
-        return Text(f"{seconds:6.0f} s{left}")
+        rest = "" if task.total is None or not remaining else f", {timedelta(seconds=round(remaining))} left"
+        return Text(f"{seconds:6.0f} s{rest}")
 
 
 class _Rows(ProgressColumn):

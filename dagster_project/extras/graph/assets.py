@@ -174,9 +174,9 @@ def _chunk_keywords(
     return keyword_transforms.chunk_keywords(texts, places, words.to_pyarrow(), settings)
 
 
-def _prompt_hashes(*read: Any, embedder: Embedder, embedding_cache: EmbeddingCache) -> Made:
-    """The table `prompt_hashes`; `read` are the inputs of the stage in order and the settings."""
-    documents, *embedded, settings = read
+def _prompt_hashes(*inputs: Any, embedder: Embedder, embedding_cache: EmbeddingCache) -> Made:
+    """The table `prompt_hashes`; `inputs` are those of the stage in order and the settings."""
+    documents, *embedded, settings = inputs
     if settings.prompts == "off":
         return Made([PROMPT_HASHES.empty()], {})
     rows = prompt_transforms.document_questions(question_lists(documents))
@@ -197,9 +197,9 @@ def question_lists(documents: ibis.Table) -> pa.Table:
     return lists.select("doc_id", "source", "path", "text").to_pyarrow()
 
 
-def _document_graph(*read: Any, graph_exporter: GraphExporter) -> Made:
-    """The files of the graph, exported; `read` are the inputs of the stage in order and the settings."""
-    documents, chunks, context, embeddings, *others, links, settings = read
+def _document_graph(*inputs: Any, graph_exporter: GraphExporter) -> Made:
+    """The files of the graph, exported; `inputs` are those of the stage in order and the settings."""
+    documents, chunks, context, embeddings, *others, links, settings = inputs
     tables = (
         documents.select("doc_id", "source", "path", "title"),
         embedded_chunks(chunks, context, embeddings),

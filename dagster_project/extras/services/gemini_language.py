@@ -84,7 +84,7 @@ class GeminiLanguageModel(RemoteLanguageModel):
                 rest = {key: value for key, value in prompt.items() if key != DOCUMENT}
                 document = prompt_json({DOCUMENT: prompt[DOCUMENT]}, self.safety)
                 parts[number] = _Read(document, prompt_json(rest, self.safety))
-        texts = [read.document for read in parts]
+        texts = [part.document for part in parts]
         distinct = [text for text in dict.fromkeys(texts) if text]
         tokens = dict(zip(distinct, sent_tokens(distinct, ""), strict=True))
         return parts, HeldDocuments(self.service, self.model, instruction, texts, tokens)

@@ -22,7 +22,7 @@ class RemoteFooters:
 
     def __init__(self, base: UPath, tables: Mapping[str, Table], file: Path):
         """`file` keeps what was read."""
-        self.base, self.tables, self.kept = base, tables, KeptFooters(file)
+        self.base, self.tables, self.footers = base, tables, KeptFooters(file)
         self._etags = _listed(base)
         self._names: dict[str, list[str]] = {}
         for path in self._etags:
@@ -43,7 +43,7 @@ class RemoteFooters:
         etag = self._etags.get(path)
         if etag is None:
             return MISSING
-        return self.kept.footer(path, etag, self.tables[table], partial(self._read, path), is_list=is_list)
+        return self.footers.footer(path, etag, self.tables[table], partial(self._read, path), is_list=is_list)
 
     def code_version(self, table: str, partition: str | None) -> str | None:
         """Version of the code that wrote an object, whatever its columns; None if it cannot be read."""
@@ -51,7 +51,7 @@ class RemoteFooters:
         etag = self._etags.get(path)
         if etag is None:
             return None
-        entries = self.kept.entries(path, etag, self.tables[table], partial(self._read, path))
+        entries = self.footers.entries(path, etag, self.tables[table], partial(self._read, path))
         return None if isinstance(entries, str) else entries.code_version
 
     def _path(self, table: str, partition: str | None) -> str:
@@ -63,7 +63,7 @@ class RemoteFooters:
 
     def keep(self) -> None:
         """Write down what was read, and forget the objects that are gone."""
-        self.kept.keep(self.kept.rows.keys() - self._etags.keys())
+        self.footers.keep(self.footers.rows.keys() - self._etags.keys())
 
 
 def _listed(base: UPath) -> dict[str, str]:

@@ -70,7 +70,7 @@ class ObjectPrefix:
             "(time_limit_seconds); the next fetch goes on"
         )
 
-    def _left(self) -> dict[str, float]:
+    def _timeout(self) -> dict[str, float]:
         """The argument by which an asynchronous file system is told what is left of the time."""
         is_asynchronous = not self.remote.url.startswith("file:")
         return {"timeout": max(0.1, self.ends_at - time.monotonic())} if is_asynchronous else {}
@@ -85,7 +85,7 @@ class ObjectPrefix:
     def _bring(self) -> None:
         files, root = self._ask(self._open)
         self.landing.requests += 1
-        listed = self._ask(lambda: files.find(root, detail=True, **self._left()))
+        listed = self._ask(lambda: files.find(root, detail=True, **self._timeout()))
         there = dict(sorted(self._by_name(root, listed).items()))
         if not there:
             raise FetchError(
@@ -177,7 +177,7 @@ class ObjectPrefix:
         from dagster_project.extras.stores.store_session import Limits
 
         limits = Limits(f"{self._address}/{path}", size, self.ends_at)
-        files.get_file(path, str(unfinished), callback=limits, **self._left())
+        files.get_file(path, str(unfinished), callback=limits, **self._timeout())
 
 
 def _is_plain(name: str) -> bool:

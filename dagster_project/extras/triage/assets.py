@@ -112,10 +112,10 @@ def _vectors(
         at=pl.col("spans").list.eval(pl.element().struct.field("byte_start")).list.min()
     )
     embedded = embedded_chunks(own, context, embeddings).to_pyarrow()
-    read = pl.DataFrame(embedded.select(["chunk_id", "doc_id"])).join(
+    rows = pl.DataFrame(embedded.select(["chunk_id", "doc_id"])).join(
         places, on="chunk_id", maintain_order="left"
     )
-    return author_vectors(issues, read, matrix(embedded.column("vector")) if len(read) else np.zeros((0, 1)))
+    return author_vectors(issues, rows, matrix(embedded.column("vector")) if len(rows) else np.zeros((0, 1)))
 
 
 def written_summaries(

@@ -190,7 +190,7 @@ class StageView:
     name: str
     milliseconds: float
     share: float
-    kept: int
+    hits: int
     dropped: int
     reasons: list[tuple[str, int]]
     place: int | None
@@ -228,7 +228,7 @@ def why_page(result: Explanation, ident: str | None) -> Why:
                 name=table.stage,
                 milliseconds=table.seconds * 1000,
                 share=table.seconds / longest,
-                kept=hits.height,
+                hits=hits.height,
                 dropped=table.steps.height - hits.height,
                 reasons=_reasons(table.steps),
                 place=moment.rank if moment else None,

@@ -98,8 +98,8 @@ class HitRows:
         words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
         """
         numbers, cache = {*chunks}, self._cache
-        read = self._by_chunk(numbers - cache.keys(), "text_key", "size", "facts")
-        cache = cache | {number: self._row(**row) for number, row in read.items()}
+        rows = self._by_chunk(numbers - cache.keys(), "text_key", "size", "facts")
+        cache = cache | {number: self._row(**row) for number, row in rows.items()}
         # A second look reads most of what is described.
         self._cache = cache if len(cache) <= _KNOWN_ROWS else {}
         texts = self.shown([cache[n]["text_display"] for n in numbers])

@@ -32,11 +32,11 @@ def create(
     for name in VIEWS:
         connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {VIEWS(name)}')
     names = "|".join(name for (name,) in connection.execute(_TABLE_NAMES).fetchall())
-    read = re.compile(rf"\b(FROM|JOIN) ({names})\b")
+    pattern = re.compile(rf"\b(FROM|JOIN) ({names})\b")
     values = _search_text(search, term_settings)
     for macros in (MACROS, *named("macros")):
         for name in macros:
-            connection.execute(read.sub(rf"\1 query_table({_CATALOG} || '\2')", macros(name, **values)))
+            connection.execute(pattern.sub(rf"\1 query_table({_CATALOG} || '\2')", macros(name, **values)))
 
 
 def comment(connection: duckdb.DuckDBPyConnection, further_views: Collection[str] = ()) -> None:

@@ -371,15 +371,15 @@ def _read_once(file: Path, table: str, *state: int) -> tuple[Any, ...]:
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a file; where the file system can, the copy shares its blocks until they are written to."""
-    with source.open("rb") as read, target.open("xb") as write:
+    with source.open("rb") as reader, target.open("xb") as writer:
         remaining = source.stat().st_size
         try:
-            while remaining and (copied := os.copy_file_range(read.fileno(), write.fileno(), remaining)):
+            while remaining and (copied := os.copy_file_range(reader.fileno(), writer.fileno(), remaining)):
                 remaining -= copied
         except OSError:
             if remaining != source.stat().st_size:
                 raise
-            shutil.copyfileobj(read, write, _COPIED_AT_ONCE)
+            shutil.copyfileobj(reader, writer, _COPIED_AT_ONCE)
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -29,7 +29,7 @@ from transforms.errors import QueryError
 from transforms.retrieval import bm25, cutoffs, labels, pipeline
 from transforms.retrieval.hits import Report, nothing_dropped, places
 from transforms.retrieval.query_language import Query, parsed_query, plain_query
-from transforms.retrieval.small_tables import taken, with_values
+from transforms.retrieval.small_tables import rows_at, with_values
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import synonyms
@@ -137,8 +137,8 @@ class SearchIndex(OpenedVersion):
         """The queries as `search` reads them, with what they and the filters allow."""
         if any(not query.strip() for query in queries) and filters == Filters():
             raise QueryError("the query is empty: name words to look for, or a field such as from:ann")
-        read = plain_query if plain else parsed_query
-        return [self.conditions.resolved(self._with_synonyms(read(query)), filters) for query in queries]
+        parse = plain_query if plain else parsed_query
+        return [self.conditions.resolved(self._with_synonyms(parse(query)), filters) for query in queries]
 
     def _with_synonyms(self, query: Query) -> Query:
         """The query with what means the same as its words, which counts half."""
@@ -259,7 +259,7 @@ class SearchIndex(OpenedVersion):
         hits, dropped = pipeline.through(progress, stages, settings, report)
         table = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))
         ranked = table[[*pipeline.RANKED]]
-        first = taken(ranked, np.flatnonzero(table.get_column("rank").to_numpy() <= limit))
+        first = rows_at(ranked, np.flatnonzero(table.get_column("rank").to_numpy() <= limit))
         by_query = labels.runtime_labels(first, batch.numbers, settings)
         missing = (*batch.missing, *look.missing)
         return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path, missing)

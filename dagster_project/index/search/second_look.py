@@ -15,7 +15,7 @@ from transforms.retrieval import bm25, circumstances, fusion, reranking, units
 from transforms.retrieval.circumstances import Circumstances
 from transforms.retrieval.hits import Step, places, unchanged
 from transforms.retrieval.reranking import Candidate
-from transforms.retrieval.small_tables import taken, with_values
+from transforms.retrieval.small_tables import rows_at, with_values
 from transforms.settings.search import RerankSettings, SearchSettings
 from transforms.text import passages, terms
 
@@ -63,7 +63,7 @@ class SecondLook:
         assert self.reranker is not None
         rank = places(hits)
         is_top = rank <= self.reranker.settings.top
-        candidates = self._candidates(taken(hits, np.flatnonzero(is_top)), rank[is_top].tolist())
+        candidates = self._candidates(rows_at(hits, np.flatnonzero(is_top)), rank[is_top].tolist())
         queries = dict(zip(self.batch.numbers, self.batch.queries, strict=True))
         diagnostic = {number for number, query in queries.items() if fusion.is_diagnostic(query)}
         ranked = with_values(hits, rank=rank)

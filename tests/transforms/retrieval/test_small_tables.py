@@ -4,14 +4,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transforms.retrieval.small_tables import is_given, taken, with_values
+from transforms.retrieval.small_tables import is_given, rows_at, with_values
 
 TABLE = pl.DataFrame({"a": [1, 2, None, 4], "b": ["x", None, "y", "z"]})
 
 
 @pytest.mark.parametrize("rows", [[], [0], [1, 2], [0, 1, 2, 3], [3, 0, 2], [2, 2], [3, 2, 1]])
 def test_rows_are_taken_in_their_order(rows: list[int]):
-    assert taken(TABLE, np.array(rows, dtype=np.int64)).rows() == [TABLE.row(n) for n in rows]
+    assert rows_at(TABLE, np.array(rows, dtype=np.int64)).rows() == [TABLE.row(n) for n in rows]
 
 
 def test_a_table_is_not_changed_by_the_values_of_another():

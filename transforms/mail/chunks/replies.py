@@ -344,10 +344,10 @@ class Body:
         keep, size = end, 0
         while keep > start:
             line = max(self.body.rfind("\n", start, keep - 1) + 1, start)
-            added = len(_without_marks(self.body[line:keep]).rstrip("\n")) + (1 if size else 0)
-            if size + added > cap:
+            count = len(_without_marks(self.body[line:keep]).rstrip("\n")) + (1 if size else 0)
+            if size + count > cap:
                 return keep if size else self._word_start(max(line, keep - cap), keep)
-            size += added
+            size += count
             keep = line
         return keep
 
