@@ -50,16 +50,14 @@ def alert_sources(
     settings: AlertSettings, root: Path, sources: Iterable[str], event: str = "source_failed"
 ) -> None:
     """Send one alert that names the sources that could not be read, or fetched, while others were, if there are any."""
-    if named := sorted(sources):
-        send(settings, _payload(event, root, sources=named))
+    if names := sorted(sources):
+        send(settings, _payload(event, root, sources=names))
 
 
-def alert_interrupted(settings: AlertSettings, root: Path, found: Iterable[Interrupted]) -> None:
+def alert_interrupted(settings: AlertSettings, root: Path, runs: Iterable[Interrupted]) -> None:
     """Send an alert for each piece of work that was killed before it was done, as its successor finds it."""
-    for left in found:
-        send(
-            settings, _payload("run_interrupted", root, run_id=left.run, begun=left.begun, tables=left.tables)
-        )
+    for run in runs:
+        send(settings, _payload("run_interrupted", root, run_id=run.run, begun=run.begun, tables=run.tables))
 
 
 def alert_run(settings: AlertSettings, root: Path, run: dg.DagsterRun, step: str | None) -> None:
@@ -79,10 +77,10 @@ def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _
         faults.append(_run(settings.command, body, seconds))
     if settings.url or settings.url_env:
         faults.append(_post(settings, body, seconds))
-    found = [fault for fault in faults if fault]
-    for fault in found:
+    reasons = [fault for fault in faults if fault]
+    for fault in reasons:
         _LOG.warning("an alert was not delivered: %s", fault)
-    return found
+    return reasons
 
 
 def _payload(event: str, root: Path, **facts: object) -> dict[str, object]:
@@ -92,14 +90,14 @@ def _payload(event: str, root: Path, **facts: object) -> dict[str, object]:
 
 def _fault(fault: Exception) -> dict[str, object]:
     """What a fault is. Its message stays here: it may hold a line of somebody's mail."""
-    known = isinstance(fault, WeftError)
+    is_own = isinstance(fault, WeftError)
     return {
         "kind": type(fault).__name__,
         "exit_code": fault.exit_code if isinstance(fault, WeftError) else 1,
         "step": fault.step if isinstance(fault, WeftError) else None,
         "run_id": fault.run_id if isinstance(fault, WeftError) else None,
         "see": "the run in Dagster, or the output of the build; `weft help exit-codes` lists them"
-        if known
+        if is_own
         else "the output of the build",
     }
 
@@ -190,10 +188,10 @@ def warnings_sensor(settings: Settings) -> dg.SensorDefinition:
         if COMMAND_TAG in run.tags:
             return dg.SkipReason("the command tells of its runs itself")
         evaluated = context.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
-        found = (e.dagster_event.asset_check_evaluation_data for e in evaluated if e.dagster_event)
+        results = (e.dagster_event.asset_check_evaluation_data for e in evaluated if e.dagster_event)
         failed = [
             FailedCheck(c.asset_key.path[-1], c.check_name, numbers(c.metadata))
-            for c in found
+            for c in results
             if not c.passed
         ]
         alert_checks(settings.alerts, settings.root, failed)

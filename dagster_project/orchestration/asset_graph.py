@@ -43,8 +43,8 @@ def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
 
 def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], dg.AssetChecksDefinition]:
     """The external assets of the tables of the published file, and the checks on them, which no build runs."""
-    made = {table for stage in added_stages(settings) for table in stage.outputs}
-    tables = {name: COMMENTS[name] for name in (*table_checks.KEYS, *(n for n in ADDED if n in made))}
+    outputs = {table for stage in added_stages(settings) for table in stage.outputs}
+    tables = {name: COMMENTS[name] for name in (*table_checks.KEYS, *(n for n in ADDED if n in outputs))}
     specs = [published_spec(table, comment, columns) for table, (comment, columns) in tables.items()]
     return specs, published_checks({name: columns for name, (_, columns) in tables.items()}, ADDED)
 
@@ -70,15 +70,15 @@ def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 
 def partition_stages(settings: Settings, kind: SourceType | None = None) -> list[Stage]:
     """The stages that make partitions, in order, or those of one kind."""
-    found = _stages_of(_AsWritten(settings.model_dump_json(), settings))
-    return [s for stages in found for s in stages if s.source_type and kind in (None, s.source_type)]
+    by_type = _stages_of(_AsWritten(settings.model_dump_json(), settings))
+    return [s for stages in by_type for s in stages if s.source_type and kind in (None, s.source_type)]
 
 
 @dataclass(frozen=True)
 class _AsWritten:
     """Settings as the key of a cache: those with the same JSON are equal."""
 
-    written: str
+    text: str
     settings: Settings = field(compare=False)
 
 
@@ -99,11 +99,11 @@ def _stages_of(key: _AsWritten) -> tuple[list[Stage], list[Stage]]:
 @lru_cache(maxsize=4)
 def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
     settings, (published, following) = key.settings, _stages_of(key)
-    added = {table for stage in following for table in stage.outputs}
+    outputs = {table for stage in following for table in stage.outputs}
     return (
         *assets_of(published),
         embeddings_asset(settings.embedding, settings.safety),
-        search_index_asset(sorted(published_tables().keys() & added)),
+        search_index_asset(sorted(published_tables().keys() & outputs)),
         vector_index_asset(),
         *assets_of(following),
     )

@@ -60,8 +60,8 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
         operations_report_asset(),
         search_results_asset(),
     ]
-    given = {**make_resources(settings), **(resources or {})}
-    given["io_manager"] = _lake(settings, given["progress"])
+    by_name = {**make_resources(settings), **(resources or {})}
+    by_name["io_manager"] = _lake(settings, by_name["progress"])
     owned = partial(_with_owner, settings=settings)
     return dg.Definitions(
         assets=[
@@ -75,7 +75,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             *(check for checks in named("checks") for check in checks(settings)),
         ],
         jobs=[*refresh_jobs(settings), _refresh_now(fetches=bool(fetching)), *_other_jobs()],
-        resources=given,
+        resources=by_name,
         executor=dg.in_process_executor,
     )
 
@@ -90,7 +90,7 @@ def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
     """The way into the lake, with the run's locks held as long as the run lasts; `progress` hears of waits."""
     whole = whole_assets(settings)
 
-    def opened(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
+    def open_lake(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
         with (
             held_by_run(
                 context, settings.root, settings.lake_uri, whole, partial(progress.step, WAITS, rows=0)
@@ -99,13 +99,13 @@ def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
         ):
             yield manager
 
-    return dg.IOManagerDefinition(resource_fn=contextlib.contextmanager(opened))  # type: ignore[arg-type]
+    return dg.IOManagerDefinition(resource_fn=contextlib.contextmanager(open_lake))  # type: ignore[arg-type]
 
 
 def refresh_jobs(settings: Settings) -> list[Any]:
     """The jobs of a refresh: one for the partitions of each kind of source, and one for the whole lake."""
     types = [*SOURCE_TYPES, SLOW, CONTEXT]
-    made = [
+    jobs = [
         dg.define_asset_job(
             partitions_job(kind.partitions),
             selection=dg.AssetSelection.assets(
@@ -121,7 +121,7 @@ def refresh_jobs(settings: Settings) -> list[Any]:
         description="Relate, embed and publish what the partitions hold.",
         tags={SCOPE_TAG: WHOLE},
     )
-    return [*made, whole]
+    return [*jobs, whole]
 
 
 def _refresh_now(*, fetches: bool) -> Any:
@@ -165,8 +165,8 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
         return definition
     if not any(source.source_type == source_type.name for source in settings.sources):
         return definition
-    read = [partitions_key(source_type.name)]
-    return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=read))
+    deps = [partitions_key(source_type.name)]
+    return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=deps))
 
 
 def _with_owner(spec: dg.AssetSpec, settings: Settings) -> dg.AssetSpec:

@@ -150,7 +150,7 @@ def make_texts(
             before, _ = whole_phases(settings)
             assets = make_assets(settings)
             needed = dg.AssetSelection.assets("chunk_context").upstream(include_self=False).resolve(assets)
-            names = {key.path[-1] for made in assets if made.keys & needed for key in made.keys}
+            names = {key.path[-1] for asset in assets if asset.keys & needed for key in asset.keys}
             work.do([Work(tuple(table for table in before if table in names))])
 
 
@@ -166,8 +166,8 @@ def clock_behind(settings: Settings) -> timedelta | None:
 class _Build:
     def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress):
         self.settings, self.instance, self.progress = settings, instance, progress
-        begun = datetime.now(UTC).isoformat(timespec="seconds")
-        self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: begun}
+        start = datetime.now(UTC).isoformat(timespec="seconds")
+        self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: start}
         self.failed: dict[tuple[str, str], FailedCheck] = {}
         self.published: Mapping[str, Any] | None = None
         self.figures: dict[str, Any] = {}
@@ -192,10 +192,10 @@ class _Build:
         except WeftError as fault:
             if type(fault) not in (WeftError, LakeDamageError) or is_of_full_disk(fault):
                 raise
-            found = make_lake(self.settings).discard_corrupt()
-            if not found:
+            damage = make_lake(self.settings).discard_corrupt()
+            if not damage:
                 raise
-        return self.run(on_plan, {**spoiled, **found})
+        return self.run(on_plan, {**spoiled, **damage})
 
     def run(
         self,
@@ -256,12 +256,12 @@ class _Build:
                 asset = c.asset_key.path[-1]
                 self.failed[asset, c.check_name] = FailedCheck(asset, c.check_name, numbers(c.metadata))
         events = (e.materialization for e in result.get_asset_materialization_events())
-        made = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
-        self.published = made.get("search_index", self.published)
-        if "embeddings" in made:
+        facts = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
+        self.published = facts.get("search_index", self.published)
+        if "embeddings" in facts:
             # Names with a slash are Dagster's own.
-            shown = {k: v for k, v in made["embeddings"].items() if "/" not in k}
-            figures = {k: v for k, v in shown.items() if isinstance(v, int | float)}
+            own = {k: v for k, v in facts["embeddings"].items() if "/" not in k}
+            figures = {k: v for k, v in own.items() if isinstance(v, int | float)}
             before = self.figures
             self.figures = figures | {k: before[k] + figures.get(k, 0) for k in _ADDED_UP if k in before}
 
@@ -287,16 +287,16 @@ def fetch_sources(
     """
     remote = {s.name: s for s in settings.sources if s.remote}
     if unknown := sorted(set(names) - set(remote)):
-        known = ", ".join(sorted(remote)) or "none"
-        raise SettingsError(f"no source with fetch is called {unknown[0]!r}; there are: {known}")
+        choices = ", ".join(sorted(remote)) or "none"
+        raise SettingsError(f"no source with fetch is called {unknown[0]!r}; there are: {choices}")
     forgotten = Forgotten(make_lake(settings).base)
-    wanted = [n for n in remote if (not names or n in names) and not forgotten.has("source", n)]
-    if not wanted:
+    sources = [n for n in remote if (not names or n in names) and not forgotten.has("source", n)]
+    if not sources:
         return {}
-    keys = [fetched_key(name) for name in wanted]
+    keys = [fetched_key(name) for name in sources]
     tags = {COMMAND_TAG: str(settings.root), **tags}
     result = run_here(asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False)
-    outcomes = {name: _fetch_outcome(result, name, remote[name].fetch_step) for name in wanted}
+    outcomes = {name: _fetch_outcome(result, name, remote[name].fetch_step) for name in sources}
     for name, outcome in outcomes.items():
         tell(GROUP, name, outcome.added + outcome.changed)
     return outcomes
@@ -312,9 +312,9 @@ def _fetch_outcome(result: dg.ExecuteInProcessResult, source: str, step: str) ->
             return FetchOutcome(**{k: facts[k] for k in FetchOutcome.__dataclass_fields__ if k in facts})
         if event.is_step_failure:
             data = event.step_failure_data
-            if told := data.user_failure_data:
-                facts = {k: v.value for k, v in told.metadata.items()}
-                return FetchOutcome(told.description, lag_seconds=facts.get("lag_seconds"))
+            if failure := data.user_failure_data:
+                facts = {k: v.value for k, v in failure.metadata.items()}
+                return FetchOutcome(failure.description, lag_seconds=facts.get("lag_seconds"))
             error = root_cause(data.error)
             return FetchOutcome(error.message.strip() if error else "unknown")
     return FetchOutcome(f"run {result.run_id} ended before it was fetched")

@@ -85,7 +85,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     history = step_history(instance)
     steps = _seconds(settings, pieces, plan.publish, texts, history)
-    known = [seconds for seconds in steps.values() if seconds is not None]
+    times = [seconds for seconds in steps.values() if seconds is not None]
     return Outlook(
         partitions=len(plan.partitions),
         pieces=pieces,
@@ -100,7 +100,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         texts=texts,
         tokens=tokens,
         price_usd=round(tokens * embedder.price / 1e6, 4),
-        seconds=round(sum(known), 1) if known and history.last_seconds else None,
+        seconds=round(sum(times), 1) if times and history.last_seconds else None,
         seconds_by_step={name: round(s, 1) for name, s in sorted(steps.items()) if s is not None},
     )
 
@@ -160,16 +160,16 @@ def _seconds(
     rows: Counter[str] = Counter()
     for piece in pieces:
         rows.update(piece.rows)
-    found: dict[str, float | None] = {}
+    seconds: dict[str, float | None] = {}
     for definition in make_assets(settings):
         tables = {key.path[-1] for key in definition.keys}
         name = definition.node_def.name
         if definition.partitions_def is None:
             if publishes and name == "embeddings":
-                found[name] = history.embedding_seconds(texts)
+                seconds[name] = history.embedding_seconds(texts)
             elif publishes and name in history.last_seconds:
-                found[name] = history.last_seconds[name]
+                seconds[name] = history.last_seconds[name]
         elif not tables & slow and (count := sum(rows[table] for table in tables)):
             rate = history.rates.get(name)
-            found[name] = count / rate if rate else None
-    return found
+            seconds[name] = count / rate if rate else None
+    return seconds

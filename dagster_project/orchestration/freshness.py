@@ -46,13 +46,13 @@ def report_freshness(
     Those that are as the last ones are left out: Dagster deletes no outcome with its run.
     """
     results = {check_key(result): result for result in _results(settings, plan)}
-    known = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
+    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
     for key in results.keys() - but:
-        last, now = known[key].evaluation if key in known else None, results[key]
+        last, now = latest[key].evaluation if key in latest else None, results[key]
         if last is None or (last.passed, last.metadata) != (now.passed, now.metadata):
             facts = {"passed": now.passed, "severity": now.severity, "metadata": now.metadata}
-            found = dg.AssetCheckEvaluation(asset_key=key.asset_key, check_name=key.name, **facts)
-            instance.report_runless_asset_event(found)
+            evaluation = dg.AssetCheckEvaluation(asset_key=key.asset_key, check_name=key.name, **facts)
+            instance.report_runless_asset_event(evaluation)
 
 
 def _results(settings: Settings, plan: Plan) -> Iterator[dg.AssetCheckResult]:

@@ -46,8 +46,8 @@ def instance_home(settings: Settings) -> Path:
         elif any(name in shipped.read_text(errors="replace") for name in _GONE):
             # What stood there were Dagster's own storages, which it takes where none is named; their files stay.
             config = yaml.safe_load(shipped.read_text())
-            kept = {key: value for key, value in config.items() if _class_of(value) not in _GONE}
-            shipped.write_text(yaml.safe_dump(kept, sort_keys=False))
+            rest = {key: value for key, value in config.items() if _class_of(value) not in _GONE}
+            shipped.write_text(yaml.safe_dump(rest, sort_keys=False))
     except OSError as error:
         raise SettingsError(
             f"{home} cannot be used as a folder ({error.strerror}); mend storage.root in the settings or DAGSTER_HOME"
@@ -63,10 +63,10 @@ def _class_of(value: object) -> object:
 def workspace(settings: Settings, packages: str) -> Path:
     """The file that says where Dagster finds Weft, whose packages lie in `packages`; beside the instance's dagster.yaml."""
     place = instance_home(settings) / "workspace.yaml"
-    found = {
+    location = {
         "python_module": {"module_name": MODULE, "working_directory": packages, "location_name": LOCATION}
     }
-    place.write_text(yaml.safe_dump({"load_from": [found]}))
+    place.write_text(yaml.safe_dump({"load_from": [location]}))
     return place
 
 
@@ -98,11 +98,11 @@ def _damage(place: Path) -> str | None:
         with place.open("rb") as file:
             return None if file.read(len(_SQLITE)) == _SQLITE else "file is not a database"
     try:
-        with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=ro&immutable=1", uri=True)) as opened:
-            (found,) = opened.execute("PRAGMA quick_check(1)").fetchone()
+        with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+            (result,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         return str(error)
-    return None if found == "ok" else str(found.splitlines()[0])
+    return None if result == "ok" else str(result.splitlines()[0])
 
 
 @contextlib.contextmanager

@@ -70,27 +70,27 @@ class Plan:
 
 
 def make_plan(
-    settings: Settings, sources: RememberedSources, lake: ParquetLake, taken: Collection[str] = ()
+    settings: Settings, sources: RememberedSources, lake: ParquetLake, busy: Collection[str] = ()
 ) -> Plan:
-    """Compare the sources, the lake and the published index, without stale partitions `taken` by runs under way.
+    """Compare the sources, the lake and the published index, without stale partitions `busy` in runs under way.
 
     A table of a partition is stale if it is missing, corrupt, of another code version, or made from other inputs
     than the current ones, and so is every table that depends on it.
     """
     with lake.one_look():
-        return _compared(settings, sources, lake, taken)
+        return _compared(settings, sources, lake, busy)
 
 
 def _compared(
-    settings: Settings, sources: RememberedSources, lake: ParquetLake, taken: Collection[str]
+    settings: Settings, sources: RememberedSources, lake: ParquetLake, busy: Collection[str]
 ) -> Plan:
     partitions = sources.discover()
     broken = dict(sources.broken)
-    found = _stale_partitions(settings, sources, partitions, lake, taken)
-    _leave_broken(partitions, found, broken, settings, lake)
-    stale = {partition: tuple(why) for partition, why in found.items() if why}
-    kept = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
-    vanished = tuple(p for p in kept if p not in {u.key for u in partitions})
+    reasons = _stale_partitions(settings, sources, partitions, lake, busy)
+    _leave_broken(partitions, reasons, broken, settings, lake)
+    stale = {partition: tuple(why) for partition, why in reasons.items() if why}
+    stored = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
+    vanished = tuple(p for p in stored if p not in {u.key for u in partitions})
     publisher = make_publisher(settings, lake)
     state = state_of(partitions, lake)
     whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
@@ -106,7 +106,7 @@ def _compared(
         slow=slow,
         state=state,
         damaged=_damages(settings, stale, slow, publisher, lake) if publish or slow else {},
-        reasons={partition: next(iter(found[partition].values())) for partition in stale},
+        reasons={partition: next(iter(reasons[partition].values())) for partition in stale},
         anew=publish and publisher.damage() is None and not publisher.fits_settings(),
         broken=broken,
         left_out=tuple(sorted(sources.left_out)),
@@ -118,20 +118,20 @@ def _stale_partitions(
     sources: RememberedSources,
     partitions: Sequence[SourcePartition],
     lake: ParquetLake,
-    taken: Collection[str],
+    busy: Collection[str],
 ) -> dict[str, dict[str, str]]:
-    """By partition that is not `taken` its stale tables, and why each is that."""
+    """By partition that is not `busy` its stale tables, and why each is that."""
     orders = {kind.name: partition_stages(settings, kind) for kind in SOURCE_TYPES}
-    types = {u.key: orders[u.source_type] for u in partitions if u.key not in taken}
-    found = {
+    types = {u.key: orders[u.source_type] for u in partitions if u.key not in busy}
+    reasons = {
         u.key: stale_reasons(u.key, types[u.key], {"partition": u.fingerprint}, lake)
         for u in partitions
         if u.key in types
     }
     if sources.forgotten.unfinished:
-        for key in set(partitions_with(lake, sources.forgotten)) & found.keys():
-            found[key] = {t: FORGETS for stage in types[key] for t in stage.tables}
-    return found
+        for key in set(partitions_with(lake, sources.forgotten)) & reasons.keys():
+            reasons[key] = {t: FORGETS for stage in types[key] for t in stage.tables}
+    return reasons
 
 
 def _whole(
@@ -200,7 +200,7 @@ def _damages(
     versions = whole | {
         t: stage.declared_version for stage in partition_stages(settings) for t in stage.tables
     }
-    found: dict[str, str] = {}
+    damages: dict[str, str] = {}
     listed = [table for table in IN_PARTS if lake.damage(table) is None]
     places += [(table, p, bool(published)) for table in listed for p in lake.parts(table)]
     for table, partition, was_there in [*places, *((t, None, bool(published)) for t in whole)]:
@@ -208,10 +208,10 @@ def _damages(
         if damage == OTHER_SCHEMA and lake.code_version(table, partition) != versions[table]:
             continue
         if damage and (was_there or damage != MISSING):
-            found[str(lake.path(table, partition))] = damage
+            damages[str(lake.path(table, partition))] = damage
     if damage := publisher.damage():
-        found[str(publisher.folder / CURRENT)] = damage
-    return found
+        damages[str(publisher.folder / CURRENT)] = damage
+    return damages
 
 
 def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:

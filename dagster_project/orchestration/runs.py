@@ -127,7 +127,7 @@ def close_dead_runs(
     The only command that works on a storage, since it holds the build lock, knows that those before it are gone, also
     one that was killed as it began or ended a run.
     """
-    found, lives = [], runs_of(root)
+    result, lives = [], runs_of(root)
     dead = [run_id for run_id in lives if not lives[run_id]]
     if only_command:
         own = dg.RunsFilter(statuses=UNFINISHED, tags={COMMAND_TAG: str(root)})
@@ -136,9 +136,9 @@ def close_dead_runs(
         record = instance.get_run_record_by_id(run_id)
         if record and not record.dagster_run.is_finished:
             instance.report_run_failed(record.dagster_run, "its process ended before the run did")
-            begun = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
-            found.append(
-                Interrupted(run_id, begun.isoformat(timespec="seconds"), tuple(_targets(record.dagster_run)))
+            start = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
+            result.append(
+                Interrupted(run_id, start.isoformat(timespec="seconds"), tuple(_targets(record.dagster_run)))
             )
         forget_run(root, run_id)
     storage = instance.event_log_storage
@@ -146,7 +146,7 @@ def close_dead_runs(
         holder = instance.get_run_by_id(run_id)
         if holder is None or holder.is_finished:
             storage.free_concurrency_slots_for_run(run_id)
-    return tuple(found)
+    return tuple(result)
 
 
 def run_here(
@@ -209,10 +209,10 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
 
 def _in_words(message: str, kind: str) -> str:
     """What an error says, without Python's name for it; what to do where something stands in the way of a file."""
-    said = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
+    text = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
     if kind in {error.__name__ for error in IN_THE_WAY}:
-        said += ": move away what stands there, and build again"
-    return re.sub(r"^\[Errno \d+\] ", "", said)
+        text += ": move away what stands there, and build again"
+    return re.sub(r"^\[Errno \d+\] ", "", text)
 
 
 _KEPT = timedelta(days=30)
@@ -230,25 +230,25 @@ def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
     if not old:
         return 0
     needed = _runs_that_made_what_is_there(instance)
-    gone = [run_id for run_id in old if run_id not in needed][:limit]
+    run_ids = [run_id for run_id in old if run_id not in needed][:limit]
     home = Path(instance.root_directory)
-    for run_id in gone:
+    for run_id in run_ids:
         instance.delete_run(run_id)
         # Dagster leaves the emptied database of the run and what its steps printed.
         for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
             file.unlink(missing_ok=True)
         shutil.rmtree(home / "storage" / run_id, ignore_errors=True)
-    return len(gone)
+    return len(run_ids)
 
 
 def _runs_that_made_what_is_there(instance: dg.DagsterInstance) -> set[str]:
-    made = dg.DagsterEventType.ASSET_MATERIALIZATION
-    found: set[str] = set()
+    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
+    ids: set[str] = set()
     for asset in instance.all_asset_keys():
-        latest = list(instance.event_log_storage.get_latest_storage_id_by_partition(asset, made).values())
+        latest = list(instance.event_log_storage.get_latest_storage_id_by_partition(asset, kind).values())
         records = dg.AssetRecordsFilter(asset_key=asset, storage_ids=latest)
         if latest:
-            found |= {r.run_id for r in instance.fetch_materializations(records, limit=len(latest)).records}
+            ids |= {r.run_id for r in instance.fetch_materializations(records, limit=len(latest)).records}
         if event := instance.get_latest_materialization_event(asset):
-            found.add(event.run_id)
-    return found
+            ids.add(event.run_id)
+    return ids

@@ -80,7 +80,7 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
                 pool_size=1,
                 connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
             )
-            event.listen(engine, "connect", lambda made, _: made.execute("PRAGMA synchronous = NORMAL"))
+            event.listen(engine, "connect", lambda db, _: db.execute("PRAGMA synchronous = NORMAL"))
             if shard not in self._initialized_dbs:
                 self._begin(shard, engine)
                 self._initialized_dbs.add(shard)
@@ -94,16 +94,16 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         place = Path(self.path_for_shard(shard))
         new = shard not in _OF_NO_RUN and not place.exists()
         if new and _empty:
-            begun = place.with_suffix(".begun")
-            begun.write_bytes(_empty[0])
-            begun.replace(place)
+            draft = place.with_suffix(".begun")
+            draft.write_bytes(_empty[0])
+            draft.replace(place)
             return
         if not new and _has_tables(place):
             return
         self._initdb(engine)
         if new:
-            with closing(sqlite3.connect(place)) as made:
-                _empty[:] = [made.serialize()]
+            with closing(sqlite3.connect(place)) as db:
+                _empty[:] = [db.serialize()]
 
     def store_event(self, event: EventLogEntry) -> None:
         """Store an event."""
@@ -156,10 +156,10 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
     def _stays(self, look: Callable[[str], bool], name: str) -> bool:
         """The answer of `look` for a name. A yes is remembered, since migrations only add."""
-        known: set[str] = self.__dict__.setdefault("_known", set())
-        if name not in known and look(name):
-            known.add(name)
-        return name in known
+        names: set[str] = self.__dict__.setdefault("_known", set())
+        if name not in names and look(name):
+            names.add(name)
+        return name in names
 
     def dispose(self) -> None:
         """Close the kept connections, which folds SQLite's write-ahead logs into their files."""
@@ -170,6 +170,6 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
 def _has_tables(place: Path) -> bool:
     """True if a file has all its tables; Dagster writes the number of the layout last, and reads 89 scripts to see that."""
-    with closing(sqlite3.connect(place, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as opened:
-        tables = opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchall()
-        return bool(tables and opened.execute("SELECT 1 FROM alembic_version").fetchall())
+    with closing(sqlite3.connect(place, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as db:
+        tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchall()
+        return bool(tables and db.execute("SELECT 1 FROM alembic_version").fetchall())

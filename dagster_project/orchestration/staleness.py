@@ -43,23 +43,23 @@ def stale_context(
     if current is None:
         return {}
     order = partition_stages(settings, CONTEXT)
-    shown = _shown_by(current) if Forgotten(lake.base).unfinished else None
+    ids = _shown_by(current) if Forgotten(lake.base).unfinished else None
     windows = [u.key for u in partitions if u.source_type == CONVERSATIONS.name]
     open_windows = last_windows(windows)
-    found = {}
+    stale = {}
     for window in windows:
-        queries, asked = (lake.footer(t, window) for t in ("conversation_query_chunks", CONTEXT.tables[0]))
+        queries, context = (lake.footer(t, window) for t in ("conversation_query_chunks", CONTEXT.tables[0]))
         if queries is None:
             continue
-        stays = asked and not (window in open_windows and queries.row_count)
-        version = asked.inputs.get("search_index", "") if asked and stays else version_of(current)
+        stays = context and not (window in open_windows and queries.row_count)
+        version = context.inputs.get("search_index", "") if context and stays else version_of(current)
         hashes = {"conversation_query_chunks": queries.content_hash, "search_index": version}
-        cited = lake.stored(CONTEXT.tables[0], ["chunk_id"], window) if shown is not None and asked else None
-        if shown is not None and cited and set(cited.column("chunk_id").to_pylist()) - shown:
-            found[window] = CONTEXT.tables
+        cited = lake.stored(CONTEXT.tables[0], ["chunk_id"], window) if ids is not None and context else None
+        if ids is not None and cited and set(cited.column("chunk_id").to_pylist()) - ids:
+            stale[window] = CONTEXT.tables
         elif tables := stale_reasons(window, order, hashes, lake):
-            found[window] = tuple(tables)
-    return found
+            stale[window] = tuple(tables)
+    return stale
 
 
 def _shown_by(index: Path) -> set[str]:
@@ -75,20 +75,20 @@ def stale_slow(
     To be asked when the tables of mail are right: the queue is one of them. Partitions without slow texts have none.
     """
     order = partition_stages(settings, SLOW)
-    found = {}
+    stale = {}
     for partition in (u.key for u in partitions if u.source_type == MAIL.name):
         queue = lake.footer(QUEUE, partition)
         if queue and queue.row_count:
-            found[partition] = tuple(stale_reasons(partition, order, {QUEUE: queue.content_hash}, lake))
-    return {partition: tables for partition, tables in found.items() if tables}
+            stale[partition] = tuple(stale_reasons(partition, order, {QUEUE: queue.content_hash}, lake))
+    return {partition: tables for partition, tables in stale.items() if tables}
 
 
 def stale_reasons(
-    partition: str, order: Sequence[Stage], given: Mapping[str, str], lake: ParquetLake
+    partition: str, order: Sequence[Stage], source_hashes: Mapping[str, str], lake: ParquetLake
 ) -> dict[str, str]:
-    """By stale table of a partition why it is that; `given` are hashes of what the stages of `order` do not make."""
+    """By stale table of a partition why it is that; `source_hashes` are of what the stages of `order` do not make."""
     stale: dict[str, str] = {}
-    hashes = dict(given)
+    hashes = dict(source_hashes)
     for stage in order:
         footers = [lake.footer(table, partition) for table in stage.tables]
         inputs = stage.compared_inputs()
@@ -121,15 +121,15 @@ def _of_version(before: str, now: str) -> str:
 
 def whole_reasons(settings: Settings, lake: ParquetLake) -> dict[str, str]:
     """By table without partitions why it has to be made, where that is more than that partitions changed."""
-    found = {}
+    reasons = {}
     for table, version in whole_tables(settings, lake).items():
         made_by = lake.code_version(table)
         if made_by is not None and made_by != version:
             model = table.startswith("embedding")
-            found[table] = CHANGED_MODEL if model else _of_version(made_by, version).format(table)
+            reasons[table] = CHANGED_MODEL if model else _of_version(made_by, version).format(table)
         elif lake.footer(table) is None:
-            found[table] = DAMAGED if lake.is_stored(table) else NEW
-    return found
+            reasons[table] = DAMAGED if lake.is_stored(table) else NEW
+    return reasons
 
 
 def whole_tables(settings: Settings, lake: ParquetLake) -> dict[str, str]:

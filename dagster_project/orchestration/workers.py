@@ -91,9 +91,9 @@ def workers_for(
     partitions: Sequence[SourcePartition],
 ) -> Iterator[Workers | None]:
     """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
-    wanted = settings.engine.tasks
-    count = min(wanted or _PROCESSES, os.cpu_count() or 1, len(partitions))
-    is_little = wanted is None and source_bytes(settings, partitions) < _SIDE_BY_SIDE_BYTES
+    tasks = settings.engine.tasks
+    count = min(tasks or _PROCESSES, os.cpu_count() or 1, len(partitions))
+    is_little = tasks is None and source_bytes(settings, partitions) < _SIDE_BY_SIDE_BYTES
     if count < 2 or not instance.is_persistent or is_little or settings.engine.kind != OWN_ENGINE:
         yield None
         return
@@ -107,8 +107,8 @@ def workers_for(
 def source_bytes(settings: Settings, partitions: Sequence[SourcePartition]) -> int:
     """Bytes of the source files of some partitions, as they are stored."""
     sources = make_sources(settings)
-    found = {partition.key for partition in sources.discover()}
-    return sum(sources.bytes_of(partition) for partition in partitions if partition.key in found)
+    keys = {partition.key for partition in sources.discover()}
+    return sum(sources.bytes_of(partition) for partition in partitions if partition.key in keys)
 
 
 def most_of_run(workers: Workers, partitions: int) -> int:
@@ -132,15 +132,15 @@ class _Queued:
         self._used = used
 
 
-_given: dict[str, Any] = {}
+_state: dict[str, Any] = {}
 """What a worker process was begun with; it holds nothing in any other."""
 
 
 def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[_Step | None]) -> None:
     unasked_pandas.keep_out()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _given["instance"] = dg.DagsterInstance.from_ref(instance)
-    _given["definitions"] = asset_definitions(settings, {"progress": _Queued(steps)})
+    _state["instance"] = dg.DagsterInstance.from_ref(instance)
+    _state["definitions"] = asset_definitions(settings, {"progress": _Queued(steps)})
     gc.freeze()  # a third of a million objects that stay for good are not gone through at each collection
 
 
@@ -152,4 +152,4 @@ def _end_with_parent() -> None:
 
 
 def _run(work: Work, tags: Mapping[str, str]) -> None:
-    run_here(_given["definitions"], _given["instance"], work, tags)
+    run_here(_state["definitions"], _state["instance"], work, tags)

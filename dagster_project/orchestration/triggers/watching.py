@@ -63,7 +63,7 @@ def builds_after_edits(
         now = documents_fingerprint(settings)
         if now == before:
             continue
-        line = _built(settings, instance, _named(settings, changes))
+        line = _built(settings, instance, _names(settings, changes))
         if ": error: " not in line:
             before = now
         yield line
@@ -81,7 +81,7 @@ def _built(settings: Settings, instance: dg.DagsterInstance, what: str) -> str:
     return f"{datetime.now():%H:%M:%S} {what}: {outcome} after {time.monotonic() - start:.1f} s"
 
 
-def _named(settings: Settings, changes: Changes) -> str:
+def _names(settings: Settings, changes: Changes) -> str:
     paths = {Path(path) for _, path in changes}
     names = sorted(
         {path.name for path in paths if not path.is_relative_to(settings.root) and not path.is_dir()}

@@ -45,7 +45,7 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
     Where a sentence is still to be written, the text that is counted has as long a one as is taken.
     """
     tables = _context_tables(settings)
-    added, _ = joined_context(tables)
+    context, _ = joined_context(tables)
     kinds = settings.sentence_kinds()
     enabled = {source: kind for source, kind in kinds.items() if kind != "off"}
     writing = SentenceEstimate()
@@ -57,10 +57,10 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
             make_sentence_writer(settings),
             make_answer_cache(settings),
         )
-        added = told_context(tables, added, estimated)
+        context = told_context(tables, context, estimated)
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     embedding = estimate(
-        texts_to_embed(tables.chunks(), ibis.memtable(added)), embedder, make_embedding_cache(settings)
+        texts_to_embed(tables.chunks(), ibis.memtable(context)), embedder, make_embedding_cache(settings)
     )
     longer = writing.missing * (context_sentences.SENTENCE_CHARS // _CHARS_OF_TOKEN)
     more = replace(
@@ -130,9 +130,9 @@ def prune_answers(settings: Settings, other_models: bool = False) -> int:
         return 0
     placed = placed_chunks(_context_tables(settings))
     own = settings.sentences.name
-    known = context_sentences.structural_sentences(placed)
+    base = context_sentences.structural_sentences(placed)
     asking = context_sentences.Asking(own, settings.safety, settings.sentence_kinds())
-    requests, _ = context_sentences.requests(placed, known, asking)
+    requests, _ = context_sentences.requests(placed, base, asking)
     used = {r.key.rpartition("/")[2] for r in requests}
     unused = [
         key
@@ -155,7 +155,7 @@ def used_hashes(settings: Settings) -> set[str]:
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
     query_chunks = _table(manager, "conversation_query_chunks")
     queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
-    queries += [text for added in named("queries") for text in added(partial(_table, manager))]
+    queries += [text for queries_of in named("queries") for text in queries_of(partial(_table, manager))]
     # As it is for texts: by what is sent, or by the text itself where a model of this machine has it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
     return hashes
@@ -176,11 +176,11 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
             model, dimensions = manifest["model"], int(manifest["dimensions"])
             screening = json.loads(manifest["settings"]).get("safety")
             rows = connection.execute(_VECTORS).to_arrow_reader(_IMPORTED_ROWS)
-            known = cache.hashes(model, dimensions, TASK)
+            stored = cache.hashes(model, dimensions, TASK)
             count = new = 0
             for batch in rows:
                 hashes = _sent_hashes(batch, screening)
-                missing = [i for i, name in enumerate(hashes) if name not in known]
+                missing = [i for i, name in enumerate(hashes) if name not in stored]
                 vectors = (
                     batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
                 )

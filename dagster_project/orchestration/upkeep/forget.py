@@ -51,19 +51,19 @@ def find(settings: Settings, names: Sequence[str]) -> Target:
     its partitions could not be made again.
     """
     lake = make_lake(settings)
-    found = [_target(settings, lake, name) for name in names]
-    partitions = {partition for target in found for partition in target.partitions}
+    targets = [_target(settings, lake, name) for name in names]
+    partitions = {partition for target in targets for partition in target.partitions}
     sources = make_sources(settings)
     sources.discover()
     for source in sorted({partition.partition("/")[0] for partition in partitions} & sources.broken.keys()):
         raise SourceError(f"{sources.broken[source]}; nothing is forgotten before it can be read")
-    kinds = tuple(dict.fromkeys(name for target in found for name in target.names))
-    lines = frozenset(line for target in found for line in target.lines)
+    kinds = tuple(dict.fromkeys(name for target in targets for name in target.names))
+    lines = frozenset(line for target in targets for line in target.lines)
     return Target(
         kinds,
-        mails=sum(target.mails for target in found),
-        documents=sum(target.documents for target in found),
-        windows=sum(target.windows for target in found),
+        mails=sum(target.mails for target in targets),
+        documents=sum(target.documents for target in targets),
+        windows=sum(target.windows for target in targets),
         partitions=tuple(sorted(partitions)),
         quoted_by=tuple(_quoting(lake, kinds, lines)),
         lines=lines,
@@ -122,7 +122,7 @@ def _of_source(lake: ParquetLake, name: str, partitions: list[str]) -> Target:
 
 
 def _of_mails(mails: dict[str, list[dict[str, Any]]], names: list[tuple[Kind, str]]) -> Target:
-    rows = [row for found in mails.values() for row in found]
+    rows = [row for part in mails.values() for row in part]
     own = (line.strip() for row in rows for line in row["body"].splitlines() if not line.startswith(">"))
     lines = frozenset(line[:_LINE_START] for line in own if len(line.encode()) >= PIECE_BYTES)
     return Target(tuple(names), len(rows), partitions=tuple(sorted(mails)), lines=lines)
@@ -131,13 +131,13 @@ def _of_mails(mails: dict[str, list[dict[str, Any]]], names: list[tuple[Kind, st
 def _mails(
     lake: ParquetLake, condition: pl.Expr, partitions: Sequence[str] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    found = {}
+    mails = {}
     for partition in lake.partitions("messages") if partitions is None else partitions:
         if (rows := lake.intact("messages", _MESSAGES, partition)) and (
-            kept := pl.DataFrame(rows).filter(condition).to_dicts()
+            matches := pl.DataFrame(rows).filter(condition).to_dicts()
         ):
-            found[partition] = kept
-    return found
+            mails[partition] = matches
+    return mails
 
 
 def _windows(lake: ParquetLake, name: str) -> Iterator[str]:
@@ -166,11 +166,11 @@ def _quoting(lake: ParquetLake, names: Sequence[tuple[Kind, str]], lines: frozen
         rows = lake.intact("messages", _MESSAGES, partition)
         if rows is None:
             continue
-        kept = pl.DataFrame(rows).filter(
+        quotes = pl.DataFrame(rows).filter(
             pl.col("body").str.contains_any(marked),
             ~pl.col("message_id").is_in(own["mail"]),
             ~pl.col("header_message_id").fill_null("").is_in(own["mail"]),
             ~pl.col("from_addr").fill_null("").is_in(own["address"]),
         )
-        quoting |= set(kept["message_id"])
+        quoting |= set(quotes["message_id"])
     return sorted(quoting)
