@@ -181,7 +181,7 @@ def test_redirects_between_public_hosts_go_to_the_address_that_was_checked_witho
     found = hop(PUBLIC, PUBLIC, "https://u:p@93.184.216.35:8443/b")
     assert found == Hop(httpx2.URL("https://93.184.216.35:8443/b"), "93.184.216.35")
     assert not found.is_of(httpx2.URL(PUBLIC))
-    named = Hop(httpx2.URL("https://lists.example:8443/b"), "93.184.216.35").asked({"X": "1"})
+    named = Hop(httpx2.URL("https://lists.example:8443/b"), "93.184.216.35").arguments({"X": "1"})
     assert str(named["url"]) == "https://93.184.216.35:8443/b"
     assert (named["headers"], named["extensions"]) == (
         {"X": "1", "Host": "lists.example:8443"},
