@@ -374,7 +374,7 @@ def settings_page() -> str:
     sections += [(f"`[{name}]`", field.annotation) for name, field in _core_first(Settings.model_fields)]
     sections += [("`[[context.rules]]`", ContextRule), ("`[lenses.NAME]`", LensSettings)]
     for title, model in sections:
-        if isinstance(model, type) and issubclass(model, BaseModel):
+        if isinstance(model, type) and issubclass(model, BaseModel) and any(_fields(model)):
             meaning = "" if model in models else f"{_first_sentence(model)}\n\n"
             parts.append(f"## {title}\n\n{meaning}{_keys(model)}")
     parts.append(SETTINGS_EXAMPLES)

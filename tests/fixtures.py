@@ -76,6 +76,14 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
         yield state
 
 
+@pytest.fixture(scope="module")
+def every_key() -> Iterator[None]:
+    """A settings file may set internal keys, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dagster_project.config.settings.internal_keys", lambda settings: set())
+        yield
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """An empty workspace with one source over mail/*."""

@@ -88,7 +88,7 @@ def configured(work: Workspace, sections: dict[str, dict[str, object]], text: st
 
 @pytest.mark.exhaustive
 def test_the_steps_of_the_page_run_and_leave_what_was_made(
-    built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_key: None
 ):
     for module in ("s3fs", "ray", "qdrant_client"):
         if importlib.util.find_spec(module) is None:

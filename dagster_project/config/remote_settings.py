@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from transforms.settings.base import StageSettings
+from transforms.settings.base import Internal, StageSettings
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -29,10 +29,10 @@ class RemoteSettings(StageSettings):
         None, description="environment variable with a token, in place of both"
     )
     requests_per_minute: int = Field(60, gt=0, description="requests sent in any minute")
-    timeout_seconds: float = Field(30, gt=0, description="seconds to wait for a connection or the next bytes")
-    time_limit_seconds: float = Field(
-        1200, gt=0, description="seconds of one fetch; the next one brings what is missing"
-    )
+    timeout_seconds: Internal[float] = Field(30, gt=0)
+    """Seconds to wait for a connection or the next bytes."""
+    time_limit_seconds: Internal[float] = Field(1200, gt=0)
+    """Seconds of one fetch; the next one brings what is missing."""
     max_bytes: int = Field(
         2 << 30, gt=0, description="bytes of one file, mail or pack of git; a larger one is not fetched"
     )

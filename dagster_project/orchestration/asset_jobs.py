@@ -172,9 +172,7 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
 def _with_owner(spec: dg.AssetSpec, settings: Settings) -> dg.AssetSpec:
     """`spec` with who answers for it, and whether it has partitions or is over the whole lake."""
     scope = WHOLE if spec.partitions_def is None else "partition"
-    return spec.replace_attributes(
-        owners=list(settings.operations.owners), tags={**spec.tags, SCOPE_TAG: scope}
-    )
+    return spec.replace_attributes(owners=["team:weft"], tags={**spec.tags, SCOPE_TAG: scope})
 
 
 def _with_code_references(definition: dg.AssetsDefinition) -> Any:

@@ -144,8 +144,7 @@ class GitRepositories:
             except TimeoutError:
                 _end_group(process.pid)
                 raise FetchError(
-                    f"{shown_address(url)}: the time limit of {self.remote.time_limit_seconds:g} s is over "
-                    "(time_limit_seconds)"
+                    f"{shown_address(url)}: the time limit of {self.remote.time_limit_seconds:g} s is over"
                 ) from None
             except BaseException:  # an interruption, too, ends git and what it started
                 _end_group(process.pid)

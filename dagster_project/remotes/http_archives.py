@@ -112,8 +112,8 @@ class MonthlyArchives:
         except TimeoutError:
             faults.append(
                 FetchError(
-                    f"{shown_address(self.wanted[0].url)}: the time limit of {self.remote.time_limit_seconds:g} s is over "
-                    "(time_limit_seconds); the next fetch goes on"
+                    f"{shown_address(self.wanted[0].url)}: the time limit of {self.remote.time_limit_seconds:g} s is over; "
+                    "the next fetch goes on"
                 )
             )
         finally:
@@ -350,7 +350,7 @@ class MonthlyArchives:
             pause = requested_pause(response.headers.get("retry-after", ""), self.now)
             if pause is not None:
                 if pause > self.remote.time_limit_seconds:
-                    return FetchError(f"{text} and asks to wait {pause:g} s, longer than time_limit_seconds")
+                    return FetchError(f"{text} and asks to wait {pause:g} s, longer than a fetch may take")
                 self.quota.hold(pause)
             return FetchInterruptedError(text, pause)
         return FetchError(f"{text}; mend the address")

@@ -224,6 +224,7 @@ CASES = (lying_web_server, lying_imap_server)
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("every_key")
 @pytest.mark.parametrize("case", CASES)
 def test_servers_that_lie(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -87,10 +87,8 @@ class ContextSettings(StageSettings):
     where: str = Field(
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
     )
-    include: Literal["earlier", "later"] = Field(
-        "earlier",
-        description="what is no later than the conversation and not of it; later: all but the conversation itself",
-    )
+    include: Internal[Literal["earlier", "later"]] = "earlier"
+    """What is no later than the conversation and not of it; later (the seed): all but the conversation itself."""
     rules: tuple[ContextRule, ...] = Field(
         (), description="what is shown beside some files, as [[context.rules]]", exclude=True
     )

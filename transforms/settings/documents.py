@@ -74,29 +74,31 @@ class DocumentSettings(StageSettings):
 
 _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
-    "seed": {"target_chars": 700, "overlap_chars": 100, "min_chars": 100, "context_chars": 0},
+    "seed": {"target_chars": 700, "overlap_chars": 100, "min_chars": 100, "context_chars": 0, "strict": True},
 }
 
 
 class DocumentChunkSettings(StageSettings):
     """How documents become chunks.
 
-    The profile `seed` has the sizes of the SecondBrain design; `recommended` those that
-    found most in `benchmarks/passages.py`. A size that is set holds in both.
+    The profile `seed` has the sizes of the SecondBrain design, and the faults of Information Graph's chunker;
+    `recommended` what found most in `benchmarks/passages.py`. A size that is set holds in both.
     """
 
     profile: Literal["recommended", "seed"] = Field(
-        "recommended", description="seed: the sizes of the SecondBrain design"
+        "recommended", description="seed: the sizes of SecondBrain, the faults of Information Graph's chunker"
     )
     chunker: Literal["tree", "sections", "semantic"] = Field(
         "sections",
         description="about one size (SecondBrain), one per heading (ra), gathered by tokens (Information Graph)",
     )
     target_chars: int = Field(700, gt=0, description="sections: longer text is split (SecondBrain)")
-    strict: bool = Field(False, description="semantic: with the faults of the original, lost tails included")
+    strict: Internal[bool] = False
+    """With the chunker `semantic`: with the faults of the original, lost tails included."""
     overlap_chars: int = Field(0, ge=0, description="characters that a section repeats (SecondBrain: 100)")
     min_chars: int = Field(100, ge=0, description="a shorter section joins a neighbour (SecondBrain)")
-    context_chars: int = Field(400, ge=0, description="around a chunk, searched with it (SecondBrain: 0)")
+    context_chars: Internal[int] = Field(400, ge=0)
+    """Around a chunk, searched with it (SecondBrain: 0)."""
     semantic_min_tokens: Internal[int] = Field(250, gt=0)
     """Tokens from which an equal or higher heading begins a chunk (Information Graph)."""
     semantic_deep_tokens: Internal[int] = Field(500, gt=0)

@@ -19,11 +19,8 @@ class MailSettings(StageSettings):
 class BlockSettings(StageSettings):
     """How a body becomes blocks."""
 
-    unmarked_history: Literal["unlisted", "always", "never"] = Field(
-        "unlisted",
-        description="in which mails the text below an Outlook, Gmail or mobile header is a quote though no line "
-        "is marked; unlisted: those that name no mailing list; long text and what is forwarded is the mail's own",
-    )
+    unmarked_history: Internal[Literal["unlisted", "always", "never"]] = "unlisted"
+    """In which mails text below an Outlook, Gmail or mobile header is a quote without marks: those that name no list."""
 
 
 class ChunkSettings(StageSettings):
@@ -55,11 +52,8 @@ class ChunkSettings(StageSettings):
 class ThreadSettings(StageSettings):
     """How mails become threads."""
 
-    subject_days: int = Field(
-        30,
-        ge=0,
-        description="days within which a reply that names no mail is linked by its subject; 0: never",
-    )
+    subject_days: Internal[int] = Field(30, ge=0)
+    """Days within which a reply that names no mail is linked by its subject; 0: never."""
 
 
 class PeopleSettings(StageSettings):

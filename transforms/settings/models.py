@@ -272,9 +272,8 @@ class GeminiSettings(StageSettings):
     )
     requests_per_minute: int = Field(3000, gt=0, description="quota; every text of a batch counts as one")
     tokens_per_minute: int = Field(1_000_000, gt=0, description="quota")
-    time_limit_seconds: float = Field(
-        7200, gt=0, description="all requests of a run; then it ends with what is stored"
-    )
+    time_limit_seconds: Internal[float] = Field(7200, gt=0)
+    """Of all requests of a run; then it ends with what is stored."""
     budget_tokens: int = Field(
         20_000_000, ge=0, description="tokens of a run; one that needs more ends before it asks"
     )

@@ -19,9 +19,6 @@ class OperationsSettings(StageSettings):
         ge=0,
         description="text up to which the slow lane is made before a publish; none: what takes little beside the publish",
     )
-    owners: tuple[str, ...] = Field(
-        ("team:weft",), description="who answers for the assets, shown in Dagster: addresses or `team:name`"
-    )
 
     @property
     def fresh_hours(self) -> float:

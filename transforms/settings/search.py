@@ -41,13 +41,14 @@ class SearchSettings(StageSettings):
 
     candidates_lexical: int = Field(50, gt=0, description="chunks of the lexical search (SecondBrain: K_lex)")
     candidates_vector: int = Field(30, gt=0, description="chunks of the vector search (SecondBrain: K_vec)")
-    vector_search: Literal["auto", "exact", "ann"] = Field(
-        "auto", description="by size; every vector; or by the HNSW index where there is one and no filter"
-    )
+    vector_search: Internal[Literal["auto", "exact", "ann"]] = "auto"
+    """By size; every vector; or by the HNSW index where there is one and no filter."""
     fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
     lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
-    mail_weight: float = Field(0.7, ge=0, le=1, description="share of the whole mail where no chunk says it")
-    page_weight: float = Field(0.5, ge=0, le=1, description="the same of the whole page, for its sections")
+    mail_weight: Internal[float] = Field(0.7, ge=0, le=1)
+    """Share of the whole mail where no chunk says it."""
+    page_weight: Internal[float] = Field(0.5, ge=0, le=1)
+    """The same of the whole page, for its sections."""
     thread_weight: float = Field(1.0, ge=0, description="share of its thread's best score that a mail gets")
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others"
@@ -79,14 +80,14 @@ class SearchSettings(StageSettings):
     )
     diversity: float = Field(0.0, ge=0, le=1, description="0: by score alone; 1: as unlike as can be (MMR)")
     collapse_threads: bool = Field(False, description="show a thread once, by its best mail")
-    expand: tuple[Expansion, ...] = Field(
-        (), description="also shown: `parent`, `neighbours`, `section`, `links`"
-    )
-    weak: bool = Field(False, description="show the hits of a query labelled NO_RESULTS too")
-    label_pass: float = Field(
-        0.65, ge=0, le=2, description="share of words plus cosine above the usual from which a hit answers"
-    )
-    label_weak: float = Field(0.45, ge=0, le=2, description="least of WEAK; a query with less has no result")
+    expand: Internal[tuple[Expansion, ...]] = ()
+    """What is shown besides a hit."""
+    weak: Internal[bool] = False
+    """Show the hits of a query labelled NO_RESULTS too."""
+    label_pass: Internal[float] = Field(0.65, ge=0, le=2)
+    """Share of words plus cosine above the usual from which a hit answers."""
+    label_weak: Internal[float] = Field(0.45, ge=0, le=2)
+    """Least of WEAK; a query with less has no result."""
     title_weight: Internal[float] = Field(4.0, ge=0)
     """Weight of terms of the subject or heading."""
     quote_weight: Internal[float] = Field(0.3, ge=0)

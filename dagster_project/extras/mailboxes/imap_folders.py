@@ -116,8 +116,8 @@ class ImapFolder:
     def _interrupted(self, what: str, error: BaseException) -> FetchError:
         if time.monotonic() >= self.ends_at:
             return FetchError(
-                f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over "
-                "(time_limit_seconds); the next fetch goes on"
+                f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over; "
+                "the next fetch goes on"
             )
         return FetchInterruptedError(f"{self._address}, {what}: {self._reason(error)}")
 

@@ -209,7 +209,7 @@ class Service(ABC):
         """The fault of a service that is busy or broken, which `report` describes, and asks for a pause or for none."""
         if pause is not None and pause > self.settings.time_limit_seconds:
             return ServiceError(
-                f"{self.label} asks to wait {pause:g} s, longer than gemini.time_limit_seconds ({report}). "
+                f"{self.label} asks to wait {pause:g} s, longer than a run waits ({report}). "
                 "What was answered is kept; build again later"
             )
         if pause is not None:
@@ -234,8 +234,8 @@ class Service(ABC):
 
     def _over_time(self) -> str:
         return (
-            f"the time limit of {self.settings.time_limit_seconds:g} s for {self.label} is over "
-            f"(gemini.time_limit_seconds). What was answered is kept{self.left_over}; the next build asks for the rest"
+            f"the time limit of {self.settings.time_limit_seconds:g} s for {self.label} is over. "
+            f"What was answered is kept{self.left_over}; the next build asks for the rest"
         )
 
 

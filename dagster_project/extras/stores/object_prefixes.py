@@ -66,8 +66,8 @@ class ObjectPrefix:
 
     def _too_late(self) -> FetchError:
         return FetchError(
-            f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over "
-            "(time_limit_seconds); the next fetch goes on"
+            f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over; "
+            "the next fetch goes on"
         )
 
     def _timeout(self) -> dict[str, float]:

@@ -64,4 +64,4 @@ class Limits(Callback):
                 f"{self.address}: more than its {self.most:,} bytes came; it changed meanwhile"
             )
         if time.monotonic() >= self.ends_at:
-            raise FetchError(f"{self.address}: the time limit is over (time_limit_seconds)")
+            raise FetchError(f"{self.address}: the time limit is over")

@@ -29,7 +29,6 @@ def fetched(**fetch: object) -> dict[str, Any]:
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}/slash@bucket/lake"}}),
         (DEV, {"gemini": {"base_url": f"https://user:{SECRET}@gemini.example"}}),
         (DEV, {"alerts": {"url": [SECRET]}}),
-        (DEV, {"alerts": {"timeout_seconds": SECRET}}),
         (DEV, {"embedding": {"model": SECRET}}),
         (fetched(url=f"https://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
         (fetched(url=f"ftp://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
@@ -64,15 +63,14 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
         monkeypatch.setenv(name, f"http://127.0.0.1:9/{SECRET}" if name == "ALERT" else SECRET)
     monkeypatch.setenv("FETCH_USER", "ada")
     monkeypatch.setattr("assets.fetch._BACKOFF_SECONDS", 0.01)
-    quick = {"timeout_seconds": 1}
     closed = "http://127.0.0.1:9/{year}{month:02}"
     work = Workspace(tmp_path / "work").configure(
         DEV,
         {
-            **fetched(url=closed, user_variable="FETCH_USER", password_variable="FETCH_PASSWORD", **quick),
+            **fetched(url=closed, user_variable="FETCH_USER", password_variable="FETCH_PASSWORD"),
             "name": "a",
         },
-        {**fetched(url=f"{closed}?token={SECRET}", token_variable="FETCH_TOKEN", **quick), "name": "b"},
+        {**fetched(url=f"{closed}?token={SECRET}", token_variable="FETCH_TOKEN"), "name": "b"},
         {"name": "chat", "kind": "conversation", "path": "chats"},
         alerts={
             "url": f"http://127.0.0.1:9/hooks/{SECRET}",

@@ -86,7 +86,6 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
     ("section", "tables"),
     [
         ({"mail": {"max_message_bytes": 999}}, ["messages"]),
-        ({"blocks": {"unmarked_history": "always"}}, ["message_blocks"]),
         ({"chunks": {"message_chars": 900}}, ["message_chunks", "slow_chunks"]),
         ({"documents": {"max_document_bytes": 999}}, ["documents"]),
         ({"document_chunks": {"chunker": "tree"}}, ["document_chunks"]),

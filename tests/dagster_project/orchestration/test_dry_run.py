@@ -98,7 +98,7 @@ def test_why_something_is_made_again(
         assert found.texts > 0 and found.tokens > found.texts
 
 
-def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace):
+def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace, every_key: None):
     (built.folder / "mail" / "users" / "users.2004-01.mbox").unlink()
     built.write("users/users.2004-02.mbox", [Mail(400, "Still here.", "Still here")])
     configured(built, threads={"subject_days": 7})

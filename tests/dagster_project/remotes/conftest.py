@@ -30,7 +30,7 @@ def server() -> Iterator[Archives]:
 
 
 @pytest.fixture
-def http(tmp_path: Path, server: Archives) -> Fetch:
+def http(tmp_path: Path, server: Archives, every_key: None) -> Fetch:
     """Fetches one month with a password."""
 
     def run(**changes: Any) -> Fetched:
@@ -50,7 +50,7 @@ def script() -> dict[str, Answer]:
 
 
 @pytest.fixture
-def imap(tmp_path: Path, script: dict[str, Answer]) -> Iterator[Fetch]:
+def imap(tmp_path: Path, script: dict[str, Answer], every_key: None) -> Iterator[Fetch]:
     """Fetches a folder from the scripted server."""
     if "imap" not in REMOTES:
         pytest.skip("no extra fetches mailboxes")

@@ -72,7 +72,7 @@ def work(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-def fetch(work: Workspace, inbox: Inbox) -> Fetch:
+def fetch(work: Workspace, inbox: Inbox, every_key: None) -> Fetch:
     def run(**changes: Any) -> Fetched:
         remote = {"kind": "git", "url": f"file://{inbox.folder}/{{epoch}}", **changes}
         work.configure({"name": "lore", "kind": "public_inbox", "fetch": remote})

@@ -195,7 +195,7 @@ def test_a_redirect_after_https_does_not_lead_back_to_http():
         hop("http://93.184.216.34/", "https://93.184.216.34/", "http://93.184.216.34/")
 
 
-def test_git_follows_no_redirect(tmp_path: Path, server: Archives):
+def test_git_follows_no_redirect(tmp_path: Path, server: Archives, every_key: None):
     with served_archives("127.0.0.2") as other:
         server.plan["/0/info/refs"] = [
             status(302, Location=f"{other.address}/0/info/refs?service=git-upload-pack")
@@ -222,7 +222,7 @@ def test_git_echoes_are_masked(tmp_path: Path, server: Archives):
 
 
 @pytest.mark.skipif("objects" not in REMOTES, reason="no extra fetches from object stores")
-def test_an_object_store_follows_no_redirect_and_shows_no_key(tmp_path: Path):
+def test_an_object_store_follows_no_redirect_and_shows_no_key(tmp_path: Path, every_key: None):
     with served_archives("127.0.0.2") as other, served_archives() as store:
         for path in ("/lists", "/lists/"):
             store.plan[path] = [status(301, Location=f"{other.address}/lists")] * 20

@@ -71,7 +71,7 @@ class Folder:
 
 
 @pytest.fixture
-def folder(server: ImapServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+def folder(server: ImapServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_key: None) -> Folder:
     monkeypatch.setenv("MAIL_USER", USER)
     monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
     made = Folder(server, tmp_path, f"list-{next(_numbers)}")

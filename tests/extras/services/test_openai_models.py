@@ -115,7 +115,7 @@ def test_a_passing_fault_is_waited_out(endpoint: Endpoint, code: int):
         (401, "does not accept the key in OPENAI_API_KEY"),
         (404, "does not know the model"),
         (500, "3 times in a row"),
-        (429, "asks to wait .* longer than gemini.time_limit_seconds"),
+        (429, "asks to wait .* longer than a run waits"),
     ],
 )
 def test_a_lasting_fault_is_explained_without_the_key(endpoint: Endpoint, code: int, said: str):

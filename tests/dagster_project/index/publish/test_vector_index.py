@@ -11,7 +11,7 @@ from dagster_project.index.publish import vector_index
 from dagster_project.index.search.statements.sql import query_current
 from tests.archives import Mail, Workspace, differences, discussion
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("every_key")]
 
 SEARCH = {"vector_search": "ann"}
 
