@@ -61,8 +61,8 @@ def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding
                 source.remote.token_variable,
             )
             names |= dict.fromkeys(filter(None, parts))
-    if settings.alerts.url_env:
-        names[settings.alerts.url_env] = None
+    if settings.alerts.variable:
+        names[settings.alerts.variable] = None
     if unset := [name for name in names if not os.environ.get(name, "").strip()]:
         remedy = "set them in the environment of every container: a file of Compose, a secret of Kubernetes"
         yield _fault(f"these variables are not set: {', '.join(unset)}", remedy)

@@ -75,7 +75,7 @@ def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _
     faults = []
     if settings.command:
         faults.append(_run(settings.command, body, seconds))
-    if settings.url or settings.url_env:
+    if settings.url:
         faults.append(_post(settings, body, seconds))
     reasons = [fault for fault in faults if fault]
     for fault in reasons:
@@ -123,9 +123,9 @@ def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
 
 def _post(settings: AlertSettings, body: bytes, seconds: float) -> str | None:
     """Why the URL did not take the payload; None if it did. The URL is not told: it may be a secret."""
-    url = settings.url or os.environ.get(settings.url_env or "", "")
+    url = os.environ.get(settings.variable, "") if settings.variable else settings.url or ""
     if not url.startswith(("http://", "https://")):
-        return f"the URL of alerts ({settings.url_env or 'alerts.url'}) is not set, or none of http or https"
+        return f"the URL of alerts ({settings.variable or 'alerts.url'}) is not set, or none of http or https"
     fault = post(url, body, seconds)
     return f"the URL of alerts {fault}" if fault else None
 

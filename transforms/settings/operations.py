@@ -61,15 +61,20 @@ class AlertSettings(StageSettings):
     command: tuple[str, ...] = Field(
         (), description="program that gets the alert as JSON on standard input; no shell"
     )
-    url: str | None = Field(None, description="http or https address that the alert is posted to")
-    url_env: str | None = Field(
-        None, description="environment variable with the address, where it is a secret"
+    url: str | None = Field(
+        None,
+        description="http or https address that the alert is posted to; `$NAME`: that of an environment variable",
     )
 
     @property
     def is_set(self) -> bool:
         """True if somebody hears of anything."""
-        return bool(self.command or self.url or self.url_env)
+        return bool(self.command or self.url)
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable with the address, if `url` names one."""
+        return self.url[1:] if self.url and self.url.startswith("$") else None
 
 
 _INDEXED_VECTORS = 1_000

@@ -60,14 +60,10 @@ class SearchSettings(StageSettings):
     latest_first: Internal[bool] = Field(
         True, description="of the postings of one patch later ones stand above earlier ones"
     )
-    per_document: int | None = Field(
-        None,
-        gt=0,
-        description="hits of one mail, page or chat; none for one of a mail and any number of others",
-    )
-    rerank: Literal["as_set", "features", "off"] = Field(
-        "as_set", description="as [rerank] says; for profiles: by features, or not"
-    )
+    per_document: Internal[int | None] = Field(None, gt=0)
+    """Hits of one mail, page or chat; None: one of a mail and any number of others."""
+    rerank: Internal[Literal["as_set", "features", "off"]] = "as_set"
+    """As [rerank] says, by features, or not."""
     elbow: bool = Field(False, description="end the list where scores fall steeply (ra); costs recall")
     cutoff_ratio: float = Field(0.5, ge=0, le=1, description="elbow: score by that of the hit above (ra)")
     max_results: int = Field(20, gt=0, description="elbow: hits at most (ra)")
@@ -78,8 +74,10 @@ class SearchSettings(StageSettings):
     collapse_duplicates: bool = Field(
         False, description="show once equal texts, quoted history beside its origin, revisions of a patch"
     )
-    diversity: float = Field(0.0, ge=0, le=1, description="0: by score alone; 1: as unlike as can be (MMR)")
-    collapse_threads: bool = Field(False, description="show a thread once, by its best mail")
+    diversity: Internal[float] = Field(0.0, ge=0, le=1)
+    """0: by score alone; 1: as unlike as can be (MMR)."""
+    collapse_threads: Internal[bool] = False
+    """Show a thread once, by its best mail."""
     expand: Internal[tuple[Expansion, ...]] = ()
     """What is shown besides a hit."""
     weak: Internal[bool] = False
@@ -140,9 +138,9 @@ class RankingOptions(StageSettings):
     """What one search may change of the ranking in [search]: the options of programs."""
 
     profile: str | None = Field(None, description="name of a profile, under the other options")
-    diversity: float | None = Field(None, ge=0, le=1, description="as in [search]")
-    rerank: Literal["as_set", "features", "off"] | None = Field(None, description="as in [search]")
-    per_document: int | None = Field(None, gt=0, description="as in [search]")
+    diversity: float | None = Field(None, ge=0, le=1, description="0: by score; 1: as unlike as can be")
+    rerank: Literal["as_set", "features", "off"] | None = Field(None, description="as_set: as [rerank] says")
+    per_document: int | None = Field(None, gt=0, description="hits of one mail, page or chat")
     threads: bool = Field(False, description="show a thread once, by its best mail")
     weak: bool = Field(False, description="show the hits of a query that is labelled NO_RESULTS too")
     strict: bool = Field(
@@ -166,7 +164,7 @@ class RankingOptions(StageSettings):
 class SearchOptions(RankingOptions):
     """What one search may change in [search]: the options of `weft search`, the same in saved searches."""
 
-    expand: tuple[Expansion, ...] = Field((), description="as in [search]")
+    expand: tuple[Expansion, ...] = Field((), description="what is shown besides a hit")
 
     def changes(self) -> dict[str, Any]:
         """What the options other than the profile change in [search]."""

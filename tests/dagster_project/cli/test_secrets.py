@@ -58,9 +58,9 @@ def test_settings_that_are_refused_do_not_repeat_a_secret(
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace with a secret in every place where one may stand; nothing answers its remotes."""
     for name in (
-        "FETCH_PASSWORD", "FETCH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "WEFT_PSEUDONYM_KEY", "ALERT",
+        "FETCH_PASSWORD", "FETCH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "WEFT_PSEUDONYM_KEY",
     ):  # fmt: skip
-        monkeypatch.setenv(name, f"http://127.0.0.1:9/{SECRET}" if name == "ALERT" else SECRET)
+        monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("FETCH_USER", "ada")
     monkeypatch.setattr("assets.fetch._BACKOFF_SECONDS", 0.01)
     closed = "http://127.0.0.1:9/{year}{month:02}"
@@ -75,7 +75,6 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
         alerts={
             "url": f"http://127.0.0.1:9/hooks/{SECRET}",
             "command": ["false", SECRET],
-            "url_env": "ALERT",
         },
     )
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))

@@ -97,7 +97,7 @@ def test_a_check_reaches_the_url_with_its_figures(receiver: Receiver, tmp_path: 
 
 def test_the_url_may_stand_in_the_environment(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ALERT_URL", receiver.url())
-    assert send(AlertSettings(url_env="ALERT_URL"), {"event": "x"}) == []
+    assert send(AlertSettings(url="$ALERT_URL"), {"event": "x"}) == []
     assert receiver.received == [{"event": "x"}]
 
 
@@ -110,7 +110,7 @@ def test_the_url_may_stand_in_the_environment(receiver: Receiver, monkeypatch: p
         ({"url": "URL/slow"}, 0.2, "cannot be reached: TimeoutError"),
         ({"url": "URL/broken"}, HUNG, "answered 500"),
         ({"url": "URL/moved"}, HUNG, "answered 302"),
-        ({"url_env": "NOT_SET"}, HUNG, "NOT_SET) is not set"),
+        ({"url": "$NOT_SET"}, HUNG, "NOT_SET) is not set"),
     ],
     ids=["fails", "hangs", "is missing", "is slow", "is broken", "has moved", "has no variable"],
 )
