@@ -73,6 +73,7 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
     """The loopback server of Google's service, its key in the environment."""
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     with loopback() as state:
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", state.url)
         yield state
 
 

@@ -23,7 +23,7 @@ def test_a_list_is_embedded_without_its_addresses_and_once(
     workspace.configure(
         {"name": "pgsql", "kind": "mbox", "path": "mail/*", "dialect": "mboxrd"},
         embedding={"model": "gemini"},
-        gemini={"base_url": gemini.url, "requests_per_minute": 100_000, "tokens_per_minute": 10_000_000},
+        gemini={"requests_per_minute": 100_000, "tokens_per_minute": 10_000_000},
     )
     for archive in archives:
         workspace.write(archive.name, archive.read_bytes())

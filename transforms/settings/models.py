@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field, field_validator, model_validator
 
 from transforms.hashing import text_hash
-from transforms.settings.base import Internal, StageSettings, without_credentials
+from transforms.settings.base import Internal, StageSettings
 
 EMBEDDING_NAME = "gemini-embedding-2"
 LANGUAGE_NAME = "gemini-3.5-flash-lite"
@@ -265,11 +265,10 @@ class EmbeddingSettings(StageSettings):
 
 
 class GeminiSettings(StageSettings):
-    """How Google's service is called; its key is in GEMINI_API_KEY or GOOGLE_API_KEY."""
+    """Calls of Google's service: GEMINI_API_KEY or GOOGLE_API_KEY has its key, GOOGLE_GEMINI_BASE_URL another address."""
 
-    base_url: str | None = Field(
-        None, description="another address; none: Google's, or GOOGLE_GEMINI_BASE_URL"
-    )
+    base_url: Internal[str | None] = None
+    """Another address than GOOGLE_GEMINI_BASE_URL, or Google's."""
     requests_per_minute: int = Field(3000, gt=0, description="quota; every text of a batch counts as one")
     tokens_per_minute: int = Field(1_000_000, gt=0, description="quota")
     time_limit_seconds: Internal[float] = Field(7200, gt=0)
@@ -298,8 +297,6 @@ class GeminiSettings(StageSettings):
     """Between two looks at a job of the Batch API."""
     max_backoff_seconds: Internal[float] = 60
     """Longest pause that the service does not ask for."""
-
-    _checked_address = field_validator("base_url")(without_credentials)
 
 
 class SafetySettings(StageSettings):

@@ -30,7 +30,7 @@ class GeminiService(Service):
 
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     label = "the Gemini service"
-    address_key = "gemini.base_url"
+    address_key = "GOOGLE_GEMINI_BASE_URL"
 
     def __init__(self, settings: GeminiSettings):
         super().__init__(settings, Quota(settings.requests_per_minute, settings.tokens_per_minute))

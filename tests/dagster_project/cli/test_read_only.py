@@ -183,7 +183,8 @@ def test_a_context_of_a_paid_model_is_found_and_its_vectors_are_not_kept(
     with loopback() as gemini:
         gemini.rule = blocks_forbidden
         work = Workspace(tmp_path / "work")
-        work.configure(embedding={"model": "gemini"}, gemini={"base_url": gemini.url})
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", gemini.url)
+        work.configure(embedding={"model": "gemini"})
         work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
         work.build()
 

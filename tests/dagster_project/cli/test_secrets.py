@@ -27,7 +27,6 @@ def fetched(**fetch: object) -> dict[str, Any]:
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}@bucket/lake"}}),
         (DEV, {"storage": {"root": "state", "lake": f"s3://{SECRET}@bucket/lake"}}),
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}/slash@bucket/lake"}}),
-        (DEV, {"gemini": {"base_url": f"https://user:{SECRET}@gemini.example"}}),
         (DEV, {"alerts": {"url": [SECRET]}}),
         (DEV, {"embedding": {"model": SECRET}}),
         (fetched(url=f"https://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),

@@ -130,7 +130,7 @@ def test_a_refused_query_leaves_the_others_to_the_model(built: Workspace, gemini
 
 def test_the_settings_file_turns_reranking_on(built: Workspace, gemini: Loopback):
     gemini.reply = reversing
-    lines = f'\n[rerank]\nmethod = "gemini"\ntop = 3\n[gemini]\nbase_url = "{gemini.url}"\n'
+    lines = '\n[rerank]\nmethod = "gemini"\ntop = 3\n'
     built.config.write_text(built.config.read_text() + lines)
     result = built.weft("search", QUERIES[0], "--json")
     assert result.exit_code == 0, result.output

@@ -28,10 +28,9 @@ def answered(prompt: str) -> str:
     )
 
 
-def telling(work: Workspace, kind: str, url: str = "", more: str = "") -> Workspace:
+def telling(work: Workspace, kind: str, more: str = "") -> Workspace:
     lines = f'\n[sentences]\nkind = "{kind}"\n{more}'
-    gemini = f'\n[gemini]\nbase_url = "{url}"\n' if url else ""
-    work.config.write_text(work.config.read_text() + lines + gemini)
+    work.config.write_text(work.config.read_text() + lines)
     return work
 
 
@@ -61,7 +60,7 @@ def test_sentences_of_what_is_known_are_the_same_however_they_are_built(built: W
 
 @pytest.mark.exhaustive
 def test_each_chunk_is_asked_about_once(built: Workspace, gemini: Loopback):
-    telling(built, "gemini", gemini.url)
+    telling(built, "gemini")
     gemini.rule = lambda texts: server.status(403, "PERMISSION_DENIED") if len(gemini.requests) > 2 else None
     with pytest.raises(WeftError, match="PERMISSION_DENIED"):
         built.build()
@@ -90,7 +89,7 @@ def test_sentences_of_one_that_reads_the_whole_document_are_asked_for_once(
         for n in range(30)
     ]
     workspace.put("notes/Long.md", "# Compaction\n\n" + "\n\n".join(sections))
-    telling(workspace, "document", gemini.url)
+    telling(workspace, "document")
     workspace.build()
     rows = "SELECT DISTINCT sentence_kind, sentence LIKE 'About %' FROM chunk_context"
     assert gemini.holds == 1 and workspace.sql(rows) == [("gemini", True)]
@@ -104,7 +103,7 @@ def test_sentences_of_one_that_reads_the_whole_document_are_asked_for_once(
 def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
     built: Workspace, gemini: Loopback
 ):
-    telling(built, "gemini", gemini.url)
+    telling(built, "gemini")
     first = built.column("SELECT text_display FROM chunks ORDER BY chunk_no")[0]
     gemini.reply = lambda prompt: json.dumps(
         {"sentences": [f"About {c['text']!r}."[:200] for c in json.loads(prompt)["chunks"]]}
@@ -125,7 +124,7 @@ def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
 
 @pytest.mark.exhaustive
 def test_what_sentences_cost_is_said_before_and_gone_chunks_are_pruned(built: Workspace, gemini: Loopback):
-    telling(built, "gemini", gemini.url)
+    telling(built, "gemini")
 
     def said(*arguments: str) -> dict:
         result = built.weft(*arguments, "--json")

@@ -28,15 +28,14 @@ from transforms.errors import ModelMismatchError
 pytestmark = pytest.mark.exhaustive
 
 
-def with_gemini(work: Workspace, url: str, **settings: object) -> Workspace:
-    """The workspace with the model gemini at `url`."""
-    given = {"base_url": url, **settings}
+def with_gemini(work: Workspace, **settings: object) -> Workspace:
+    """The workspace with the model gemini."""
     lines = [
         "",
         "[embedding]",
         'model = "gemini"',
         "[gemini]",
-        *(f"{k} = {json.dumps(v)}" for k, v in given.items()),
+        *(f"{k} = {json.dumps(v)}" for k, v in settings.items()),
     ]
     work.config.write_text(work.config.read_text() + "\n".join(lines) + "\n")
     return work
@@ -49,7 +48,7 @@ def answer(result: Result) -> Mapping:
 
 def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback):
     before = built.config.read_text()
-    with_gemini(built, gemini.url)
+    with_gemini(built)
     costs = answer(built.weft("plan", "--cost", "--json"))
     assert not gemini.requests
     assert costs["texts"] == costs["texts_to_embed"] > 0
@@ -85,7 +84,7 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback):
 
 
 def test_a_mail_with_an_address_is_masked_sent_once_and_published(workspace: Workspace, gemini: Loopback):
-    with_gemini(workspace, gemini.url)
+    with_gemini(workspace)
     mails = [Mail(1, "Write to ann@example.org."), Mail(2, "Write to bob@example.org."), Mail(3, "Write.")]
     workspace.write("dev.2004-01.mbox", mails)
     costs = answer(workspace.weft("plan", "--cost", "--json"))
@@ -103,7 +102,7 @@ def test_a_mail_with_an_address_is_masked_sent_once_and_published(workspace: Wor
 
 
 def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(workspace: Workspace, gemini: Loopback):
-    with_gemini(workspace, gemini.url)
+    with_gemini(workspace)
     workspace.write("dev.2004-01.mbox", discussion(0, 5, "compactor"))
     gemini.rule = lambda texts: server.hangs
     command = [Path(sys.executable).parent / "weft", "build", "--config", workspace.config]
@@ -130,7 +129,7 @@ def test_a_budget_that_each_group_of_texts_keeps_holds_for_all(
     built: Workspace, gemini: Loopback, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(vector_parts, "_HASHES_AT_ONCE", 3)
-    with_gemini(built, gemini.url, budget_tokens=10)
+    with_gemini(built, budget_tokens=10)
     needed = answer(built.weft("plan", "--cost", "--json"))["tokens"]
     for budget in (10, needed - 1):
         built.config.write_text(built.config.read_text().replace("= 10\n", f"= {budget}\n"))
@@ -142,7 +141,7 @@ def test_a_budget_that_each_group_of_texts_keeps_holds_for_all(
 
 
 def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, gemini: Loopback):
-    with_gemini(built, gemini.url)
+    with_gemini(built)
     built.write(
         "dev/dev.2004-03.mbox", [Mail(800, f"The zeppelin has {server.FORBIDDEN} on it.", "Zeppelins")]
     )
@@ -189,7 +188,7 @@ def statements_of_all_doors(work: Workspace, text: str) -> list[list[str]]:
 
 def test_vectors_of_another_model_in_the_lake_are_not_published(built: Workspace, gemini: Loopback):
     of_table = built.lake.tables["embeddings"]
-    with_gemini(built, gemini.url)
+    with_gemini(built)
     publisher = make_publisher(built.settings, built.lake)
     publisher.lake.tables["embeddings"] = of_table
     with pytest.raises(ModelMismatchError, match="weft-1-256 with 256 dimensions"):

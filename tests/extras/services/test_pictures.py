@@ -31,7 +31,8 @@ def test_a_picture_of_a_note_has_one_vector_and_is_found_shown_and_cited(
     seen = picture("a queue")
     with loopback() as gemini:
         work = Workspace(tmp_path)
-        work.configure(NOTES, documents={"pictures": True}, embedding=GEMINI, gemini={"base_url": gemini.url})
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", gemini.url)
+        work.configure(NOTES, documents={"pictures": True}, embedding=GEMINI)
         work.put("notes/Queue.md", "# Queue\n\nHow the queue fills: ![[img/turnstile.png]]\n")
         place = work.put("notes/img/turnstile.png", "")
         place.write_bytes(seen)

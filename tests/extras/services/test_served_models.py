@@ -60,7 +60,7 @@ def test_without_a_list_nothing_is_said(gemini: Loopback, monkeypatch: pytest.Mo
 
 
 def test_a_build_and_the_schedule_ask_before_the_first_step(tmp_path: Path, gemini: Loopback):
-    work = Workspace(tmp_path).configure(embedding=GEMINI, gemini={"base_url": gemini.url})
+    work = Workspace(tmp_path).configure(embedding=GEMINI)
     work.write("dev.2004-01.mbox", [Mail(1, "Hello.")])
     gemini.served.pop("gemini-embedding-2")
     with pytest.raises(ServiceError, match="gemini-embedding-001"):

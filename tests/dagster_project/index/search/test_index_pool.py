@@ -204,10 +204,10 @@ def test_a_server_answers_while_a_search_waits_for_its_model(
     service: Loopback, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", service.url)
     work = Workspace(tmp_path / "work").configure(
         {"name": "dev", "kind": "mbox", "path": "mail/*"},
         embedding={"model": "gemini"},
-        gemini={"base_url": service.url},
         mcp={"max_seconds": HUNG},
     )
     work.write("dev.2004-01.mbox", discussion(0, 4, "compactor"))
@@ -215,7 +215,7 @@ def test_a_server_answers_while_a_search_waits_for_its_model(
     answers = threading.Event()
     service.rule = lambda texts: answers.wait(HUNG) and None
     before = len(service.requests)
-    names = ("PATH", "PYTHONPATH", "HOME", "GEMINI_API_KEY")
+    names = ("PATH", "PYTHONPATH", "HOME", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
     command = ["-m", "dagster_project.cli", "mcp", "--config", str(work.config)]
     parameters = StdioServerParameters(
         command=sys.executable, args=command, env={k: os.environ[k] for k in names if k in os.environ}

@@ -35,8 +35,8 @@ def test_a_language_model_rewrites_and_rules_do_where_it_fails(
 
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     with loopback() as gemini:
-        lines = f'\n[queries]\nrewrite = "gemini"\n[gemini]\nbase_url = "{gemini.url}"\n'
-        built.config.write_text(built.config.read_text() + lines)
+        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", gemini.url)
+        built.config.write_text(built.config.read_text() + '\n[queries]\nrewrite = "gemini"\n')
         gemini.reply = lambda prompt: json.dumps(
             {"query": "why does the compactor stall", "entities": ["load"]}
         )
