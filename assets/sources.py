@@ -16,7 +16,7 @@ from transforms.schemas.registry import REGISTRY, lake_names
 from transforms.schemas.table import Table
 
 GROUP = "sources"
-_VERSION = "dagster/data_version"
+DATA_VERSION = "dagster/data_version"
 
 
 def source_key(source: str) -> dg.AssetKey:
@@ -70,11 +70,11 @@ def changed_sources(
     for source_type in sorted({partition.source_type for partition in partitions}):
         key = partitions_key(source_type)
         tags = instance.event_log_storage.get_latest_tags_by_partition(
-            key, dg.DagsterEventType.ASSET_OBSERVATION, [_VERSION]
+            key, dg.DagsterEventType.ASSET_OBSERVATION, [DATA_VERSION]
         )
         own = {p.key: p for p in partitions if p.source_type == source_type}
         for partition in own.values():
-            if tags.get(partition.key, {}).get(_VERSION) != partition.fingerprint:
+            if tags.get(partition.key, {}).get(DATA_VERSION) != partition.fingerprint:
                 _observe(instance, key, partition.fingerprint, partition.key)
                 changes.setdefault(partition.source, []).append(partition.key)
         smaller |= {name.partition("/")[0] for name in tags.keys() - own.keys()}
@@ -83,7 +83,7 @@ def changed_sources(
             text for p in partitions if p.source == source for text in (p.key, p.fingerprint)
         )
         last = instance.fetch_observations(source_key(source), limit=1).records
-        if not last or (last[0].event_log_entry.tags or {}).get(_VERSION) != version:
+        if not last or (last[0].event_log_entry.tags or {}).get(DATA_VERSION) != version:
             _observe(instance, source_key(source), version)
     return changes
 
@@ -91,7 +91,7 @@ def changed_sources(
 def _observe(
     instance: dg.DagsterInstance, key: dg.AssetKey, version: str, partition: str | None = None
 ) -> None:
-    observation = dg.AssetObservation(key, partition=partition, tags={_VERSION: version})
+    observation = dg.AssetObservation(key, partition=partition, tags={DATA_VERSION: version})
     instance.report_runless_asset_event(observation)
 
 

@@ -23,13 +23,16 @@ class Daemon:
 
     work: Workspace
     instance: dg.DagsterInstance
-    cursor: str | None = None
     hours: int = 0
     queued: list[dg.DagsterRun] = field(default_factory=list)
     why: str = ""
     """Why the last tick or look asked for nothing."""
 
     def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin the process of the code anew, with nothing in its memory."""
         self.definitions = build_definitions(self.work.settings)
 
     def hour(self) -> list[dg.DagsterRun]:
@@ -39,13 +42,12 @@ class Daemon:
         with dg.build_schedule_context(self.instance, HOUR + timedelta(hours=self.hours)) as context:
             return self._queue(schedule(context), REFRESH_NOW)
 
-    def look(self) -> list[dg.DagsterRun]:
-        """A look of the sensor that goes on: the runs that are queued by it."""
+    def look(self, *, is_lost: bool = False) -> list[dg.DagsterRun]:
+        """A look of the sensor that goes on: the runs that are queued by it, unless its answer is lost."""
         sensor = self.definitions.resolve_sensor_def(f"{REFRESH}_goes_on")
-        with dg.build_sensor_context(self.instance, cursor=self.cursor) as context:
+        with dg.build_sensor_context(self.instance, cursor="of a version that kept one") as context:
             answer = sensor(context)
-            self.cursor = context.cursor
-        return self._queue(answer)
+        return [] if is_lost else self._queue(answer)
 
     def begin_refresh(self) -> dg.DagsterRun:
         """What a person does who launches `refresh_now`."""

@@ -29,16 +29,12 @@ from assets.stages.shown import (
 from assets.stages.stage_run import StageRun, figures_of
 from transforms.hashing import parts_hash
 
-_ONLY_OWN_EVENTS = {"__source_asset_observation__": True}
-"""Metadata of an output of which Dagster itself records no materialization.
-
-Of a range of partitions it would record the same data version for each (dagster 1.13, `_get_output_asset_events`); the
-lake's I/O manager records the materializations of the stage, each with the content hash of its partition.
-"""
-
 
 class Tables(Protocol):
     """The tables of the lake as the stages of one run read them."""
+
+    own_events: Mapping[str, bool]
+    """Metadata of an output of partitions: their materializations are recorded here, and by Dagster none."""
 
     def reader(self, table: str) -> Partitions:
         """The reader of the partitions of a table."""
@@ -254,7 +250,7 @@ class _Run:
                 self.context.log_event(part.event)
             raise faults[0]
         for name, parts in staged.items():
-            yield dg.Output(parts, name, metadata=_ONLY_OWN_EVENTS)
+            yield dg.Output(parts, name, metadata=self.context.resources.io_manager.own_events)
 
     def _outcomes(self) -> Mapping[str, Outcome] | None:
         """What the engine made of the partitions of this run; None if the stage makes them here.

@@ -14,6 +14,7 @@ from assets.protocols.lake import Partitions, Parts
 from dagster_project.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.lake.lake_backend import LakeBackend
 from dagster_project.lake.oversize import slow_partitions
+from dagster_project.system.dagster_internals import ONLY_OWN_EVENTS, set_data_version
 from dagster_project.system.duckdb_types import nulls
 from dagster_project.system.long_work import give_memory_back
 from transforms.schemas.registry import partitions_of, tables_of
@@ -29,6 +30,8 @@ class LakeIOManager(dg.IOManager):
     over all partitions that exist where there are any.
     """
 
+    own_events = ONLY_OWN_EVENTS
+
     def __init__(self, lake: ParquetLake):
         self.lake = lake
         self._backend: LakeBackend | None = None
@@ -39,7 +42,7 @@ class LakeIOManager(dg.IOManager):
         if not context.has_asset_partitions:
             staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
             staged.commit()
-            context.step_context.set_data_version(context.asset_key, dg.DataVersion(staged.content_hash))
+            set_data_version(context, staged.content_hash)
             return
         parts = [obj[partition] for partition in context.asset_partition_keys]
         commit_all(part.staged for part in parts if part.staged)

@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.partitions import PARTITIONS_OF_RUN, SOURCE_TYPES, SourceType
 from assets.protocols.sources import SourcePartition
-from assets.sources import changed_sources
+from assets.sources import DATA_VERSION, changed_sources
 from dagster_project.composition.objects import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.lake.lake import ParquetLake
@@ -21,7 +21,6 @@ from dagster_project.orchestration.work import Work
 from dagster_project.system.dagster_internals import request_backfill
 from transforms.errors import SettingsError, WeftError
 
-_VERSION = "dagster/data_version"
 _FAILED_RUNS = 20
 """The last failed runs whose tables are looked at; a look asks for some rows of each table."""
 
@@ -103,8 +102,8 @@ def _report_again(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str
     record = instance.get_latest_data_version_record(key, partition_key=partition)
     last = record.asset_materialization if record else None
     tags = dict(last.tags or {}) if last else {}
-    if last is None or tags.get(_VERSION) != version:
-        last, tags = dg.AssetMaterialization(key, partition=partition), {_VERSION: version}
+    if last is None or tags.get(DATA_VERSION) != version:
+        last, tags = dg.AssetMaterialization(key, partition=partition), {DATA_VERSION: version}
     instance.report_runless_asset_event(
         dg.AssetMaterialization(key, partition=partition, metadata=last.metadata, tags=tags)
     )

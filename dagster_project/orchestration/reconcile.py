@@ -185,8 +185,8 @@ class _Steps:
 
 def next_requests(
     settings: Settings, instance: dg.DagsterInstance, refresh: str, made: Collection[str] | None = None
-) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, Runs]:
-    """The runs that Dagster's daemon is to begin next for a refresh, or why none; and the runs that the answer is of.
+) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, bool]:
+    """The runs that Dagster's daemon is to begin next for a refresh, or why none; and if nothing is left or under way.
 
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
     and keeps no other from its own. After partitions that people `made` these are completed and published, unless their
@@ -194,7 +194,7 @@ def next_requests(
     """
     runs = runs_of_dagster(settings, instance, refresh)
     if is_held(settings.root / BUILD_LOCK):
-        return dg.SkipReason(f"a build of {settings.root} from the command line is running"), runs
+        return dg.SkipReason(f"a build of {settings.root} from the command line is running"), False
     try:
         plan = planned(settings, instance, runs.taken(_SOURCE_TABLES))
     except SourceError as fault:  # none can be read
@@ -202,22 +202,23 @@ def next_requests(
             (), {}, (), publish=False, broken={source.name: str(fault) for source in settings.sources}
         )
     broken = _of_broken(settings, instance, plan.broken)
+    is_settled = not (runs.going or runs.backfilled)
     if plan.broken and not plan.partitions and not broken:
-        return dg.SkipReason("; ".join(set(plan.broken.values()))), runs
+        return dg.SkipReason("; ".join(set(plan.broken.values()))), is_settled
     if made is not None:
         own = {p: t for p, t in plan.stale.items() if p in made and plan.reasons[p] in _OF_CONTENT}
         plan, broken = replace(plan, stale=own), []
     works, reason = reconcile(settings, instance, plan, runs, broken=broken)
     if not works:
-        return dg.SkipReason(reason), runs
+        return dg.SkipReason(reason), is_settled
     if set(works) & set(broken):
         alert_sources(settings.alerts, settings.root, plan.broken)
     if any(work.phase in (Phase.PARTITIONS, Phase.RELATIONS) for work in works):
         try:
             require_served_models(settings)
         except ServiceError as fault:
-            return dg.SkipReason(str(fault)), runs
-    return [work.request(refresh) for work in works], runs
+            return dg.SkipReason(str(fault)), is_settled
+    return [work.request(refresh) for work in works], False
 
 
 def _of_broken(settings: Settings, instance: dg.DagsterInstance, names: Collection[str]) -> list[Work]:

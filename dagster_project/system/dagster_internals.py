@@ -1,4 +1,8 @@
-"""What Dagster 1.13 does not export: imported here alone, with reasons. `assets/stages/stage.py` sets tags of Dagster's."""
+"""What Dagster 1.13 does not export: imported here alone, with reasons.
+
+Three files stand on what Dagster does without importing it: `assets/stages/stage.py` sets its tags of provenance, the
+event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts a layer before the web server.
+"""
 
 import contextlib
 import secrets
@@ -19,6 +23,7 @@ from dagster._core.definitions.selector import (
     PartitionsByAssetSelector,
     PartitionsSelector,
 )
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.errors import DagsterError
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus, PartitionBackfill
@@ -37,12 +42,17 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._serdes import ConfigurableClassData
 
 __all__ = [  # what has no public name and is used elsewhere: to keep engines of the event log, and to erase its texts
-    "ASSET_CHECK_EVENTS", "ASSET_EVENTS", "EVENT_TYPE_TO_PIPELINE_RUN_STATUS", "SQLITE_BUSY_TIMEOUT_SECONDS",
-    "AssetKeyTable", "ConfigurableClassData", "SqlEventLogStorageTable", "SqliteEventLogStorage",
-    "UserConfigSchema", "failed_by_itself", "listed", "partitions_of_backfills", "request_backfill", "run_dev",
-    "settings_fault",
+    "ASSET_CHECK_EVENTS", "ASSET_EVENTS", "EVENT_TYPE_TO_PIPELINE_RUN_STATUS", "ONLY_OWN_EVENTS",
+    "SQLITE_BUSY_TIMEOUT_SECONDS", "AssetKeyTable", "ConfigurableClassData", "SqlEventLogStorageTable",
+    "SqliteEventLogStorage", "UserConfigSchema", "failed_by_itself", "listed", "partitions_of_backfills",
+    "request_backfill", "run_dev", "set_data_version", "settings_fault",
 ]  # fmt: skip
 
+ONLY_OWN_EVENTS = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
+"""Metadata of an output of which Dagster records no materialization: no public name keeps it from that.
+
+Of a range of partitions it would record one data version for all (`_get_output_asset_events`).
+"""
 MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
 """Where Dagster finds Weft, and what it calls that place; the shipped workspace.yaml says the same."""
 
@@ -66,6 +76,11 @@ def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
         yield
     finally:
         del instance.create_run_for_job, logs.capture_logs
+
+
+def set_data_version(context: dg.OutputContext, version: str) -> None:
+    """Let an asset have that data version: an I/O manager has no public name for it."""
+    context.step_context.set_data_version(context.asset_key, dg.DataVersion(version))
 
 
 def settings_fault(home: Path) -> str | None:

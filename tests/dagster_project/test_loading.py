@@ -13,11 +13,13 @@ import dagster as dg
 import pytest
 
 from dagster_project.definitions import SETTINGS_FAULT, defs
-from tests.archives import Workspace
+from dagster_project.orchestration.instance import instance_place
+from tests.archives import Workspace, lake_hashes
 from tests.dagster_project.composition.test_resources import shown
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("transforms", "assets", "dagster_project", "data/sample", "workspace.yaml", "pyproject.toml")
+VALIDATE = ("definitions", "validate", "-w", "workspace.yaml")
 UNSET = ("WEFT_CONFIG", "DAGSTER_HOME", "PYTHONPATH")
 
 
@@ -34,22 +36,16 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def validated(clone: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`dagster definitions validate` in `clone`, with no variable but those."""
+def dagster(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Dagster's own command in `folder`, with no variable but those."""
     environment = {k: v for k, v in os.environ.items() if k not in UNSET} | variables
-    command = [
-        str(Path(sys.executable).parent / "dagster"),
-        "definitions",
-        "validate",
-        "-w",
-        "workspace.yaml",
-    ]
-    return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
+    command = [str(Path(sys.executable).parent / "dagster"), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.exhaustive
 def test_a_clone_is_valid_without_any_variable(clone: Path):
-    done = validated(clone)
+    done = dagster(clone, *VALIDATE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All code locations passed validation" in done.stdout
     assert not (clone / "data/sample/state").exists()
@@ -59,7 +55,7 @@ def test_a_clone_is_valid_without_any_variable(clone: Path):
 def test_wrong_settings_are_not_valid_and_the_reason_is_one_line(clone: Path):
     wrong = clone / "wrong.toml"
     wrong.write_text('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n')
-    done = validated(clone, WEFT_CONFIG=str(wrong))
+    done = dagster(clone, *VALIDATE, WEFT_CONFIG=str(wrong))
     assert done.returncode == 1
     assert f"{wrong}: sources.0.kind: must be one of" in done.stdout
     assert "pydantic" not in done.stdout
@@ -99,6 +95,39 @@ def test_settings_that_do_not_load_are_one_asset_that_says_why(
     assert spec.key == dg.AssetKey(SETTINGS_FAULT)
     assert str(file) in spec.description and reason in spec.description
     assert "Deployment" in spec.description
+
+
+MATERIALIZE = "asset materialize -m dagster_project.definitions --select"
+JANUARY = "dev/dev.2004-01"
+MADE = {
+    f"{MATERIALIZE} messages --partition {JANUARY}": f"lake/messages/{JANUARY}.parquet",
+    f"{MATERIALIZE} message_blocks --partition {JANUARY}": f"lake/message_blocks/{JANUARY}.parquet",
+    f"{MATERIALIZE} thread_tree": "lake/thread_tree.parquet",
+    f"{MATERIALIZE} search_index": "index/CURRENT",
+    "job execute -m dagster_project.definitions -j whole_lake -o publish_checks": "",
+}
+"""Commands of Dagster, and the file below the storage that each makes."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("command", MADE)
+def test_each_asset_is_made_alone_by_dagsters_command_and_checks_run_alone(built: Workspace, command: str):
+    root, before = built.settings.root, lake_hashes(built)
+    if MADE[command]:
+        (root / MADE[command]).unlink()
+    done = dagster(
+        ROOT,
+        *command.split(),
+        WEFT_CONFIG=str(built.config),
+        DAGSTER_HOME=str(instance_place(built.settings)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (root / MADE[command]).exists() and lake_hashes(built) == before
+    with built.instance() as instance:
+        (run,) = instance.get_runs(limit=1)
+        found = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+        assert run.is_success and len(found) >= (not MADE[command])
+    assert built.plan().is_empty
 
 
 LOOKS_FOR_IT = "pa.array([1]); duckdb.connect().execute('SELECT ?', [1])"

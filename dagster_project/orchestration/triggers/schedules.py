@@ -89,10 +89,11 @@ def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
 def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor `refresh_goes_on`: whenever a run ended it asks what is next.
 
-    Its cursor names the runs that had ended when nothing was left to ask for; not the last of them, since a clock may be set
-    back. Without it one look is made in vain. After a run that a person launched, other partitions wait for the next
-    refresh; those of that run are completed and published.
+    It keeps no cursor. The runs that had ended when nothing was left to ask for are in the memory of its process, not the
+    last of them, since a clock may be set back; a new process looks once in vain. After a run that a person launched, other
+    partitions wait for the next refresh; those of that run are completed and published.
     """
+    known: set[str] = set()
 
     @dg.sensor(
         name=f"{REFRESH}_goes_on",
@@ -105,8 +106,7 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
         instance = context.instance
         alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
         ended = _ended(instance)
-        known = (context.cursor or "").split()
-        since = [run for run in ended if run.run_id[:8] not in known]
+        since = [run for run in ended if run.run_id not in known]
         if not since:
             return dg.SkipReason("no run has ended since nothing was left to do")
         if awaited := Runs(tuple(under_way(instance))).awaited:
@@ -114,10 +114,10 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
         begun = next((run for run in since if run.job_name == REFRESH_NOW), None)
         refresh = refresh_of(begun or since[0])
         made = None if begun else run_partitions(instance, [run for run in since if run.is_success])
-        answer, runs = next_requests(settings, instance, refresh, made)
-        is_held_up = is_held(settings.root / BUILD_LOCK) or runs.going or runs.backfilled
-        if isinstance(answer, dg.SkipReason) and not is_held_up:
-            context.update_cursor(" ".join(run.run_id[:8] for run in ended))
+        answer, is_settled = next_requests(settings, instance, refresh, made)
+        if is_settled:
+            known.clear()
+            known.update(run.run_id for run in ended)
         return answer
 
     return sensor

@@ -1,10 +1,9 @@
 """The sensor of edits in vaults and document trees: it requests one run when edits have settled, not one per edit.
 
-Its cursor holds a fingerprint of names, sizes and times, and when the sensor saw the first and the last edit since
-the last run.
+It keeps no cursor. Its process remembers a fingerprint of names, sizes and times for which Dagster has a run, or nothing
+was left to do; one that it does not know is an edit. A new process asks once in vain.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
+from dagster_project.orchestration.names import REFRESH_TAG
 from dagster_project.orchestration.reconcile import next_requests
 from dagster_project.orchestration.runs import run_partitions, under_way
 from dagster_project.orchestration.triggers.schedules import Asked
@@ -51,6 +51,8 @@ def vault_sensor(
 ) -> dg.SensorDefinition:
     """The sensor `vault_edits`, off until it is switched on; its runs leave the remotes alone."""
 
+    is_shown, seen, first, last = False, "", 0.0, 0.0
+
     @dg.sensor(
         name=SENSOR,
         jobs=list(jobs),
@@ -59,14 +61,14 @@ def vault_sensor(
         description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> Asked:
+        nonlocal is_shown, seen, first, last
         now, fingerprint = clock(), documents_fingerprint(settings)
-        # The first look cannot tell what changed before it, so it counts as an edit.
-        seen = json.loads(context.cursor or "0")
-        before, first, last = seen if isinstance(seen, list) else ("", None, None)
-        if before != fingerprint:
-            first, last = first or now, now
-        context.update_cursor(json.dumps([fingerprint, first, last]))
-        if first is None or last is None:
+        if fingerprint != seen:
+            is_shown, seen, first, last = False, fingerprint, first or now, now
+        refresh = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%dT%H:%M:%S}"
+        of_refresh = dg.RunsFilter(tags={REFRESH_TAG: refresh})
+        if is_shown or context.instance.get_run_ids(of_refresh, limit=1):
+            is_shown, first = True, 0.0
             return dg.SkipReason("no document was edited")
         if now - last < _QUIET_SECONDS and now - first < _LONGEST_WAIT_SECONDS:
             return dg.SkipReason("edits are still coming in")
@@ -74,9 +76,8 @@ def vault_sensor(
             return dg.SkipReason("edits wait for the end of a build from the command line")
         if run_id := _run_that_reads(settings, context.instance):
             return dg.SkipReason(f"edits wait for the end of run {run_id}, which may not have read them")
-        context.update_cursor(json.dumps([fingerprint, None, None]))
-        refresh = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%dT%H:%M:%S}"
-        answer, _ = next_requests(settings, context.instance, refresh)
+        first = 0.0
+        answer, is_shown = next_requests(settings, context.instance, refresh)
         return answer
 
     return sensor

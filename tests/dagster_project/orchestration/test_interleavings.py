@@ -1,7 +1,7 @@
 """Whatever the order of edits, ticks, ends of runs, deaths, jumps of the clock: two ticks later the index shows the sources.
 
-The first test has a lake in memory, under `reconcile` and a real instance of Dagster; the second one has real sources, runs
-and publishes.
+Memories and answers of the sensor are lost, too. The first test has a lake in memory, under `reconcile` and a real instance
+of Dagster; the second one has real sources, runs and publishes.
 """
 
 import random
@@ -131,7 +131,7 @@ def test_two_ticks_after_the_last_change_a_lake_in_memory_shows_the_sources(
         assert world.lake == world.sources == world.index
 
 
-STEPS = ("edit", "add", "remove", "hour", "look", "run", "kill", "by hand", "clock")
+STEPS = ("edit", "add", "remove", "hour", "look", "run", "kill", "by hand", "clock", "restart", "lost")
 
 
 @pytest.mark.exhaustive
@@ -157,6 +157,8 @@ def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
             elif step == "clock":
                 clock.close()
                 clock.enter_context(freeze_time(datetime.now(UTC) + timedelta(days=(-30, 30)[number % 2])))
+            elif step == "lost":
+                daemon.look(is_lost=True)
             elif step == "by hand":
                 run_of_dagster(work, instance, MAIL.tables, "dev/dev.2004-02")
             elif step in ("run", "kill"):

@@ -1,5 +1,6 @@
 """The sensor over vaults: one run for many edits, within a minute of the first, and none for nothing."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from dagster_project.orchestration.triggers.vault_sensor import SENSOR, vault_se
 from tests.archives import Workspace
 from tests.runs import begun_run
 
+SUCCESS = dg.DagsterRunStatus.SUCCESS
+
 
 class Watched:
     """A vault under the sensor, with a clock of its own."""
@@ -26,9 +29,12 @@ class Watched:
         self.edit("first.md")
         self.edit("another.md")  # a vault without any file cannot be read
         self.work = Workspace(folder).configure({"name": "notes", "kind": "vault", "path": "vault"})
-        self.sensor = vault_sensor(self.work.settings, refresh_jobs(self.work.settings), lambda: self.now)
-        self.cursor: str | None = None
         self.runs: list[float] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin the process of the sensor anew, with nothing in its memory."""
+        self.sensor = vault_sensor(self.work.settings, refresh_jobs(self.work.settings), lambda: self.now)
 
     def edit(self, name: str) -> None:
         """Write another text of another length."""
@@ -36,16 +42,18 @@ class Watched:
         before = path.read_text() if path.exists() else ""
         path.write_text(f"{before}# {name}\n")
 
-    def look(self, instance: dg.DagsterInstance, seconds: float = 10) -> str:
-        """What the sensor says `seconds` later: a skip reason, or that it asks for a run."""
+    def look(self, instance: dg.DagsterInstance, seconds: float = 10, *, is_lost: bool = False) -> str:
+        """What the sensor says `seconds` later: a skip reason, or that it asks for a run, which ends unless that is lost."""
         self.now += seconds
-        with dg.build_sensor_context(instance=instance, cursor=self.cursor) as context:
+        with dg.build_sensor_context(instance=instance) as context:
             answer = self.sensor(context)
-            self.cursor = context.cursor
         if isinstance(answer, dg.SkipReason):
             return answer.skip_message or ""
         assert isinstance(answer, list) and all(request.tags[REFRESH_TAG] for request in answer)
-        self.runs.append(self.now)
+        if not is_lost:
+            self.runs.append(self.now)
+            for request in answer:
+                instance.add_run(dg.DagsterRun(request.job_name or "", tags=request.tags, status=SUCCESS))
         return "run"
 
 
@@ -83,6 +91,25 @@ def test_every_kind_of_edit_is_seen(watched: Watched, instance: dg.DagsterInstan
         "run",
         "no document was edited",
     ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_its_process_forgets_and_an_answer_that_is_lost_cost_a_look_and_no_edit(
+    watched: Watched, instance: dg.DagsterInstance, seed: int
+):
+    for what in random.Random(seed).choices(("edit", "look", "lost", "restart"), k=12):
+        {
+            "edit": lambda: watched.edit("first.md"),
+            "look": lambda: watched.look(instance),
+            "lost": lambda: watched.look(instance, is_lost=True),
+            "restart": watched.restart,
+        }[what]()
+    watched.edit("first.md")
+    watched.runs.clear()
+    assert "run" in [watched.look(instance, is_lost=True) for _ in range(5)]
+    watched.restart()
+    said = [watched.look(instance) for _ in range(4)]
+    assert len(watched.runs) == 1 and said[-1] == "no document was edited", said
 
 
 def test_rapid_edits_become_one_run_within_a_minute_of_the_last_look_before_them(
