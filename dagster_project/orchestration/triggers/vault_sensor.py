@@ -14,10 +14,8 @@ import dagster as dg
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.orchestration.names import REFRESH_TAG
 from dagster_project.orchestration.reconcile import next_requests
-from dagster_project.orchestration.runs import run_partitions, under_way
 from dagster_project.orchestration.triggers.schedules import Asked
 from dagster_project.sources.trees import tree_files
-from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 
@@ -72,21 +70,8 @@ def vault_sensor(
             return dg.SkipReason("no document was edited")
         if now - last < _QUIET_SECONDS and now - first < _LONGEST_WAIT_SECONDS:
             return dg.SkipReason("edits are still coming in")
-        if is_held(settings.root / BUILD_LOCK):
-            return dg.SkipReason("edits wait for the end of a build from the command line")
-        if run_id := _run_that_reads(settings, context.instance):
-            return dg.SkipReason(f"edits wait for the end of run {run_id}, which may not have read them")
         first = 0.0
         answer, is_shown = next_requests(settings, context.instance, refresh)
         return answer
 
     return sensor
-
-
-def _run_that_reads(settings: Settings, instance: dg.DagsterInstance) -> str | None:
-    """The id of a run under way that makes partitions of documents; what it makes is not asked for again."""
-    watched = tuple(f"{s.name}/" for s in settings.sources if isinstance(s, DocumentSourceSettings))
-    going = under_way(instance)
-    return next(
-        (r.run_id for r in going if any(p.startswith(watched) for p in run_partitions(instance, [r]))), None
-    )

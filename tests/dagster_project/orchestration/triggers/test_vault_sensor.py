@@ -143,7 +143,7 @@ def test_edits_wait_for_the_run_that_is_going(watched: Watched, instance: dg.Dag
     )
     watched.edit("first.md")
     watched.look(instance)
-    assert watched.look(instance).startswith(f"edits wait for the end of run {run.run_id}")
+    assert watched.look(instance).startswith(f"run {run.run_id[:8]} and what follows it")
     instance.report_run_failed(run)
     assert watched.look(instance) == "run"
 
