@@ -20,30 +20,18 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from assets.partitions import MAIL
 from dagster_project.definitions import build_definitions
 from dagster_project.index.publish.operations_history import step_history
-from dagster_project.orchestration.asset_graph import partition_stages
 from dagster_project.orchestration.instance import instance_home, open_instance
 from dagster_project.orchestration.names import EVALUATE, REFRESH_NOW, REPORT, SEARCH, WHOLE_LAKE
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.partitions import partition_runs, sync_partitions
 from dagster_project.orchestration.sqlite_storage import KeptEngineEventLogStorage
 from dagster_project.orchestration.work import Work
-from dagster_project.system.locks import RUNS
-from tests.archives import Mail, Workspace, differences, discussion, embedded
-from tests.processes import forked
-from tests.runs import begun_run, run_of_dagster
-from tests.timing import HUNG
+from tests.archives import Mail, Workspace, discussion, embedded
 from transforms.operations import publish_checks
 
 PARTITIONED = [*MAIL.tables]
 JOBS = {REPORT, EVALUATE, SEARCH, REFRESH_NOW, WHOLE_LAKE, "mail_partitions", "documents_partitions"}
 JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
-
-
-@pytest.fixture
-def changed(built: Workspace) -> Workspace:
-    """A built workspace in which one mail has come since."""
-    built.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.", "News")])
-    return built
 
 
 @pytest.fixture
@@ -81,73 +69,8 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
         assert job.description or job.name.startswith("__"), job.name
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("section", "tables"),
-    [
-        ({"mail": {"max_message_bytes": 999}}, ["messages"]),
-        ({"chunks": {"message_chars": 900}}, ["message_chunks", "slow_chunks"]),
-        ({"documents": {"max_document_bytes": 999}}, ["documents"]),
-        ({"document_chunks": {"chunker": "tree"}}, ["document_chunks"]),
-        (
-            {"terms": {"stemmer": "german"}},
-            ["message_terms", "slow_terms", "document_terms", "conversation_terms"],
-        ),
-    ],
-    ids=lambda value: next(iter(value)),
-)
-def test_the_code_version_of_a_stage_changes_with_its_settings_alone(
-    tmp_path: Path, section: dict[str, dict[str, object]], tables: list[str]
-):
-    work = Workspace(tmp_path).configure()
-    before = {t: s.declared_version for s in partition_stages(work.settings) for t in s.tables}
-    after = {
-        t: s.declared_version for s in partition_stages(work.configure(**section).settings) for t in s.tables
-    }
-    stage = {t for s in partition_stages(work.settings) if set(tables) & set(s.tables) for t in s.tables}
-    assert {t for t in before if before[t] != after[t]} == stage
-
-
-@pytest.mark.exhaustive
-def test_a_range_of_partitions_is_materialized_in_one_run(built: Workspace, instance: dg.DagsterInstance):
-    for table in PARTITIONED:
-        for partition in (JANUARY, FEBRUARY, USERS):
-            built.lake.path(table, partition).unlink()
-    first, *_, last = instance.get_dynamic_partitions("mail")
-    result = run_of_dagster(built, instance, PARTITIONED, first, last)
-    rows = {
-        e.partition: e.metadata["dagster/partition_row_count"].value
-        for e in _materializations(result)
-        if e.asset_key == dg.AssetKey("messages")
-    }
-    assert rows == {JANUARY: 6, FEBRUARY: 9, USERS: 9}
-    assert built.plan().is_empty
-
-
 def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:
     return [e.event_specific_data.materialization for e in result.all_events if e.is_step_materialization]
-
-
-def materialize(folder: Path, partition: str) -> None:
-    """Make one partition of mail."""
-    work = Workspace(folder)
-    with open_instance(work.settings) as instance:
-        run_of_dagster(work, instance, PARTITIONED, partition)
-
-
-@pytest.mark.exhaustive
-def test_two_processes_materialize_two_partitions_at_once(built: Workspace, built_once: Workspace):
-    for table in PARTITIONED:
-        for partition in (JANUARY, USERS):
-            built.lake.path(table, partition).unlink()
-    processes = [forked(materialize, built.folder, p) for p in (JANUARY, USERS)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(HUNG)
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert built.plan().is_empty
-    assert differences(built.index, built_once.index) == {}
 
 
 class Followed(NamedTuple):
@@ -157,8 +80,6 @@ class Followed(NamedTuple):
     result: BuildResult
     read_before: tuple[int, int]
     """Mails and postings that a reader of the version before still read."""
-    runs: dict[str, dg.DagsterRunStatus]
-    """What became of a run whose process is gone, and of one that has not begun to hold its lock."""
 
 
 @pytest.fixture(scope="module")
@@ -168,18 +89,9 @@ def followed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) ->
     grown = [replace(mail, body=f"{mail.body}\nIt rests at noon.") for mail in discussion(0, 6, "compactor")]
     work.write("dev/dev.2004-01.mbox", grown)
     counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM postings)"
-    with (
-        work.instance() as instance,
-        duckdb.connect(str((work.index / "CURRENT").resolve()), read_only=True) as reader,
-    ):
-        dead, alive = (begun_run(work, instance, PARTITIONED, USERS) for _ in range(2))
-        (work.settings.root / RUNS).mkdir(exist_ok=True)
-        (work.settings.root / RUNS / dead.run_id).touch()
+    with duckdb.connect(str((work.index / "CURRENT").resolve()), read_only=True) as reader:
         result = work.build()
-        read = reader.execute(counts).fetchone() or (0, 0)
-        ids = {"dead": dead.run_id, "other": alive.run_id}
-        runs = {name: run.status for name, i in ids.items() if (run := instance.get_run_by_id(i))}
-    return Followed(work, result, read, runs)
+        return Followed(work, result, reader.execute(counts).fetchone() or (0, 0))
 
 
 def test_mails_that_come_or_grow_make_their_partitions_and_embed_a_text_each(followed: Followed):
@@ -230,10 +142,6 @@ def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Foll
         "lag_p95_seconds",
     ]  # fmt: skip
     assert list(counts)[:8] == first and counts["mails"].value == 22
-
-
-def test_runs_whose_process_is_gone_are_closed_and_others_left_alone(followed: Followed):
-    assert followed.runs == {"dead": dg.DagsterRunStatus.FAILURE, "other": dg.DagsterRunStatus.STARTED}
 
 
 def _without_a_vector(work: Workspace) -> None:

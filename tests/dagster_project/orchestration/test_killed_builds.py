@@ -1,34 +1,39 @@
 """Builds may be killed at any step, one after the other: what is published stays whole, and the next ends the work."""
 
-from dataclasses import dataclass
+import mmap
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from dagster_project.orchestration.runs import UNFINISHED
-from dagster_project.system.locks import RUNS, runs_of
+from assets.partitions import MAIL
+from dagster_project.cli.command import run_command
+from dagster_project.definitions import build_definitions
+from dagster_project.orchestration.asset_graph import whole_phases
+from dagster_project.orchestration.runs import UNFINISHED, run_here
+from dagster_project.orchestration.work import Work
+from dagster_project.system.locks import RUNS
 from tests.archives import Mail, Once, Workspace, differences, discussion, lake_hashes, two_lists
-from tests.processes import Command
+from tests.processes import Command, forked
+from tests.timing import until
 
 KEPT = (
     ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims",
     *(".db", ".db-shm", ".db-wal"),  # Dagster's own, of what no run reports
 )  # fmt: skip
-WAYS = {
-    "run": ("*/lake/messages/*", "*/index/*.arrays", "*/index/CURRENT"),
-    "backfill": (
-        "*/history/runs/*", "*/lake/message_terms/*", "*/lake/memberships.parquet", "*/cache/embeddings/*",
-    ),
-    "publish": ("*/index/weft-*.duckdb", "*/lake/corpus_measures.parquet", "*/cache/files.json"),
-}  # fmt: skip
-"""An incremental build, a first build of everything, and a build that has to publish alone; by each, the renames before
-which builds are killed, one after the other. The lists change before each."""
+POWER_CUTS, CUTS_OF_A_BUILD = 54, 9
+"""How often the power is cut, and after how many cuts a build has to end the work."""
 
 
-def start_build(work: Workspace, home: Path | None = None, dies_at: str = "") -> Command:
+def start_build(work: Workspace, home: Path | None = None) -> Command:
     """`weft build` in a process of its own."""
-    return Command(work.folder, "build", "--json", "--config", work.config, home=home, dies_at=dies_at)
+    return Command(work.folder, "build", "--json", "--config", work.config, home=home)
 
 
 def change(work: Workspace) -> None:
@@ -61,56 +66,12 @@ def changed(once: Once, folder: Path) -> Workspace:
     return once(work)
 
 
-@dataclass(frozen=True)
-class Undisturbed:
-    """By way of building the workspace before it; and the workspaces after `change` and `change_back`, from nothing."""
-
-    before: dict[str, Workspace]
-    after: tuple[Workspace, Workspace]
-
-
 @pytest.fixture(scope="module")
-def undisturbed(built_once: Workspace, once: Once, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    before = {"run": built_once.copied(folder / "run"), "backfill": two_lists(folder / "backfill")}
-    for work in before.values():
-        change(work)
-    before["publish"] = before["run"].copied(folder / "publish")
-    before["publish"].build()
-    _unpublish(before["publish"])
-    return Undisturbed(before, (changed(once, folder / "changed"), built_once))
-
-
-def _unpublish(work: Workspace) -> None:
-    """Go back to the version before, while the lake stays as it is."""
-    current = (work.index / "CURRENT").resolve()
-    (older,) = set(work.index.glob("weft-*.duckdb")) - {current}
-    current.unlink()
-    (work.index / "CURRENT").unlink()
-    (work.index / "CURRENT").symlink_to(older.name)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("way", WAYS)
-def test_killed_builds_are_ended_by_the_next(undisturbed: Undisturbed, tmp_path: Path, way: str):
-    work = undisturbed.before[way].copied(tmp_path / "work")
-    for kill, step in enumerate(WAYS[way]):
-        (change, change_back)[kill % 2](work)
-        was_killed = start_build(work, dies_at=step).has_died()
-        under_way = _runs_under_way(work)
-        assert not any(runs_of(work.settings.root).values())
-        assert was_killed or not under_way
-        if (work.index / "CURRENT").exists():
-            assert work.sql("SELECT count(*) FROM messages") in ([(20,)], [(21,)])
-    done = start_build(work).ended()
-    assert done.code == 0, done.err
-    assert {found["run"] for found in done.told["interrupted"]} == under_way
-    after = undisturbed.after[kill % 2]
-    assert differences(work.index, after.index) == {}
-    assert lake_hashes(work) == lake_hashes(after)
-    assert leftovers(work) == []
-    assert not _runs_under_way(work)
-    assert work.plan().is_empty
+def after(
+    built_once: Workspace, once: Once, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Workspace, Workspace]:
+    """Two lists after `change` and `change_back`, each built from nothing."""
+    return changed(once, tmp_path_factory.mktemp("changed")), built_once
 
 
 def _runs_under_way(work: Workspace) -> set[str]:
@@ -119,13 +80,90 @@ def _runs_under_way(work: Workspace) -> set[str]:
 
 
 @pytest.mark.exhaustive
+def test_builds_and_runs_of_dagster_that_are_killed_at_once_are_ended_by_the_next_build(
+    after: tuple[Workspace, Workspace], tmp_path: Path
+):
+    work, killed = two_lists(tmp_path / "work"), 0
+    for seed in range(POWER_CUTS // CUTS_OF_A_BUILD):
+        (change, change_back)[seed % 2](work)
+        process = forked(_cut_power, work.folder, seed, told := tmp_path / "killed")
+        process.start()
+        process.join()
+        killed += int(told.read_text())
+        if (work.index / "CURRENT").exists():
+            assert work.sql("SELECT count(*) FROM messages") in ([(20,)], [(21,)])
+        under_way, full = _runs_under_way(work), after[seed % 2]
+        done = start_build(work).ended()
+        assert done.code == 0, done.err
+        assert {found["run"] for found in done.told["interrupted"]} == under_way
+        assert differences(work.index, full.index) == {}
+        assert lake_hashes(work) == lake_hashes(full)
+        assert leftovers(work) == []
+        assert not _runs_under_way(work)
+        assert work.plan().is_empty
+    assert killed >= 100
+
+
+def _cut_power(folder: Path, seed: int, told: Path) -> None:
+    """End a build and a run of Dagster at once, again and again; writes how many of them that ended."""
+    work, chance, killed = Workspace(folder), random.Random(seed), 0
+    definitions = build_definitions(work.settings)
+    build = partial(run_command, ["build", "--config", str(work.config)])
+    wholes = Work(tuple(table for phase in whole_phases(work.settings) for table in phase))
+    works = Work(MAIL.tables, partition := "dev/dev.2004-02", partition), wholes
+    for made in works:
+        definitions.resolve_job_def(made.job)
+
+    def run(made: Work) -> None:
+        with work.instance() as instance:
+            run_here(definitions, instance, made, {})
+
+    for turn in range(CUTS_OF_A_BUILD):
+        at_work, group, pids = mmap.mmap(-1, 2), 0, []
+        lives = chance.randint(1, 9)
+        for number, act in enumerate((partial(run, works[turn % 2]), build)):
+            pid = os.fork()
+            os.setpgid(pid, group)
+            if pid == 0:
+                _until_a_cut(act, at_work, number, lives)
+            group = group or pid
+            pids.append(pid)
+        killed += sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL for pid in pids)
+    told.write_text(str(killed))
+
+
+def _until_a_cut(act: Callable[[], None], at_work: mmap.mmap, number: int, lives: int) -> None:
+    """Do something in a forked process until it, or the other, is about to rename a file for the last time."""
+    renames = 0
+
+    def hook(event: str, _: object) -> None:
+        nonlocal renames
+        if event in ("os.rename", "fcntl.flock"):
+            at_work[number] = 1
+        if event == "os.rename":
+            until(lambda: at_work[1 - number], "the other")
+            renames += 1
+            if renames == lives:
+                os.killpg(0, signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(1, 2)
+    try:
+        act()
+    finally:
+        at_work[number] = 1
+        os._exit(0)
+
+
+@pytest.mark.exhaustive
 def test_of_two_builds_at_once_one_builds_and_the_other_says_so_or_finds_nothing_to_do(
-    undisturbed: Undisturbed, tmp_path: Path
+    built: Workspace, after: tuple[Workspace, Workspace], tmp_path: Path
 ):
     """Though each of them is of a Dagster instance of its own, as when somebody starts a second one by mistake."""
-    work = undisturbed.before["run"].copied(tmp_path / "work")
+    change(work := built)
     started = (start_build(work), start_build(work, home=tmp_path / "second"))
     ended = [command.ended() for command in started]
     assert sorted(done.code for done in ended) in ([0, 8], [0, 0])
     assert all("another build" in done.err for done in ended if done.code == 8)
-    assert differences(work.index, undisturbed.after[0].index) == {}
+    assert differences(work.index, after[0].index) == {}

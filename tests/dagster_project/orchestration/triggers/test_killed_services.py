@@ -1,4 +1,4 @@
-"""Dagster's runs, its code server and a `weft build` beside them may be killed at any moment; the next ends the work."""
+"""Dagster's runs and its code server may be killed at any moment; the next ends the work."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +20,7 @@ BEGUN, READ, PUBLISHES = ".runs/*", "lake/messages/dev/dev.2004-02.parquet", "in
 KILLS = (
     (("run",), BEGUN),
     (("code server",), READ),
-    (("code server", "run", "build"), PUBLISHES),
+    (("code server", "run"), PUBLISHES),
 )
 """What is killed at one moment, and the file that is new at that moment."""
 
@@ -86,13 +86,10 @@ def test_the_next_build_ends_what_was_killed(
     (change, change_back)[kill % 2](work)
     reached = is_new(work, file)
     server.materialize([*MAIL.tables], {"dagster/partition": PARTITION})
-    command = Command(work.folder, "build", "--config", work.config) if "build" in way else None
     until(reached, f"{file} of a run")
     victims = [process for name in way for process in services(server).get(name, [])]
     for process in victims:
         process.kill()
-    if command:
-        command.killed_after(0)
     if "code server" in way:
         server.reload()
     done = Command(work.folder, "build", "--config", work.config).ended()

@@ -97,13 +97,9 @@ def test_every_kind_of_edit_is_seen(watched: Watched, instance: dg.DagsterInstan
 def test_what_its_process_forgets_and_an_answer_that_is_lost_cost_a_look_and_no_edit(
     watched: Watched, instance: dg.DagsterInstance, seed: int
 ):
-    for what in random.Random(seed).choices(("edit", "look", "lost", "restart"), k=12):
-        {
-            "edit": lambda: watched.edit("first.md"),
-            "look": lambda: watched.look(instance),
-            "lost": lambda: watched.look(instance, is_lost=True),
-            "restart": watched.restart,
-        }[what]()
+    looks = (lambda: watched.look(instance), lambda: watched.look(instance, is_lost=True))
+    for act in random.Random(seed).choices((*looks, lambda: watched.edit("first.md"), watched.restart), k=12):
+        act()
     watched.edit("first.md")
     watched.runs.clear()
     assert "run" in [watched.look(instance, is_lost=True) for _ in range(5)]
