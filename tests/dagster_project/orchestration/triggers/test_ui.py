@@ -255,11 +255,6 @@ def test_runs_of_weft_build_are_listed_as_the_others(server: Server, sample: Wor
 
 PICTURES = {
     "graph": ("/asset-groups", "sources"),
-    "asset": ("/assets/messages?view=overview", "Columns"),
-    "partitions": ("/assets/messages?view=partitions", "Materialized (8)"),
-    "runs": ("/runs", "Success"),
-    "automation": ("/automation", "refresh_goes_on"),
-    "timeline": ("/overview/activity/timeline", "whole_lake"),
 }
 """By name the pages that the documentation shows, and what each of them shows at last."""
 
