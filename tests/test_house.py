@@ -5,7 +5,7 @@ import re
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
@@ -79,8 +79,7 @@ def test_the_house_does_not_grow():
 
 def test_the_core_names_no_extra():
     core = [file for file in modules() if not file.is_relative_to(ROOT / "dagster_project" / "extras")]
-    named = {name_of(file): place for file in core for place in EXTRA.findall(file.read_text())}
-    assert named == {}
+    assert {name_of(file): place for file in core for place in EXTRA.findall(file.read_text())} == {}
 
 
 def test_files_and_functions_are_short():
@@ -159,21 +158,21 @@ LAZY_MODULES = {
 }
 
 
-def lazy_imports(file: Path) -> Iterator[str]:
-    """What a module imports inside of functions."""
-    for function in functions(file):
-        for node in ast.walk(function):
-            if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                yield node.module or ""
+def modules_in(statements: Iterable[ast.AST]) -> Iterator[str]:
+    """The modules that statements import."""
+    for node in statements:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
 
 
 def test_modules_import_at_their_top():
     late = {
         (name_of(file), name)
         for file in modules()
-        for name in lazy_imports(file)
+        for function in functions(file)
+        for name in modules_in(ast.walk(function))
         if name.partition(".")[0] not in LAZY and name not in LAZY_MODULES
     }
     assert late == set()
@@ -209,6 +208,16 @@ def test_a_public_name_has_one_home():
     assert {n for n, files in homes.items() if len(files) > 1 and not n.startswith("_")} <= set(SHARED)
 
 
+PARTICIPLES = {"asked", "told", "said", "kept", "found", "made", "gone", "seen", "wanted"}
+NAMED_BY_PARTICIPLES = 9
+"""Variables, parameters and functions named by what was done to a thing, not by what it is; they may only fall."""
+
+
+def test_names_are_nouns():
+    words = [vars(n).get("id", vars(n).get("arg", vars(n).get("name"))) for f in modules() for n in nodes(f)]
+    assert sum(str(word).strip("_") in PARTICIPLES for word in words) <= NAMED_BY_PARTICIPLES
+
+
 SQL = re.compile(
     r"\b(SELECT|INSERT INTO|CREATE (OR REPLACE )?(TABLE|VIEW|MACRO|TEMP)|UPDATE .* SET|DELETE FROM|COPY|ATTACH)\b"
 )
@@ -224,16 +233,8 @@ def test_statements_are_in_sql_files():
 
 def imported() -> dict[str, str]:
     """The packages that modules import at any place, each with one of the modules."""
-    found = {}
-    for file in modules():
-        for node in nodes(file):
-            if isinstance(node, ast.ImportFrom):
-                found[(node.module or "").partition(".")[0]] = name_of(file)
-            elif isinstance(node, ast.Import):
-                found |= {alias.name.partition(".")[0]: name_of(file) for alias in node.names}
-    return {
-        name: file for name, file in found.items() if name not in {*sys.stdlib_module_names, *PACKAGES, ""}
-    }
+    packages = {name.partition(".")[0]: name_of(f) for f in modules() for name in modules_in(nodes(f))}
+    return {n: f for n, f in packages.items() if n not in {*sys.stdlib_module_names, *PACKAGES, ""}}
 
 
 def asked_for(*left_out: str) -> Iterator[Requirement]:
@@ -256,9 +257,8 @@ def asked_for(*left_out: str) -> Iterator[Requirement]:
 
 def test_no_requirement_refuses_the_version_that_is_pinned():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pinned = {
-        canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)
-    }
+    parts = (line.partition("==") for line in lines)
+    pinned = {canonicalize_name(name): version for name, _, version in parts}
     assert len(pinned) > 100
     refused = {
         str(one)

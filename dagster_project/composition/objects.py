@@ -12,7 +12,7 @@ from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
 from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
-from dagster_project.extras.registry import enabled, load, model_service, named, rankings, sections
+from dagster_project.extras.registry import enabled, extra_parts, load, model_service, rankings, sections
 from dagster_project.index.publish.operations_history import DagsterHistory
 from dagster_project.index.publish.partition_publisher import PartitionPublisher, PublishedFile
 from dagster_project.index.publish.publisher import DuckDBPublisher, Mirror
@@ -172,7 +172,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(settings),
-        **{name: resource for make in named("resources") for name, resource in make(settings).items()},
+        **{name: resource for make in extra_parts("resources") for name, resource in make(settings).items()},
     }
 
 

@@ -135,14 +135,14 @@ class Extra:
     """By stage: two or three words for those who watch a build."""
 
 
-def named(attribute: str) -> list[Any]:
+def extra_parts(attribute: str) -> list[Any]:
     """The objects that the extras name by an attribute of `Extra` of the form `module:attribute`, loaded."""
     return [load(place) for extra in extras() if (place := getattr(extra, attribute))]
 
 
 def store_part(attribute: str) -> Any:
     """The part of a lake on an object store that an extra names so; SettingsError if no extra has it."""
-    if parts := named(attribute):
+    if parts := extra_parts(attribute):
         return parts[0]
     raise SettingsError("storage.lake is on an object store, and this installation has no extra for these")
 
@@ -190,7 +190,7 @@ def chats() -> dict[str, str]:
 
 def declared_tables() -> dict[str, Any]:
     """The tables of the lake that extras declare, by name."""
-    return {table.name: table for tables in named("tables") for table in tables}
+    return {table.name: table for tables in extra_parts("tables") for table in tables}
 
 
 def enabled(settings: Any) -> list[Extra]:
@@ -200,7 +200,7 @@ def enabled(settings: Any) -> list[Extra]:
 
 def published_tables() -> dict[str, str]:
     """The tables of extras that the published file has: by name the SQL condition of the rows that a lens shows."""
-    return {name: rows for tables in named("published") for name, rows in tables.items()}
+    return {name: rows for tables in extra_parts("published") for name, rows in tables.items()}
 
 
 def sections() -> dict[str, Any]:

@@ -22,10 +22,10 @@ from dagster_project.lake.parquet_files import (
     ParquetFooter,
     checked,
     is_local,
-    opened,
     read_code_version,
     read_columns,
     read_footer,
+    stored_file,
     verified_hash,
     write_file,
 )
@@ -238,7 +238,7 @@ class ParquetLake:
             none = empty.select(list(columns)) if columns else empty
             return Loaded(pa.concat_tables(parts or [none]), footer.content_hash)
         path = self.local(table, partition)
-        with opened(path) as file:
+        with stored_file(path) as file:
             content_hash = verified_hash(file, path)
             data = pq.ParquetFile(file).read(columns and list(columns))
         declared = self.tables[table]
@@ -247,7 +247,7 @@ class ParquetLake:
     def verified(self, table: str, partition: str | None) -> Path:
         """`local`, after verifying the content of the file by its hash; LakeDamageError if it is corrupt."""
         path = self.local(table, partition)
-        with opened(path) as file:
+        with stored_file(path) as file:
             verified_hash(file, path)
         return path
 
@@ -275,7 +275,7 @@ class ParquetLake:
         """The first column of a stored table; empty if there is none or it cannot be read."""
         try:
             path = self.path(table, partition)
-            with opened(path) as file:
+            with stored_file(path) as file:
                 parquet = checked(file)
                 first = parquet.schema_arrow.names[0]
                 rows = parquet.read(columns=[first], use_threads=is_local(path))

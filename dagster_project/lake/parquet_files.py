@@ -162,7 +162,7 @@ class Entries:
 def read_entries(path: Path | UPath) -> Entries | str:
     """What the footer of a stored file says, whatever its columns, or the file's fault."""
     try:
-        with opened(path) as file:
+        with stored_file(path) as file:
             parquet = pq.ParquetFile(file)
             facts = parquet.metadata.metadata or {}
             if is_local(path) and not _is_signed(file):
@@ -186,7 +186,7 @@ def read_code_version(path: Path | UPath) -> str | None:
 
 def read_columns(path: Path | UPath, columns: Iterable[str]) -> pa.Table:
     """Some columns of a stored file; OSError if a page that is read is not what was written."""
-    with opened(path) as file:
+    with stored_file(path) as file:
         return checked(file).read(list(columns), use_threads=is_local(path))
 
 
@@ -247,7 +247,7 @@ class _HashingSink:
 
 
 @contextmanager
-def opened(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
+def stored_file(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
     """Open a file for reading; only one thread may read a file that is not local.
 
     Arrow's threads release a file late. If it is a Python file object and the interpreter is shutting down, the

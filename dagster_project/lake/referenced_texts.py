@@ -17,7 +17,7 @@ from duckdb.func import PythonUDFType
 from duckdb.sqltypes import VARCHAR
 from upath import UPath
 
-from dagster_project.lake.parquet_files import checked, is_local, opened
+from dagster_project.lake.parquet_files import checked, is_local, stored_file
 from dagster_project.lake.text_references import DIGITS, MARK, TEXTS
 from transforms.errors import IndexUnavailableError
 
@@ -85,7 +85,7 @@ class LakeTexts:
         source, _, name = partition.partition("/")
         path = self.lake.joinpath(table, source, f"{name}.parquet")
         try:
-            with opened(path) if is_local(path) else path.open("rb", cache_type="none") as file:
+            with stored_file(path) if is_local(path) else path.open("rb", cache_type="none") as file:
                 rows = list(_rows(checked(file), {reference.id for reference in references}, column))
         except FileNotFoundError as error:
             if self.lake.exists():

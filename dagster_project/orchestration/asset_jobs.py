@@ -20,7 +20,7 @@ from assets.search import search_results_asset
 from assets.sources import partitions_key
 from dagster_project.composition.objects import make_lake, make_resources
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import named
+from dagster_project.extras.registry import extra_parts
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.orchestration.asset_graph import (
     make_assets,
@@ -72,7 +72,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             publish_checks(settings.embedding),
             readiness_checks(settings.operations),
             freshness_checks(settings),
-            *(check for checks in named("checks") for check in checks(settings)),
+            *(check for checks in extra_parts("checks") for check in checks(settings)),
         ],
         jobs=[*refresh_jobs(settings), _refresh_now(fetches=bool(fetching)), *_other_jobs()],
         resources=by_name,

@@ -25,29 +25,29 @@ _FAILED_RUNS = 20
 """The last failed runs whose tables are looked at; a look asks for some rows of each table."""
 
 
-def planned(settings: Settings, instance: dg.DagsterInstance, taken: Collection[str] = ()) -> Plan:
-    """What has to run, without the partitions `taken` by runs under way; Dagster knows partitions and changes afterwards."""
+def planned(settings: Settings, instance: dg.DagsterInstance, busy: Collection[str] = ()) -> Plan:
+    """What has to run, without the partitions `busy` in runs under way; Dagster knows partitions and changes afterwards."""
     lake = make_lake(settings)
     with lake.one_look():
-        plan = make_plan(settings, make_sources(settings), lake, taken)
+        plan = make_plan(settings, make_sources(settings), lake, busy)
         make_seen_partitions(settings).note(
             plan.partitions, lake, [s.name for s in settings.sources], plan.broken
         )
         sync_partitions(instance, plan.partitions)
         changed_sources(instance, plan.partitions)
-        report_restored(instance, lake, plan, taken)
+        report_restored(instance, lake, plan, busy)
     return plan
 
 
 def sync_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]) -> None:
     """Make Dagster's partitions those of the sources; the files of those that are gone go with the next publish."""
     for source_type in SOURCE_TYPES:
-        wanted = [u.key for u in partitions if u.source_type == source_type.name]
-        known = {*instance.get_dynamic_partitions(source_type.partitions)}
-        if added := [key for key in wanted if key not in known]:
-            instance.add_dynamic_partitions(source_type.partitions, added)
-        for gone in sorted(known - {*wanted}):
-            instance.delete_dynamic_partition(source_type.partitions, gone)
+        current = [u.key for u in partitions if u.source_type == source_type.name]
+        stored = {*instance.get_dynamic_partitions(source_type.partitions)}
+        if new := [key for key in current if key not in stored]:
+            instance.add_dynamic_partitions(source_type.partitions, new)
+        for old in sorted(stored - {*current}):
+            instance.delete_dynamic_partition(source_type.partitions, old)
 
 
 def partition_runs(
@@ -72,20 +72,20 @@ def partition_runs(
 
 
 def report_restored(
-    instance: dg.DagsterInstance, lake: ParquetLake, plan: Plan, taken: Collection[str] = ()
+    instance: dg.DagsterInstance, lake: ParquetLake, plan: Plan, busy: Collection[str] = ()
 ) -> list[tuple[str, str]]:
     """Report those partitions as made whose last run failed, and which the lake has as they are to be nevertheless.
 
     A source that could not be read for a while leaves them: no run has to make them, and they would be shown as failed.
-    Partitions `taken` by runs under way are left out. Returns table and partition of each.
+    Partitions `busy` in runs under way are left out. Returns table and partition of each.
     """
     tables = {table for source_type in SOURCE_TYPES for table in source_type.tables}
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
     tried = {
         key for run in instance.get_runs(failed, limit=_FAILED_RUNS) for key in run.asset_selection or ()
     }
-    right = {u.key for u in plan.partitions if u.source not in plan.broken} - set(taken)
-    found = []
+    right = {u.key for u in plan.partitions if u.source not in plan.broken} - set(busy)
+    result = []
     for key in sorted(key for key in tried if key.path[-1] in tables and len(key.path) == 1):
         storage, table = instance.event_log_storage, key.path[-1]
         attempts = storage.get_latest_asset_partition_materialization_attempts_without_materializations(key)
@@ -93,8 +93,8 @@ def report_restored(
             footer = lake.footer(table, partition)
             if footer and table not in plan.stale.get(partition, ()):
                 _report_again(instance, key, partition, footer.content_hash)
-                found.append((table, partition))
-    return found
+                result.append((table, partition))
+    return result
 
 
 def _report_again(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, version: str) -> None:
@@ -151,5 +151,5 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
     for work in partition_runs(instance, stale):
         for key in work.keys:
             ranges.setdefault(key, []).append((str(work.first), str(work.last)))
-    asked = request_backfill(instance, asset_definitions(settings), ranges, LATER)
-    return BackfillRequest(asked, tuple(sorted(stale)), broken)
+    backfill_id = request_backfill(instance, asset_definitions(settings), ranges, LATER)
+    return BackfillRequest(backfill_id, tuple(sorted(stale)), broken)

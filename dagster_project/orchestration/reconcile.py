@@ -75,8 +75,8 @@ def tried_by(tags: Mapping[str, str], tables: Collection[str], partitions: Itera
     phase, state = tags.get(PHASE_TAG), tags.get(STATE_TAG, "")
     if phase is None:
         return set()
-    found: set[Tried] = {(phase, partition, state) for partition in partitions} or {(phase, None, state)}
-    return found | ({(Phase.PUBLISH.value, None, state)} if "search_index" in tables else set())
+    attempts: set[Tried] = {(phase, partition, state) for partition in partitions} or {(phase, None, state)}
+    return attempts | ({(Phase.PUBLISH.value, None, state)} if "search_index" in tables else set())
 
 
 def reconcile(
@@ -131,12 +131,10 @@ class _Steps:
     def partitions(self, stale: Mapping[str, tuple[str, ...]], phase: Phase) -> list[Work]:
         """The runs of stale partitions that nobody makes and that were not tried."""
         types, tables = _TABLES[phase]
-        taken = self.runs.taken(tables)
+        busy = self.runs.taken(tables)
         state = self.plan.state if phase is Phase.CONTEXT else ""
         untried = {
-            p: t
-            for p, t in stale.items()
-            if p not in taken and (phase.value, p, state) not in self.runs.tried
+            p: t for p, t in stale.items() if p not in busy and (phase.value, p, state) not in self.runs.tried
         }
         works = partition_runs(self.instance, untried, types, self.limit)
         return [replace(work, phase=phase, state=state, later=phase is Phase.SLOW) for work in works]
@@ -184,12 +182,12 @@ class _Steps:
 
 
 def next_requests(
-    settings: Settings, instance: dg.DagsterInstance, refresh: str, made: Collection[str] | None = None
+    settings: Settings, instance: dg.DagsterInstance, refresh: str, partitions: Collection[str] | None = None
 ) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, bool]:
     """The runs that Dagster's daemon is to begin next for a refresh, or why none; and if nothing is left or under way.
 
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
-    and keeps no other from its own. After partitions that people `made` these are completed and published, unless their
+    and keeps no other from its own. After `partitions` that people made these are completed and published, unless their
     code or settings are others; what else is stale waits for the next refresh.
     """
     runs = runs_of_dagster(settings, instance, refresh)
@@ -205,8 +203,8 @@ def next_requests(
     is_settled = not (runs.going or runs.backfilled)
     if plan.broken and not plan.partitions and not broken:
         return dg.SkipReason("; ".join(set(plan.broken.values()))), is_settled
-    if made is not None:
-        own = {p: t for p, t in plan.stale.items() if p in made and plan.reasons[p] in _OF_CONTENT}
+    if partitions is not None:
+        own = {p: t for p, t in plan.stale.items() if p in partitions and plan.reasons[p] in _OF_CONTENT}
         plan, broken = replace(plan, stale=own), []
     works, reason = reconcile(settings, instance, plan, runs, broken=broken)
     if not works:
@@ -225,9 +223,9 @@ def _of_broken(settings: Settings, instance: dg.DagsterInstance, names: Collecti
     """A run of the first partition that Dagster knows of each source of `names`; it fails, and says what to do."""
     works = []
     for source in (source for source in settings.sources if source.name in names):
-        known = instance.get_dynamic_partitions(source.source_type)
+        partitions = instance.get_dynamic_partitions(source.source_type)
         kind = next(kind for kind in SOURCE_TYPES if kind.name == source.source_type)
         tables = partition_stages(settings, kind)[0].tables
-        own = [partition for partition in known if partition.startswith(f"{source.name}/")]
+        own = [partition for partition in partitions if partition.startswith(f"{source.name}/")]
         works += [Work(tables, partition, partition, Phase.PARTITIONS) for partition in own[:1]]
     return works

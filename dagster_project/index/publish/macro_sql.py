@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import duckdb
 
-from dagster_project.extras.registry import named
+from dagster_project.extras.registry import extra_parts
 from dagster_project.index.publish.table_sql import COMMENTS, VIEWS
 from dagster_project.system.sql_files import SqlFile, literal
 from transforms.retrieval import bm25
@@ -34,7 +34,7 @@ def create(
     names = "|".join(name for (name,) in connection.execute(_TABLE_NAMES).fetchall())
     pattern = re.compile(rf"\b(FROM|JOIN) ({names})\b")
     values = _search_text(search, term_settings)
-    for macros in (MACROS, *named("macros")):
+    for macros in (MACROS, *extra_parts("macros")):
         for name in macros:
             connection.execute(pattern.sub(rf"\1 query_table({_CATALOG} || '\2')", macros(name, **values)))
 

@@ -58,8 +58,8 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             return dg.SkipReason(f"a build of {settings.root} from the command line is running")
         alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
         prune_runs(instance, _PRUNED_AT_ONCE)
-        if begun := [run for run in under_way(instance) if run.job_name == REFRESH_NOW]:
-            return dg.SkipReason(f"run {begun[0].run_id[:8]} is under way")
+        if runs := [run for run in under_way(instance) if run.job_name == REFRESH_NOW]:
+            return dg.SkipReason(f"run {runs[0].run_id[:8]} is under way")
         if not remotes and not _is_due(settings, instance):
             return dg.SkipReason(UNCHANGED)
         refresh = f"{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%H:%M}"
@@ -93,7 +93,7 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
     last of them, since a clock may be set back; a new process looks once in vain. After a run that a person launched, other
     partitions wait for the next refresh; those of that run are completed and published.
     """
-    known: set[str] = set()
+    old_ids: set[str] = set()
 
     @dg.sensor(
         name=f"{REFRESH}_goes_on",
@@ -106,18 +106,18 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
         instance = context.instance
         alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
         ended = _ended(instance)
-        since = [run for run in ended if run.run_id not in known]
+        since = [run for run in ended if run.run_id not in old_ids]
         if not since:
             return dg.SkipReason("no run has ended since nothing was left to do")
         if awaited := Runs(tuple(under_way(instance))).awaited:
             return dg.SkipReason(f"run {awaited.run_id[:8]} and what follows it is under way")
-        begun = next((run for run in since if run.job_name == REFRESH_NOW), None)
-        refresh = refresh_of(begun or since[0])
-        made = None if begun else run_partitions(instance, [run for run in since if run.is_success])
-        answer, is_settled = next_requests(settings, instance, refresh, made)
+        first = next((run for run in since if run.job_name == REFRESH_NOW), None)
+        refresh = refresh_of(first or since[0])
+        partitions = None if first else run_partitions(instance, [run for run in since if run.is_success])
+        answer, is_settled = next_requests(settings, instance, refresh, partitions)
         if is_settled:
-            known.clear()
-            known.update(run.run_id for run in ended)
+            old_ids.clear()
+            old_ids.update(run.run_id for run in ended)
         return answer
 
     return sensor

@@ -49,7 +49,7 @@ def vault_sensor(
 ) -> dg.SensorDefinition:
     """The sensor `vault_edits`, off until it is switched on; its runs leave the remotes alone."""
 
-    is_shown, seen, first, last = False, "", 0.0, 0.0
+    is_shown, state, first, last = False, "", 0.0, 0.0
 
     @dg.sensor(
         name=SENSOR,
@@ -59,10 +59,10 @@ def vault_sensor(
         description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> Asked:
-        nonlocal is_shown, seen, first, last
+        nonlocal is_shown, state, first, last
         now, fingerprint = clock(), documents_fingerprint(settings)
-        if fingerprint != seen:
-            is_shown, seen, first, last = False, fingerprint, first or now, now
+        if fingerprint != state:
+            is_shown, state, first, last = False, fingerprint, first or now, now
         refresh = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%dT%H:%M:%S}"
         of_refresh = dg.RunsFilter(tags={REFRESH_TAG: refresh})
         if is_shown or context.instance.get_run_ids(of_refresh, limit=1):

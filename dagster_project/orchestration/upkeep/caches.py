@@ -21,7 +21,7 @@ from dagster_project.composition.objects import (
     make_sentence_writer,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import named
+from dagster_project.extras.registry import extra_parts
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
@@ -155,7 +155,7 @@ def used_hashes(settings: Settings) -> set[str]:
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
     query_chunks = _table(manager, "conversation_query_chunks")
     queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
-    queries += [text for queries_of in named("queries") for text in queries_of(partial(_table, manager))]
+    queries += [text for texts_of in extra_parts("queries") for text in texts_of(partial(_table, manager))]
     # As it is for texts: by what is sent, or by the text itself where a model of this machine has it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
     return hashes

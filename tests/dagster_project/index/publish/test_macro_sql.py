@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dagster_project.extras.registry import named
+from dagster_project.extras.registry import extra_parts
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Mail, Once, Workspace
@@ -233,7 +233,7 @@ def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckD
     )
     assert {m["name"] for m in macros if m["comment"]} == {
         "search_text", "similar", "thread", "context_of", "quotes_of", "reviews",
-        *(name for added in named("macros") for name in added),
+        *(name for added in extra_parts("macros") for name in added),
     }  # fmt: skip
 
 
