@@ -1,6 +1,7 @@
 """What is complete gets its name, and has it after a loss of power, too."""
 
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,3 +29,12 @@ def sync(paths: Iterable[Path]) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Delete files and folders, those that are there."""
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

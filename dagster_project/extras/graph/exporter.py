@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import fcntl
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dagster_project.extras.graph.transforms.hal_export import INDEX, Folder, file_table
-from dagster_project.system.durable import put, sync
+from dagster_project.system.durable import put, remove, sync
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -83,7 +82,7 @@ class FileGraphExporter:
         if place.exists():
             _exchange(new, place, self.aside / "old")
             sync([place.parent])
-            _remove(new)
+            remove([new])
         else:
             put(new, place)
 
@@ -105,12 +104,12 @@ class FileGraphExporter:
         """One export at a time, in an empty folder aside."""
         with self.folder.with_name(f".{self.folder.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            _remove(self.aside)
+            remove([self.aside])
             self.aside.mkdir()
             try:
                 yield
             finally:
-                _remove(self.aside)
+                remove([self.aside])
 
 
 def _is_equal(place: Path, files: Mapping[str, bytes]) -> bool:
@@ -127,10 +126,3 @@ def _exchange(one: Path, other: Path, spare: Path) -> None:
         other.rename(spare)
         one.rename(other)
         spare.rename(one)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -67,16 +67,7 @@ class IndexBuild:
     def run(self) -> Published:
         """Fill the file, check it, close it, write the arrays beside it."""
         with self._opened(self._memory_limit) as connection:
-            for name in (*LAKE_WIDE, *published_tables()):
-                if name in IN_PARTS:
-                    parts = self.lake.parts(name)
-                    # An update reads the parts that changed through views of its own.
-                    verifies = not self._is_update
-                    self.views.of_parts(connection, f"lake_{name}", name, parts, verifies=verifies)
-                    continue
-                files = [None] if name in self.hashes[""] else []
-                self.views.of_partitions(connection, f"lake_{name}", name, files)
-            self._check_model()
+            self._view_lake()
             changed = self._fill()
             self.phases.begin("publish_vectors")
             rows = self._manifest(self._index_vectors())
@@ -128,16 +119,26 @@ class IndexBuild:
             self.connection = connection
             yield connection
 
+    def _view_lake(self) -> None:
+        """Create a view `lake_<table>` over each table that the lake has whole or in parts."""
+        for name in (*LAKE_WIDE, *published_tables()):
+            if name in IN_PARTS:
+                parts = self.lake.parts(name)
+                # An update reads the parts that changed through views of its own.
+                verifies = not self._is_update
+                self.views.of_parts(self.connection, f"lake_{name}", name, parts, verifies=verifies)
+                continue
+            files = [None] if name in self.hashes[""] else []
+            self.views.of_partitions(self.connection, f"lake_{name}", name, files)
+        self._check_model()
+
     def _fill(self) -> list[str]:
         """Create all tables but the manifest; returns the partitions whose rows were read from the lake."""
         run = self.connection.execute
         changed = sorted(self.partitions)
         self._create("partitions", self.inputs.partition_hashes())
         self._create("parts", self.inputs.part_hashes())
-        for name, rows in table_sql.WHOLE_SQL.items():
-            order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
-            run(f"CREATE TABLE {name} AS {rows}{order}")
-            self.phases.step("publish_relations", self._count(name))
+        self._create_whole()
         self._lake_rows_of(changed)
         run(BUILD("numbered"))
         self._arrays = self.file.with_suffix(".begun_arrays")
@@ -165,10 +166,17 @@ class IndexBuild:
         self._readiness(changed)
         return changed
 
+    def _create_whole(self) -> None:
+        """Create the tables of the views `lake_<table>`."""
+        for name, rows in table_sql.WHOLE_SQL.items():
+            order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
+            self.connection.execute(f"CREATE TABLE {name} AS {rows}{order}")
+            self.phases.step("publish_relations", self._count(name))
+
     def _create_tables(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create all tables made from partitions of the lake, and the vectors."""
         for table in table_sql.PARTITIONED:
-            self._create_partitioned(connection, table)
+            self._create_partitioned(connection, table, BUILD(f"rows_of_{table}"))
         connection.execute(BUILD("numbers"))
         connection.execute(BUILD("embedded_texts", chunks="FROM chunks"))
         self._create_vectors(connection)
@@ -232,9 +240,8 @@ class IndexBuild:
             self.connection.execute(f"CREATE TABLE {table} AS FROM new_rows")
 
     @staticmethod
-    def _create_partitioned(connection: duckdb.DuckDBPyConnection, table: str) -> None:
-        """Create a table of the lake's partitions; columns that are seldom read are compressed."""
-        rows = BUILD(f"rows_of_{table}")
+    def _create_partitioned(connection: duckdb.DuckDBPyConnection, table: str, rows: str) -> None:
+        """Create a table of the lake's partitions from its rows; columns that are seldom read are compressed."""
         if table in table_sql.MADE_HERE:
             column, kind = table_sql.MADE_HERE[table].split()
             rows = f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"

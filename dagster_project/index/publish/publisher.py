@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -37,7 +37,7 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.oversize import slow_hashes
 from dagster_project.sources.seen_partitions import SeenPartitions
 from dagster_project.system.disk_space import is_of_full_disk, raise_of_machine
-from dagster_project.system.durable import put, sync
+from dagster_project.system.durable import put, remove, sync
 from dagster_project.system.locks import require_leases
 from dagster_project.system.long_work import give_memory_back
 from dagster_project.system.processes import is_left_over
@@ -208,12 +208,12 @@ class DuckDBPublisher:
                 self.guard(building, self.current())
             sync([building])
             require_leases()
-            _remove([folder_of(place)])
+            remove([folder_of(place)])
             put(folder_of(building), folder_of(place))
             put(building, place)
             self._switch(place)
         finally:
-            _remove(self.folder.glob(f"*{building.stem}*"))
+            remove(self.folder.glob(f"*{building.stem}*"))
         return result
 
     def is_current(self, partitions: Mapping[str, str]) -> bool:
@@ -261,7 +261,7 @@ class DuckDBPublisher:
             current.unlink()
             return {str(current): damage}
         if damage := damage_of_arrays(current, dict(_rows_of(current)), reads_all=True):
-            shutil.rmtree(folder_of(current), ignore_errors=True)
+            remove([folder_of(current)])
             return {str(folder_of(current)): damage}
         return {}
 
@@ -319,7 +319,7 @@ class DuckDBPublisher:
         for version in versions[:-count]:
             version.unlink()
         arrays = self.folder.glob("weft-*.arrays")
-        _remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
+        remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
 
     def sweep(self) -> int:
         """Remove the files and folders of killed publishes; returns their number, 0 while another process publishes."""
@@ -334,7 +334,7 @@ class DuckDBPublisher:
         orphans = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
         of_searches = (*self.folder.glob(".weft-*.arrays-*"), *self.folder.parent.glob(f"{LENSES}/*/.*-*-*"))
         orphans += [p for p in of_searches if is_left_over(p, p.name.rsplit("-", 2)[1])]
-        _remove(orphans)
+        remove(orphans)
         return len(orphans)
 
     @contextlib.contextmanager
@@ -380,12 +380,3 @@ def _copy(source: Path, target: Path) -> None:
             if remaining != source.stat().st_size:
                 raise
             shutil.copyfileobj(reader, writer, _COPIED_AT_ONCE)
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    """Delete files and folders."""
-    for path in list(paths):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)

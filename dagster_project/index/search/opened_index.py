@@ -78,7 +78,7 @@ def require_lens(settings: Settings, lens: str | None) -> None:
 
 def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchIndex:
     """The index narrowed to what a lens shows; `whole` is closed."""
-    from dagster_project.index.publish.lens.lens_file import Lens, LensBuild, lens_file
+    from dagster_project.index.publish.lens.lens_file import Lens, LensBuild, Narrowing, lens_file
 
     with closing(whole):
         require_lens(settings, name)
@@ -101,7 +101,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
                     f"the lens {name!r} cannot be applied to this version{why}: `search` with its conditions says why"
                 ) from None
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
-            LensBuild(whole.path, scope.chunks, scope.copies, settings, whole.vectors).write(file, embed)
+            LensBuild(Narrowing(whole.path, *scope, whole.vectors), settings, file, embed).write()
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
     index.published = whole.path
     return index
@@ -114,7 +114,7 @@ def _scope(
 
     A file that is narrowed by the places alone is in `folder` until that is known.
     """
-    from dagster_project.index.publish.lens.lens_file import LensBuild
+    from dagster_project.index.publish.lens.lens_file import LensBuild, Narrowing
 
     scope = whole.conditions.shown(conditions)
     if not (places := narrowing(conditions)):
@@ -124,7 +124,7 @@ def _scope(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".narrowed-{os.getpid()}-", dir=folder) as aside:
         file = Path(aside) / "narrowed.duckdb"
-        LensBuild(whole.path, wide.chunks, wide.copies, settings, whole.vectors).write(file, None)
+        LensBuild(Narrowing(whole.path, *wide, whole.vectors), settings, file, None).write()
         with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
             scope = narrowed.conditions.shown(
                 conditions, lambda _: leaves

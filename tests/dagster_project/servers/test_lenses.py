@@ -57,6 +57,7 @@ CROSS = Mail(
 
 def marked(number: int, mark: str, reply_to: int | None = None) -> Mail:
     body = f"The quorum of {mark} needs {mark}text and the ledger of {mark}s."
+    body += f"\n\nSigned-off-by: {mark} person <{mark}@work.example>"
     return Mail(number, body, f"{mark}subject quorum", reply_to, f"{mark} person <{mark}@example.org>")
 
 
@@ -206,28 +207,24 @@ def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, que
 
 @pytest.mark.exhaustive
 def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
-    """Words, frequencies, threads and scores are those of an index that was built of the list alone."""
+    """Words, frequencies, threads, people and scores are those of an index that was built of the list alone."""
     alone = Workspace(work.folder.parent / "alone")
     alone.write("public.mbox", PUBLIC)
     alone.configure({"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"})
     alone.build()
-    tables = ("SELECT term, df FROM terms", "SELECT * EXCLUDE (bucket) FROM thread_tree",
-            "SELECT * EXCLUDE (bucket) FROM threads", "FROM patch_series", "FROM links",
-        "SELECT form, chunk_count FROM term_forms", "SELECT chunk_id, chunk_no FROM chunks",
-        "SELECT list_id, source FROM memberships")  # fmt: skip
-    with_lens, without = open_index(work.settings, lens="public"), open_index(alone.settings)
-    for statement in tables:
-        rows = [
-            sorted(index.connection.execute(statement).fetchall(), key=str) for index in (with_lens, without)
-        ]
-        assert rows[0] == rows[1]
-    found = [index.search(["quorum of pubtwo", "ledger"]).hits for index in (with_lens, without)]
-    assert (
-        found[0].select(["chunk_id", "score", "citation"]).to_pylist()
-        == found[1].select(["chunk_id", "score", "citation"]).to_pylist()
-    )
-    with_lens.close()
-    without.close()
+    tables = ("SELECT term, df FROM terms", "SELECT * EXCLUDE (bucket) FROM thread_tree", "FROM people",
+        "SELECT * EXCLUDE (bucket) FROM threads", "FROM patch_series", "FROM links", "SELECT chunk_id, chunk_no FROM chunks",
+        "SELECT form, chunk_count FROM term_forms", "SELECT list_id, source FROM memberships")  # fmt: skip
+    shown = ["chunk_id", "score", "citation"]
+    with (
+        closing(open_index(work.settings, lens="public")) as narrowed,
+        closing(open_index(alone.settings)) as whole,
+    ):
+        for statement in tables:
+            rows = [sorted(i.connection.execute(statement).fetchall(), key=str) for i in (narrowed, whole)]
+            assert rows[0] == rows[1]
+        found = [i.search(["quorum of pubtwo", "ledger"]).hits.select(shown) for i in (narrowed, whole)]
+    assert found[0].to_pylist() == found[1].to_pylist()
 
 
 @pytest.mark.parametrize("lens", [None, "notes"])

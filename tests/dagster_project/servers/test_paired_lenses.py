@@ -74,6 +74,7 @@ PUBLIC = [
     Mail(10, "The mill https://lore.kernel.org/r/m20@example.org and m21@example.org are old.", "The mill"),
     patch(11, "[PATCH] mill: grind finer", "1"),
     Mail(12, "The dance of the millers was moved.", "Re: The dance", sender="fay@example.org"),
+    *(Mail(n, "The well is deep and its water is cold, says the miller.", "The well") for n in (16, 17)),
     Mail(14, "Perhaps.", "Re: The tower", 3, "gus@example.org"),
 ]  # fmt: skip
 CROSSED = [
