@@ -22,7 +22,7 @@ MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 400, 60, 6
 # a command, and the assistants' protocol each argument of a tool: their number is that of the words people may use.
 DECLARED_BY_PARAMETERS = {"asset", "multi_asset", "asset_check", "multi_asset_check", "command", "tool"}
 
-CEILINGS = {"core": 60_047, "with extras": 72_898, "tests": 43_358}
+CEILINGS = {"core": 60_021, "with extras": 72_860, "tests": 43_336}
 """Lines, which may only fall."""
 COUNTED = (".py", ".html", ".css", ".js", ".sql")
 
@@ -144,6 +144,7 @@ LAZY = {
 }
 LAZY_MODULES = {
     "dagster._cli": "a third of a second, for `weft ui` alone",
+    "dagster_project.cli.unchanged": "a build alone needs it",
     "dagster_project.cli.command": "loads what only a command that is done here needs",
     "dagster_project.extras.engines.spark": "needs the extra spark",
     "dagster_project.extras.engines.ray": "needs the extra ray",

@@ -1,10 +1,12 @@
 """`weft build`, `backfill`, `fetch` and `plan`: the commands that build the index or say what that takes."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import click
+from upath import UPath
 
 from assets.embedding import Estimate
 from assets.sentences import SentenceEstimate
@@ -12,11 +14,14 @@ from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
 from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
 from dagster_project.cli.render.hits import print_facts
 from dagster_project.cli.terminal.completion import complete_source
-from dagster_project.config.settings import Settings, load_settings
+from dagster_project.cli.unchanged import note, states
+from dagster_project.config.settings import Settings, config_path, load_settings
+from dagster_project.extras.registry import enabled, rankings
+from dagster_project.lake.parquet_files import is_local
 from dagster_project.orchestration.build import build as run_build
 from dagster_project.orchestration.build import fetch_only, make_texts
 from dagster_project.orchestration.dry_run import outlook
-from dagster_project.orchestration.instance import open_history, open_instance
+from dagster_project.orchestration.instance import instance_place, open_history, open_instance
 from dagster_project.orchestration.outcomes import fetch_faults
 from dagster_project.orchestration.partitions import backfill as run_backfill
 from dagster_project.orchestration.triggers.watching import (
@@ -26,8 +31,13 @@ from dagster_project.orchestration.triggers.watching import (
 )
 from dagster_project.orchestration.upkeep.caches import run_estimate
 from dagster_project.system.disk_space import may_be_written
+from dagster_project.system.globs import fixed_folder, is_there
+from dagster_project.system.locks import RUNS
 from transforms.errors import FetchError, SourceError, WeftError
 from transforms.settings.models import BATCH_SHARE
+
+_PACKAGES, _ROOMS = Path(__file__).parents[2], ("transforms", "assets", "dagster_project")
+_TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 
 
 @click.command()
@@ -58,13 +68,32 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
             raise click.UsageError("--watch goes with --config alone")
         _watch(settings)
         return
+    before = None if verify else _looked_at(settings, config_path(config))
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
         result = run_build(settings, instance, fetch=fetch, verify=verify, tell=view.step, on_plan=view.plan)
+    if before and result.is_as_before:
+        note(settings.root, before, result.as_json(), has_remotes=any(s.remote for s in settings.sources))
     if as_json:
         click.echo(json.dumps(result.as_json()))
     elif not quiet:
         view.summary(result)
     _exit_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
+
+
+def _looked_at(settings: Settings, config: Path) -> dict[str, list[int]] | None:
+    """The state of all that a build looks at; None if it is too much, or not on this machine."""
+    if not is_local(UPath(settings.lake_uri)) or settings.index.target in rankings():
+        return None
+    sources = [settings.place(source) for source in settings.sources]
+    named = [settings.base / Path(text).expanduser() for text in _TEXTS.findall(config.read_text())]
+    places = [
+        *(place if is_there(place) else fixed_folder(place) for place in sources),
+        *(settings.root / name for name in ("index", RUNS, *(extra.folder for extra in enabled(settings)))),
+        *(Path(settings.lake_uri), instance_place(settings) / "history" / "runs.db"),
+        *(config, settings.pseudonym_key_file, *filter(is_there, named)),
+        *(f for room in _ROOMS for f in (_PACKAGES / room).rglob("*") if f.suffix in (".py", ".sql")),
+    ]
+    return states(places, but=settings.root)
 
 
 def _watch(settings: Settings) -> None:

@@ -25,6 +25,11 @@ def run() -> None:
     code = _handed_over(sys.argv[1:])
     if code is not None:
         sys.exit(code)
+    if sys.argv[1:2] == ["build"]:
+        from dagster_project.cli.unchanged import is_done
+
+        if is_done(sys.argv[1:]):
+            return
     from dagster_project.cli.command import run_command as run_here
 
     run_here()

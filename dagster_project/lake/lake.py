@@ -367,8 +367,6 @@ class ParquetLake:
         count = 0
         if not is_local(self.base):
             FooterCopies(self.copies).sweep()
-        for table in filter(partitions_of, {file.stem for file in self.base.glob("*.parquet")}):
-            self.discard(table)  # earlier versions of Weft stored it as a whole
         for path in Path(self._folder or self.copies).rglob(f"{PARTIAL}*"):
             pid = path.name.removeprefix(PARTIAL).split("-")[0]
             if is_left_over(path, pid):

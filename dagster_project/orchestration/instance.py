@@ -22,8 +22,6 @@ MOVE_AWAY = (
 )
 """What to do about a damaged history."""
 _SHOWN_OF_FAULT = 300
-_GONE = ("KeptEngineRunStorage", "KeptEngineScheduleStorage")
-"""Storages that an earlier dagster.yaml of Weft names."""
 _SQLITE = b"SQLite format 3\0"
 
 
@@ -43,21 +41,11 @@ def instance_home(settings: Settings) -> Path:
         home.mkdir(parents=True, exist_ok=True)
         if not shipped.exists():
             shipped.write_text(resources.files("dagster_project").joinpath("dagster.yaml").read_text())
-        elif any(name in shipped.read_text(errors="replace") for name in _GONE):
-            # What stood there were Dagster's own storages, which it takes where none is named; their files stay.
-            config = yaml.safe_load(shipped.read_text())
-            rest = {key: value for key, value in config.items() if _class_of(value) not in _GONE}
-            shipped.write_text(yaml.safe_dump(rest, sort_keys=False))
     except OSError as error:
         raise SettingsError(
             f"{home} cannot be used as a folder ({error.strerror}); mend storage.root in the settings or DAGSTER_HOME"
         ) from error
     return home
-
-
-def _class_of(value: object) -> object:
-    """The class that an entry of dagster.yaml names, if it names one."""
-    return value.get("class") if isinstance(value, dict) else None
 
 
 def workspace(settings: Settings, packages: str) -> Path:

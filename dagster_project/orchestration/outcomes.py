@@ -98,6 +98,12 @@ class BuildResult:
     erased: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def is_as_before(self) -> bool:
+        """True if the build found nothing to do and nothing to say."""
+        is_silent = not (self.warnings() or self.faults() or any(f.is_change for f in self.fetched.values()))
+        return self.published is None and self.plan.is_empty and is_silent
+
     def warnings(self) -> list[str]:
         """One line per interruption before the build, per source that holds what was forgotten, for texts paid twice, and
         for a clock that is behind."""

@@ -132,7 +132,9 @@ def start(
     try:
         return subprocess.Popen(
             ["git", *arguments],
-            env={**_inherited(), **_ENVIRONMENT, "GIT_DIR": str(repository)},
+            # Without what would point git elsewhere.
+            env={n: v for n, v in os.environ.items() if not n.startswith("GIT_")}
+            | {**_ENVIRONMENT, "GIT_DIR": str(repository)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -142,11 +144,6 @@ def start(
         raise SourceError(
             f"{repository}: the git program is not there; install git, or remove the source of kind public_inbox"
         ) from None
-
-
-def _inherited() -> dict[str, str]:
-    """The environment without what would point git elsewhere."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
 
 class GitFailedError(SourceError):

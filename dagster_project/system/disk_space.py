@@ -39,9 +39,10 @@ def is_of_no_writing(error: BaseException) -> bool:
 def unwritable(error: BaseException, root: Path) -> UnwritableError:
     """The error for a file that cannot be written, or for the storage root if the error names no file."""
     filename = error.filename if isinstance(error, OSError) else None
+    reason = (isinstance(error, OSError) and error.strerror) or str(error).splitlines()[0]
     refused = "used" if isinstance(error, PermissionError) else "written"
     return UnwritableError(
-        f"{filename or root} cannot be {refused} by user {os.getuid()} ({_reason(error)}): give it the right to write in "
+        f"{filename or root} cannot be {refused} by user {os.getuid()} ({reason}): give it the right to write in "
         f"{root}, or mount that so that it can be written; reading what is published needs neither"
     )
 
@@ -61,7 +62,3 @@ def require_writable(folder: Path, root: Path) -> None:
     if not may_be_written(folder):
         reason = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
         raise unwritable(OSError(reason, os.strerror(reason), str(folder)), root)
-
-
-def _reason(error: BaseException) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error).splitlines()[0]

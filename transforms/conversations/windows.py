@@ -93,15 +93,12 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
         key = f"{chat.entries[at].at:%Y-%m-%dT%H%M}" if settings.by == "gap" else marks[at]
         key_counts[key] = key_counts.get(key, 0) + 1
         key = key if key_counts[key] == 1 else f"{key}-{key_counts[key]}"
-        own = range(at, at + size)
-        result.append(Window(key, at, chat.entries[at : at + size], _answered(chat, turns, own)))
+        answered = {
+            n: turns[key_] for n in range(at, at + size) if (key_ := chat.entries[n].answers) in turns
+        }
+        result.append(Window(key, at, chat.entries[at : at + size], answered))
         at += size
     return result
-
-
-def _answered(chat: Chat, turns: Mapping[str, int], own: range) -> dict[int, int]:
-    """By its turn, the turn that each of the `own` turns of a window answers; `turns` are those of all messages by id."""
-    return {n: turns[key] for n in own if (key := chat.entries[n].answers) in turns}
 
 
 def _marks(times: Sequence[datetime], settings: WindowSettings, timezone: str) -> list[str]:

@@ -75,7 +75,8 @@ def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
     for number in range(len(document)):
         page = document[number]
         lines = page_lines(page, solid)
-        if sum(len(_LETTERS.findall(line.text)) for line in lines) < _SCAN_CHARS and _has_picture(page):
+        pictures = page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_IMAGE], max_depth=3)
+        if sum(len(_LETTERS.findall(line.text)) for line in lines) < _SCAN_CHARS and next(pictures, None):
             if ocr is None:
                 missing.append(number + 1)
             else:
@@ -109,10 +110,6 @@ def _time(value: str | None) -> str | None:
     year, month, day, hour, minute, second, zone, of_zone = match.groups()
     offset = f"{zone}:{of_zone or '00'}" if zone and zone != "Z" else zone or ""
     return f"{year}-{month or '01'}-{day or '01'}T{hour or '00'}:{minute or '00'}:{second or '00'}{offset}"
-
-
-def _has_picture(page: pypdfium2.PdfPage) -> bool:
-    return any(True for _ in page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_IMAGE], max_depth=3))
 
 
 def _picture(page: pypdfium2.PdfPage) -> bytes:

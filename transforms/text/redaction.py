@@ -77,13 +77,12 @@ def _marked(text: str, finds: Sequence[Find], *, in_place: bool) -> str:
     data, parts, last = text.encode(), [], 0
     for start, end, kind in finds:
         mark = f"[{kind}]".encode()
-        parts += [data[last:start], _mark(mark, end - start) if in_place else mark]
+        parts += [
+            data[last:start],
+            mark if not in_place else (mark if end - start >= len(mark) else b"").ljust(end - start, b"*"),
+        ]
         last = end
     return b"".join([*parts, data[last:]]).decode()
-
-
-def _mark(mark: bytes, room: int) -> bytes:
-    return mark.ljust(room, b"*") if room >= len(mark) else b"*" * room
 
 
 def sensitivity(texts: pl.Series) -> pl.Series:

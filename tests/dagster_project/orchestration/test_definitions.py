@@ -14,13 +14,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import yaml
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from assets.partitions import MAIL
 from dagster_project.definitions import build_definitions
 from dagster_project.index.publish.operations_history import step_history
-from dagster_project.orchestration.instance import instance_home, open_instance
 from dagster_project.orchestration.names import EVALUATE, REFRESH_NOW, REPORT, SEARCH, WHOLE_LAKE
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.partitions import partition_runs, sync_partitions
@@ -217,16 +215,6 @@ def test_the_shipped_instance_keeps_its_engines_and_limits(built: Workspace, ins
     assert not instance.telemetry_enabled
     assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
     assert instance.run_monitoring_enabled
-
-
-def test_an_instance_of_before_opens_with_the_storages_that_are_gone(workspace: Workspace):
-    home = instance_home(workspace.settings)
-    before = (home / "dagster.yaml").read_text()
-    gone = "dagster_project.orchestration.sqlite_storage, class: KeptEngineRunStorage"
-    (home / "dagster.yaml").write_text(f"{before}\nrun_storage: {{ module: {gone} }}\n")
-    with open_instance(workspace.settings) as opened:
-        assert opened.get_runs() == []
-    assert yaml.safe_load((home / "dagster.yaml").read_text()) == yaml.safe_load(before)
 
 
 @pytest.mark.exhaustive

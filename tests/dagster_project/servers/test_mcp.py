@@ -318,16 +318,10 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
 @pytest.mark.parametrize(
     ("name", "arguments", "why"),
     [
-        (
-            "search",
-            {"query": "compactor", "sources": ["dev"]},
-            "search has no argument sources; it takes query, limit",
-        ),
-        (
-            "search",
-            {"query": "compactor", "kind": "mails"},
-            "'message', 'attachment', 'document' or 'conversation'",
-        ),
+        ("search", {"query": "compactor", "sources": ["dev"]},
+            "search has no argument sources; it takes query, limit"),
+        ("search", {"query": "compactor", "kind": "mails"},
+            "'message', 'attachment', 'document' or 'conversation'"),
         ("search", {"query": "compactor", "limit": 0}, "greater than or equal to 1"),
         *(
             (name, {**arguments, limit: 100_001}, f"{limit} is 100001, and this server gives {most} at most")
@@ -345,7 +339,7 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
         ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),
         ("search", {"query": "tag:machine"}, "the index holds engine, or have"),
     ],
-)
+)  # fmt: skip
 def test_a_call_that_cannot_be_answered_says_why(
     office: Workspace, name: str, arguments: dict[str, Any], why: str
 ):

@@ -18,48 +18,20 @@ USERS = [{"id": "U1", "name": "maud.e", "real_name": "Maud Eaves", "profile": {"
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        (
-            {"text": "see <https://example.org|the weir> &amp; <#C1|doors>"},
-            "see the weir (https://example.org) & #doors",
-        ),
+        ({"text": "see <https://example.org|the weir> &amp; <#C1|doors>"},
+            "see the weir (https://example.org) & #doors"),
         ({"text": "<!here> until <!date^1392734382^{date}|Feb 18>"}, "@here until Feb 18"),
         ({"text": "", "files": [{"title": "Plan of the weir", "name": "plan.pdf"}]}, "[Plan of the weir]"),
-        (
-            {
-                "text": "",
-                "attachments": [
-                    {"title": "Build 7", "title_link": "https://ci.example.org/7", "text": "failed"}
-                ],
-            },
-            "Build 7 (https://ci.example.org/7)\nfailed",
-        ),
+        ({ "text": "", "attachments": [{"title": "Build 7", "title_link": "https://ci.example.org/7", "text": "failed"} ], },
+            "Build 7 (https://ci.example.org/7)\nfailed"),
         ({"attachments": [{"fields": [{"title": "Level", "value": "2.4 m"}]}]}, "Level: 2.4 m"),
-        (
-            {
-                "text": "",
-                "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "The *gate* opens"}}],
-            },
-            "The *gate* opens",
-        ),
-        (
-            {
-                "text": "the gate opens",
-                "blocks": [
-                    {
-                        "type": "rich_text",
-                        "elements": [
-                            {
-                                "type": "rich_text_section",
-                                "elements": [{"type": "text", "text": "the gate opens"}],
-                            }
-                        ],
-                    }
-                ],
-            },
-            "the gate opens",
-        ),
+        ({"text": "", "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "The *gate* opens"}}]},
+            "The *gate* opens"),
+        ({"text": "the gate opens", "blocks": [{"type": "rich_text", "elements": [
+            {"type": "rich_text_section", "elements": [{"type": "text", "text": "the gate opens"}]}]}]},
+            "the gate opens"),
     ],
-)
+)  # fmt: skip
 def test_messages_of_slack_have_the_text_that_people_saw(row: dict[str, object], text: str):
     data = json.dumps([{"ts": "1743098520.1", "user": "U1", **row}]).encode()
     chat = read_slack([("2025-03-27.json", data)], USERS, "doors")
@@ -76,23 +48,15 @@ def test_a_message_of_slack_without_text_is_counted():
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        (
-            {
-                "embeds": [
-                    {"title": "Weir", "description": "open", "fields": [{"name": "Level", "value": "2"}]}
-                ]
-            },
-            "Weir\nopen\nLevel: 2",
-        ),
+        ({ "embeds": [{"title": "Weir", "description": "open", "fields": [{"name": "Level", "value": "2"}]} ] },
+            "Weir\nopen\nLevel: 2"),
         ({"attachments": [{"fileName": "plan.pdf", "url": "x"}]}, "[plan.pdf]"),
         ({"forwardedMessage": {"content": "the gate opens"}}, "the gate opens"),
         ({"content": "hi <:weir:123>"}, "hi :weir:"),
-        (
-            {"poll": {"question": {"text": "Open?"}, "answers": [{"pollMedia": {"text": "Yes"}}]}},
-            "Open?\n- Yes",
-        ),
+        ({"poll": {"question": {"text": "Open?"}, "answers": [{"pollMedia": {"text": "Yes"}}]}},
+            "Open?\n- Yes"),
     ],
-)
+)  # fmt: skip
 def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object], text: str):
     message = {
         "timestamp": "2025-03-27T18:02:00+00:00",

@@ -66,35 +66,18 @@ def test_empty_tables_break_no_rule():
     ("damage", "rule", "ids"),
     [
         pytest.param(lambda t: t["chunks"].append(t["chunks"][0]), "chunk_ids_are_unique", ["a"], id="twice"),
-        pytest.param(
-            lambda t: t["embeddings"].pop(0), "every_chunk_has_its_vector", ["hash-a"], id="no vector"
-        ),
-        pytest.param(
-            lambda t: t["embeddings"].pop(1),
-            "every_chunk_has_its_vector",
-            ["hash-of-b-with-parent"],
-            id="none with context",
-        ),
-        pytest.param(
-            lambda t: t["embeddings"][0].update(model="x"),
-            "vectors_are_of_the_model",
-            ["hash-a"],
-            id="another model",
-        ),
-        pytest.param(
-            lambda t: t["embeddings"][0].update(dimensions=3),
-            "vectors_are_of_the_model",
-            ["hash-a"],
-            id="another width",
-        ),
-        pytest.param(
-            lambda t: t["embeddings"][0].update(task="query"),
-            "vectors_are_of_the_model",
-            ["hash-a"],
-            id="another task",
-        ),
+        pytest.param(lambda t: t["embeddings"].pop(0), "every_chunk_has_its_vector", ["hash-a"],
+            id="no vector"),
+        pytest.param(lambda t: t["embeddings"].pop(1), "every_chunk_has_its_vector",
+            ["hash-of-b-with-parent"], id="none with context"),
+        pytest.param(lambda t: t["embeddings"][0].update(model="x"), "vectors_are_of_the_model", ["hash-a"],
+            id="another model"),
+        pytest.param(lambda t: t["embeddings"][0].update(dimensions=3), "vectors_are_of_the_model",
+            ["hash-a"], id="another width"),
+        pytest.param(lambda t: t["embeddings"][0].update(task="query"), "vectors_are_of_the_model",
+            ["hash-a"], id="another task"),
     ],
-)
+)  # fmt: skip
 def test_each_rule_finds_the_rows_that_break_it(
     damage: Callable[[Tables], object], rule: str, ids: list[str]
 ):

@@ -149,48 +149,28 @@ def test_example_4_response_first_quote_later() -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (
-            "> if the spare node shuts down and the restore command is waiting, the postmaster\nwill never\n"
+        ("> if the spare node shuts down and the restore command is waiting, the postmaster\nwill never\n"
             "> exit  :-(\n\nIs that a bug?\n",
-            [
-                (
-                    "quote_reply_pair",
-                    "Quoted point:\nif the spare node shuts down and the restore command is waiting, the postmaster\n"
-                    "will never\nexit  :-(\n\nReply:\nIs that a bug?",
-                )
-            ],
-        ),
-        (
-            "> first\n\nHi Ann and Ben,\n...\n\n> point\n\nAnswer.\n",
-            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann and Ben,\n...\nAnswer.")],
-        ),
-        (
-            "Hi Ann,\n\n> point\n\nAnswer.\n",
-            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann,\nAnswer.")],
-        ),
-        (
-            "One. Two.\n\n> point\n\nAnswer.\n",
-            [
-                ("authored_message", "One. Two."),
-                ("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer."),
-            ],
-        ),
+            [("quote_reply_pair", "Quoted point:\nif the spare node shuts down and the restore command is waiting, the "
+            "postmaster\nwill never\nexit  :-(\n\nReply:\nIs that a bug?")]),
+        ("> first\n\nHi Ann and Ben,\n...\n\n> point\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann and Ben,\n...\nAnswer.")]),
+        ("Hi Ann,\n\n> point\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann,\nAnswer.")]),
+        ("One. Two.\n\n> point\n\nAnswer.\n",
+            [("authored_message", "One. Two."), ("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer.")]),
         ("> > deep\n\nAnswer.\n", [("authored_message", "Answer.")]),
         ("> point\n> > deep\n\nAnswer.\n", [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer.")]),
-        (
-            "> first\n\n> second\n\nAnswer.\n",
-            [("quote_reply_pair", "Quoted point:\nsecond\n\nReply:\nAnswer.")],
-        ),
+        ("> first\n\n> second\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\nsecond\n\nReply:\nAnswer.")]),
         ("Answer.\n\n-- \nAnn\n", [("authored_message", "Answer.")]),
-        (
-            "@@ -1 +1 @@\n-a\n+b\nPlease keep a.\n",
-            [("review_pair", "Quoted point:\n@@ -1 +1 @@\n-a\n+b\n\nReply:\nPlease keep a.")],
-        ),
+        ("@@ -1 +1 @@\n-a\n+b\nPlease keep a.\n",
+            [("review_pair", "Quoted point:\n@@ -1 +1 @@\n-a\n+b\n\nReply:\nPlease keep a.")]),
         ("> only a quote\n", [("unauthored_message", "")]),
         ("", []),
         ("...\n", []),
     ],
-)
+)  # fmt: skip
 def test_units_and_anchors(body: str, expected: list[tuple[str, str]]) -> None:
     assert texts(body) == expected
 

@@ -1,0 +1,92 @@
+"""A build of which a note says that nothing changed: it is done without a look only if a look would find nothing."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from dagster_project.cli import unchanged
+from dagster_project.cli.build import _looked_at
+from dagster_project.system.locks import RUNS, only_build
+from tests.archives import Mail, Workspace
+
+
+@pytest.fixture
+def noted(built: Workspace) -> Workspace:
+    """A workspace whose last build found nothing to do."""
+    assert built.weft("build", "--quiet").exit_code == 0
+    return built
+
+
+def is_done(work: Workspace, *options: str) -> bool:
+    return unchanged.is_done(["build", *options, "--config", str(work.config)])
+
+
+def rewritten(file: Path) -> None:
+    """Other bytes, as many as before, and the old time."""
+    before, data = file.stat(), file.read_bytes()
+    file.write_bytes(data.swapcase())
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def changes(work: Workspace) -> Iterator[Callable[[], object]]:
+    mails, root = work.folder / "mail", work.settings.root
+    yield lambda: work.write("users/users.2004-01.mbox", [Mail(900, "Other mail.", "News")])
+    yield lambda: rewritten(mails / "users" / "users.2004-01.mbox")
+    yield lambda: work.write("users/users.2004-02.mbox", [Mail(901, "Another month.", "News")])
+    yield (mails / "users" / "users.2004-02.mbox").unlink
+    yield lambda: work.config.write_text(f"{work.config.read_text()}\n# a remark\n")
+    yield (root / "lake" / "threads.parquet").unlink
+    yield next((root / "lake" / "messages").rglob("*.parquet")).unlink
+    yield lambda: rewritten(next((root / "index").glob("*.arrays/*.npy")))
+    yield (root / RUNS / "some-run").touch
+
+
+def test_whatever_changes_is_looked_at(noted: Workspace, capsys: pytest.CaptureFixture[str]):
+    for change in changes(noted):
+        seen = _looked_at(noted.settings, noted.config)
+        assert seen
+        unchanged.note(noted.settings.root, seen, {}, has_remotes=False)
+        assert is_done(noted, "--quiet")
+        change()
+        assert not is_done(noted, "--quiet")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_it_prints_what_a_build_prints_and_says_when_it_looked(
+    noted: Workspace, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+):
+    looked = noted.settings.root / "cache" / "looked.json"
+    before = json.loads(looked.read_text())
+    printed = noted.weft("build", *options).stdout.removeprefix("Looking for what changed in the sources\n")
+    assert is_done(noted, *options)
+    seconds = r'(?<=\()[\d.]+ s|(?<="seconds": )[\d.]+'
+    assert re.sub(seconds, "", capsys.readouterr().out) == re.sub(seconds, "", printed)
+    after = json.loads(looked.read_text())
+    assert before.keys() == after.keys() and all(before[name][1] < after[name][1] for name in after)
+
+
+def test_a_note_holds_for_a_day_for_these_options_and_without_remotes(noted: Workspace):
+    assert str(unchanged.__file__) in json.loads((noted.settings.root / unchanged.NOTE).read_text())["states"]
+    assert not is_done(noted, "--verify") and not is_done(noted, "--help")
+    with only_build(noted.settings.root):
+        assert not is_done(noted)
+    note = noted.settings.root / unchanged.NOTE
+    note.write_text(note.read_text().replace('"remotes": false', '"remotes": true'))
+    assert not is_done(noted) and not is_done(noted, "--no-fetch", "--fetch") and is_done(noted, "--no-fetch")
+    note.write_text(note.read_text().replace(str(date.today()), "2004-01-31"))
+    assert not is_done(noted, "--no-fetch")
+    note.write_text("{")
+    assert not is_done(noted)
+
+
+def test_nothing_is_noted_where_not_all_is_seen(noted: Workspace, tmp_path: Path):
+    (noted.settings.root / unchanged.NOTE).unlink()
+    (noted.folder / "mail" / "dev" / ".elsewhere").symlink_to(tmp_path)
+    assert noted.weft("build", "--quiet").exit_code == 0
+    assert not (noted.settings.root / unchanged.NOTE).exists()
