@@ -107,7 +107,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
             tuple(table for extra in enabled(settings) if extra.published for table in load(extra.published)),
         ),
         guard=make_quality_guard(settings),
-        seen=make_seen_partitions(settings),
+        sightings=make_seen_partitions(settings),
         mirror=make_mirror(settings),
     )
 

@@ -66,7 +66,7 @@ class IndexBuild:
 
     def run(self) -> Published:
         """Fill the file, check it, close it, write the arrays beside it."""
-        with self._opened(self._memory_limit) as connection:
+        with self._open(self._memory_limit) as connection:
             self._view_lake()
             changed = self._fill()
             self.phases.begin("publish_vectors")
@@ -82,14 +82,14 @@ class IndexBuild:
                 name: connection.execute(f"FROM {name}").to_arrow_table() for name in self._change_tables
             }
         # Opening the file again frees the memory of deleted rows, kilobytes for each two thousand of them.
-        with self._opened(_READING_LIMIT, read_only=True) as connection:
+        with self._open(_READING_LIMIT, read_only=True) as connection:
             for name, table in change_tables.items():
                 with self._registered("change_rows", table):
                     connection.execute(f"CREATE TEMP TABLE {name} AS FROM change_rows")
             self._write_arrays()
-        version, read = self.inputs.facts["version"], len(changed)
+        version, count = self.inputs.facts["version"], len(changed)
         return Published(
-            version, self.file, True, len(self.partitions), read, self._is_update, rows, self._unusable
+            version, self.file, True, len(self.partitions), count, self._is_update, rows, self._unusable
         )
 
     texts_stay = False  # in the lake, to which the file refers
@@ -106,7 +106,7 @@ class IndexBuild:
     """Temporary tables that say which rows of the arrays change."""
 
     @contextlib.contextmanager
-    def _opened(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _open(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open the file; it is `connection`, too."""
         config: dict[str, Any] = {"memory_limit": memory_limit, "storage_compatibility_version": _STORAGE}
         if self._threads:
@@ -298,7 +298,7 @@ class IndexBuild:
 
     def _stage_times(self, changed: Sequence[str]) -> pa.Table:
         """The columns of `_STAGES` for each partition."""
-        seen = self.inputs.seen.times() if self.inputs.seen else {}
+        times = self.inputs.sightings.times() if self.inputs.sightings else {}
         embedded = self.lake.written_at("embeddings")
         rows = []
         for partition in changed:
@@ -306,7 +306,7 @@ class IndexBuild:
             parsed = self.lake.written_at(TABLES_OF_TYPE[source_type][0], partition)
             chunked = self.lake.written_at(CHUNKS_OF[source_type], partition)
             slow = self.lake.written_at("slow_chunks", partition) or chunked
-            rows.append((partition, seen.get(partition) or parsed, parsed, chunked, slow, embedded))
+            rows.append((partition, times.get(partition) or parsed, parsed, chunked, slow, embedded))
         columns = list(zip(*rows, strict=True)) or [()] * len(_STAGES)
         return pa.table(dict(zip(_STAGES.names, columns, strict=True)), _STAGES)
 

@@ -92,17 +92,17 @@ class DuckDBPublisher:
         folder: Path,
         settings: PublishSettings,
         *,
-        seen: SeenPartitions | None = None,
+        sightings: SeenPartitions | None = None,
         guard: Callable[[Path, Path | None], None] | None = None,
         mirror: Mirror | None = None,
     ):
-        """`seen` knows when the partitions of the lake were first seen.
+        """`sightings` knows when the partitions of the lake were first seen.
 
         `guard` gets each new file before it is published, and the current one; it may raise to refuse the new one.
         `mirror` gets it before that.
         """
         self.lake, self.folder, self.settings = lake, folder, settings
-        self.seen, self.guard, self.mirror = seen, guard, mirror
+        self.sightings, self.guard, self.mirror = sightings, guard, mirror
 
     @property
     def layout(self) -> str:
@@ -180,7 +180,7 @@ class DuckDBPublisher:
     ) -> VersionInputs:
         settings = json.dumps(self.settings.recorded, sort_keys=True)
         facts = {"version": version, "layout": self.layout, "settings": settings}
-        return VersionInputs(self.lake, partitions, hashes, self.seen, self.settings, facts, phases)
+        return VersionInputs(self.lake, partitions, hashes, self.sightings, self.settings, facts, phases)
 
     def _can_be_updated(self, previous: Path) -> bool:
         """False if a full rebuild is due: when enough postings changed since the last one."""

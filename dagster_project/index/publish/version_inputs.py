@@ -61,14 +61,14 @@ class VersionInputs:
     """What a version is built from: the lake, the partitions in it with their source types, hashes and settings.
 
     `hashes` has the content hashes of the tables of each partition, and below the key '' those of the other tables.
-    `seen` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
+    `sightings` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
     file itself does not give: version, layout, settings as JSON. `phases` is told what the build is at.
     """
 
     lake: ParquetLake
     partitions: Mapping[str, str]
     hashes: Mapping[str, Mapping[str, str]]
-    seen: SeenPartitions | None
+    sightings: SeenPartitions | None
     settings: PublishSettings
     facts: Mapping[str, str]
     phases: Phases

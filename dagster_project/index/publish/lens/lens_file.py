@@ -99,13 +99,13 @@ class LensBuild(IndexBuild):
     _threads = 0  # somebody waits for it
     _memory_limit = "3GB"
 
-    def __init__(self, shown: Narrowing, settings: Settings, place: Path, embed: Embed | None):
+    def __init__(self, texts: Narrowing, settings: Settings, place: Path, embed: Embed | None):
         """A text that the version does not embed, as a short reply to a hidden mail, is embedded by `embed`.
 
         Without it, the text is found by its words.
         """
-        self.shown, self.place, self.embed, self.threads = shown, place, embed, settings.threads
-        with duckdb.connect(str(shown.published), read_only=True) as connection:
+        self.shown, self.place, self.embed, self.threads = texts, place, embed, settings.threads
+        with duckdb.connect(str(texts.published), read_only=True) as connection:
             self.before = dict(connection.execute("FROM manifest").fetchall())
         facts = {n: f for n, f in self.before.items() if n not in (PLACE, VECTORS_IN, "vector_index_seconds")}
         tables = lake_tables(settings.embedding.dimensions)

@@ -27,8 +27,8 @@ def count_words(connection: duckdb.DuckDBPyConnection, folder: Path | None) -> N
     if folder is None:
         run(_SQL("postings_in_file"))
     else:
-        shown = run(_SQL("unchanged_numbers")).fetchnumpy()["chunk_no"]
-        connection.register("found", postings_of(folder, shown).to_arrow())
+        rows = run(_SQL("unchanged_numbers")).fetchnumpy()["chunk_no"]
+        connection.register("found", postings_of(folder, rows).to_arrow())
         run(_SQL("postings_in_arrays"))
         connection.unregister("found")
     run(BUILD("added"))
