@@ -53,9 +53,7 @@ def _state(place: str) -> list[int]:
     return [info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_dev, info.st_ino]
 
 
-def note(
-    root: Path, before: Mapping[str, Sequence[int]], result: Mapping[str, Any], *, has_remotes: bool
-) -> None:
+def note(root: Path, before: Mapping[str, Any], result: Mapping[str, Any], *, has_remotes: bool) -> None:
     """Write down below a storage root that a build found nothing to do, and the state of all `before` it looked."""
     facts = {"day": str(date.today()), "remotes": has_remotes, "result": result, "states": before}
     remember(root / NOTE, json.dumps(facts))

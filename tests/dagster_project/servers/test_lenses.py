@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.archives import Mail, Workspace
 from tests.examples import examples
 from tests.pages import pages
 from tests.processes import forked
+from tests.timing import HUNG
 from transforms.settings.search import LensSettings
 
 LENSES = {
@@ -304,6 +306,21 @@ def test_a_narrowing_that_was_killed_leaves_nothing_after_the_next_sweep(work: W
     temporary_sweep(settings)
     left = set(settings.root.rglob("*")) - before
     assert process.exitcode == 9 and {p.name for p in left if p.is_file()} <= {".lock"}
+
+
+def _open_at_once(settings: Settings) -> None:
+    with ThreadPoolExecutor(len(settings.lenses)) as threads:
+        list(threads.map(lambda lens: open_index(settings, lens=lens).close(), settings.lenses))
+
+
+@pytest.mark.exhaustive
+def test_lenses_that_are_opened_at_once_for_the_first_time_do_not_wait_for_each_other(work: Workspace):
+    named = {f"one of many {n}": LensSettings(where="l:public") for n in range(16)}
+    process = forked(_open_at_once, work.settings.model_copy(update={"lenses": named}))
+    process.start()
+    process.join(HUNG)
+    process.kill()
+    assert process.exitcode == 0
 
 
 @pytest.mark.parametrize(("lens", "target"), [("notes", "notes:twin.md"), ("open", "notes:far/away/twin.md")])

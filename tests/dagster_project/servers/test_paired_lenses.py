@@ -175,7 +175,8 @@ def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str])
             *((name, {"id": i}) for i in ids for name in ("get", "similar", "thread")),
         ]  # fmt: skip
         async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
-            answers = [(f"{n} {a}", answer(await client.call_tool(n, a))) for n, a in calls]
+            results = [(f"{n} {a}", (await client.call_tool(n, a)).content) for n, a in calls]
+            answers = [(call, str([part.text for part in content])) for call, content in results]
             for i in ids:
                 try:
                     resource = await client.read_resource(f"weft://document/{i}")
@@ -188,22 +189,13 @@ def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str])
     with pages(work.settings, lens=lens) as client:
         addresses = ["/", "/corpus", "/feed?q=mill", "/why?q=mill&id=m10@example.org", "/api/sources"]
         addresses += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")]
-        addresses += [
-            f"{page}{i}"
-            for i in ids
-            for page in ("/m/", "/t/", "/d/", "/raw/", "/original/", "/api/thread?id=")
-        ]
+        of_id = ("/m/", "/t/", "/d/", "/raw/", "/original/", "/api/thread?id=")
+        addresses += [f"{page}{i}" for i in ids for page in of_id]
         for page in addresses:
             yield page, client.get(page).text
     under = ["--lens", lens, "--json", "--config", str(work.config)]
-    yield (
-        "weft context",
-        CliRunner().invoke(main, ["context", "--stdin", *under], input="The mill and the canal?").output,
-    )
-
-
-def answer(result: Any) -> str:
-    return str([part.text for part in result.content])
+    context = CliRunner().invoke(main, ["context", "--stdin", *under], input="The mill and the canal?")
+    yield "weft context", context.output
 
 
 def bytes_of(said: str) -> str:
@@ -225,21 +217,11 @@ def bytes_of(said: str) -> str:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("lens", LENSES)
-def test_what_a_lens_hides_changes_no_table_and_no_answer(
-    pair: tuple[Workspace, Workspace], lens: str
-) -> None:
+def test_what_a_lens_hides_changes_no_table_and_no_answer(pair: tuple[Workspace, Workspace], lens: str):
     number = sorted(LENSES).index(lens)
     queries, ids = (QUERIES, IDS) if lens == "without" else (QUERIES[number % 3 :: 3], IDS[number % 3 :: 3])
-    few, many = (
-        {
-            name: bytes_of(said)
-            for name, said in (
-                *tables(work, lens),
-                *(told(work, lens, queries, ids) if lens in ANSWERED else ()),
-            )
-        }
-        for work in pair
-    )
+    rows = ([*tables(w, lens), *(told(w, lens, queries, ids) if lens in ANSWERED else ())] for w in pair)
+    few, many = ({name: bytes_of(said) for name, said in of_one} for of_one in rows)
     assert [name for name, said in few.items() if said != many[name]] == []
     files = [file.read_bytes() for file in (pair[1].settings.root / "lenses").rglob("*.duckdb")]
     assert [word for word in UNSAID for data in files if word in data] == []

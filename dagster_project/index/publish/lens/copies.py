@@ -1,7 +1,6 @@
 """The copies of mails under a lens, and what relates its mails and documents, as an index of them alone has it."""
 
 import duckdb
-import ibis
 import polars as pl
 import pyarrow as pa
 
@@ -9,9 +8,10 @@ from assets.partitions import IN_PARTS
 from dagster_project.index.publish.lake_views import LakeViews
 from dagster_project.index.publish.table_sql import BUILD
 from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.lake_backend import result_of
 from dagster_project.system.sql_files import SqlFile
 from transforms.documents.links import document_links, document_references
-from transforms.embedding.embedded_text import parent_context
+from transforms.embedding import embedded_text as embedded
 from transforms.mail.address_uses import COLUMNS, address_uses
 from transforms.mail.people import people
 from transforms.mail.threads.inferred_quotes import inferred_quotes
@@ -52,7 +52,7 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
             views.of_partitions(connection, f"lake_{name}", table, partitions)
         except FileNotFoundError as error:
             raise lake.unusable(table, None) from error
-    rejoined = memberships(ibis.memtable(run(_SQL("stored_mails")).to_arrow_table())).to_pyarrow()
+    rejoined = result_of(memberships, run(_SQL("stored_mails")).to_arrow_table())
     connection.register("rejoined", rejoined)
     run(_SQL("others"))
     for name, (_, id_) in OTHER.items():
@@ -74,7 +74,7 @@ def relate(connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, term
     _create(connection, "lake_threads", threads)
     _create(connection, "lake_thread_tree", tree)
     references = message_references(run(_SQL("naming_mails")).to_arrow_table())
-    links = message_links(*map(ibis.memtable, (references, titled_mails(mails)))).to_pyarrow()
+    links = result_of(message_links, references, titled_mails(mails))
     _create(connection, "lake_message_links", links, _SQL("links", kind="message"))
     own = run("FROM lake_message_links").to_arrow_table()
     _create(connection, "lake_patch_series", patch_series(mails, tree, own))
@@ -103,7 +103,9 @@ def _quote(connection: duckdb.DuckDBPyConnection, settings: TermSettings) -> Non
     mails = run(_SQL("compared", table="messages", id="message_id", order="message_id")).to_arrow_table()
     chunks = run(_SQL("compared", table="chunks", id="doc_id", order="chunk_no")).to_arrow_table()
     quotes = inferred_quotes(mails, chunks.filter(pa.compute.is_null(chunks["attachment_id"])), tree)
-    context, restated = parent_context(*map(ibis.memtable, (chunks, mails, tree, quotes)))
+    bodies = result_of(embedded.quoting_bodies, mails, quotes)
+    restated = embedded.quotes_moved(result_of(embedded.chunks_with_quotes, chunks, quotes), bodies)
+    context = embedded.chunk_context(result_of(embedded.parent_texts, chunks, tree), restated)
     _create(connection, "lake_inferred_quotes", quotes, _SQL("quotes"))
     _create(connection, "lake_chunk_context", context, _SQL("context"))
     run(_SQL("anchored"))
