@@ -207,14 +207,6 @@ def test_a_window_with_other_candidates_is_asked_on(made: Workspace):
     assert {r["index_version"] for r in contexts(made)} == {*before}
 
 
-def test_a_build_removes_the_context_that_earlier_versions_stored_for_all_windows(made: Workspace):
-    old = made.lake.path("conversation_context")
-    shutil.copy(made.lake.path("conversation_context", made.lake.partitions("conversation_context")[0]), old)
-    before = contexts(made)
-    made.build()
-    assert not old.exists() and contexts(made) == before
-
-
 @pytest.mark.exhaustive
 def test_other_settings_of_the_context_find_it_again_without_publishing(made: Workspace):
     version = contexts(made)[0]["index_version"]
