@@ -28,7 +28,7 @@ def run() -> None:
     if sys.argv[1:2] == ["build"]:
         from dagster_project.cli.unchanged import is_done
 
-        if is_done(sys.argv[1:]):
+        if is_done(sys.argv[1:], config_file(sys.argv[1:])):
             return
     from dagster_project.cli.command import run_command as run_here
 

@@ -14,14 +14,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from dagster_project.cli.standby import config_file
 from dagster_project.system.globs import recall, remember
 from dagster_project.system.locks import BUILD_LOCK
 
 ROOT, NOTE, LOOKED = "data", "cache/unchanged.json", "cache/looked.json"
 _OPTIONS = {"build", "--json", "--quiet", "--fetch", "--no-fetch"}
 _MOST, _CLOCKS_DIFFER = 100_000, 60
-"""Files and folders of which a note has the state at most, and seconds by which one may be newer than now."""
+"""A note has at most so many files and folders, and none may be newer than now by more than these seconds."""
 
 
 def states(places: Iterable[Path], but: Path) -> dict[str, list[int]] | None:
@@ -59,9 +58,9 @@ def note(root: Path, before: Mapping[str, Any], result: Mapping[str, Any], *, ha
     remember(root / NOTE, json.dumps(facts))
 
 
-def is_done(arguments: Sequence[str]) -> bool:
-    """True if this is a build, and nothing changed since the note; what the build would print is then printed."""
-    begun, config, options = time.monotonic(), config_file(arguments), [*arguments]
+def is_done(arguments: Sequence[str], config: Path) -> bool:
+    """True if this is a build by a settings file and nothing changed since the note; prints then as the build would."""
+    begun, options = time.monotonic(), [*arguments]
     if "--config" in options[:-1]:
         del options[(at := options.index("--config")) : at + 2]
     options = [option for option in options if not option.startswith("--config=")]

@@ -23,7 +23,7 @@ def noted(built: Workspace) -> Workspace:
 
 
 def is_done(work: Workspace, *options: str) -> bool:
-    return unchanged.is_done(["build", *options, "--config", str(work.config)])
+    return unchanged.is_done(["build", *options, "--config", str(work.config)], work.config)
 
 
 def rewritten(file: Path) -> None:
