@@ -1,7 +1,7 @@
 """A search as an Atom feed (RFC 4287), and the description by which a browser adds the search box (OpenSearch)."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from xml.etree import ElementTree
 
@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dagster_project.extras.web.question import page_of_hit, question_of
+from dagster_project.extras.web.results import newest_first
 from dagster_project.extras.web.site import Site
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
@@ -26,23 +27,18 @@ def feed(_site: Site, request: Request, index: SearchIndex) -> Response:
     question = question_of(request.query_params)
     if question.is_empty:
         raise QueryError("there is nothing to follow: add a query to the address")
-    rows = index.search([question.query], question.filters, _ENTRIES, question.plain).hits.to_pylist()
-    oldest = datetime.min.replace(tzinfo=UTC)
-    rows.sort(key=lambda row: (row["effective_at"] or oldest, -row["rank"]), reverse=True)
+    searched = index.search([question.query], question.filters, _ENTRIES, question.plain)
+    rows = newest_first(searched.hits.to_pylist())
     root = ElementTree.Element("feed", xmlns=_ATOM)
     base = str(request.base_url).rstrip("/")
     _add(root, "title", f"{question.query or 'All that meets the filters'} · Weft")
     _add(root, "id", f"{base}{question.address('/feed')}")
     ElementTree.SubElement(root, "link", rel="self", href=f"{base}{question.address('/feed')}")
-    ElementTree.SubElement(
-        root, "link", rel="alternate", type="text/html", href=f"{base}{question.address('/')}"
-    )
+    page = f"{base}{question.address()}"
+    ElementTree.SubElement(root, "link", rel="alternate", type="text/html", href=page)
     published = datetime.fromisoformat(index.manifest["published_at"])
-    _add(
-        root,
-        "updated",
-        (rows[0]["effective_at"] if rows and rows[0]["effective_at"] else published).isoformat(),
-    )
+    newest = rows[0]["effective_at"] if rows else None
+    _add(root, "updated", (newest or published).isoformat())
     request.state.shown += [Disclosed(row["citation"], row["snippet"], row["doc_id"]) for row in rows]
     for row in rows:
         _entry(root, row, base, published)
@@ -65,9 +61,8 @@ def _entry(root: ElementTree.Element, row: Mapping[str, Any], base: str, publish
     _add(entry, "id", f"{base}{page_of_hit(row).partition('?')[0]}")
     ElementTree.SubElement(entry, "link", rel="alternate", type="text/html", href=f"{base}{page_of_hit(row)}")
     _add(entry, "updated", (row["effective_at"] or published).isoformat())
-    _add(
-        ElementTree.SubElement(entry, "author"), "name", row["from_name"] or row["from_addr"] or row["source"]
-    )
+    author = row["from_name"] or row["from_addr"] or row["source"]
+    _add(ElementTree.SubElement(entry, "author"), "name", author)
     _add(entry, "summary", row["snippet"])
 
 

@@ -78,7 +78,7 @@ MAX_START = 90
 class Question:
     """A query, its filters by parameter, the number of the first hit that is shown.
 
-    The query may be `plain` text without syntax; `weak` also shows hits of which none is near.
+    The query may be `plain` text without syntax; `weak` shows hits even if none is near, `by_date` the newest first.
     """
 
     query: str
@@ -86,6 +86,7 @@ class Question:
     start: int = 0
     plain: bool = False
     weak: bool = False
+    by_date: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -113,9 +114,9 @@ class Question:
 
     def address(self, path: str = "/", **changes: str | int | None) -> str:
         """The address that asks the same with some parameters changed; without them the first page."""
-        values = {"q": self.query, **self.values, **changes}
-        values |= {name: "1" for name, is_set in (("plain", self.plain), ("weak", self.weak)) if is_set}
-        return with_parameters(path, values)
+        values: dict[str, object] = {"q": self.query, **self.values}
+        is_set = {"plain": self.plain, "weak": self.weak, "by_date": self.by_date}
+        return with_parameters(path, values | {name: "1" for name in is_set if is_set[name]} | changes)
 
     def filtered(self, name: str, value: str | None) -> str:
         """The address that asks the same with a filter of that name and value; with None without one."""
@@ -131,8 +132,7 @@ def question_of(parameters: Mapping[str, str]) -> Question:
         storable(parameters.get("q", "")).strip(),
         {name: value for name, value in values.items() if value},
         min(int(start), MAX_START) if start.isascii() and start.isdigit() and len(start) < 4 else 0,
-        parameters.get("plain") == "1",
-        parameters.get("weak") == "1",
+        *(parameters.get(name) == "1" for name in ("plain", "weak", "by_date")),
     )
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
@@ -19,6 +20,7 @@ from transforms.conversations.pseudonyms import short_pseudonyms
 MOST_HITS = 100
 """Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
 _PER_PAGE = 15
+_OLDEST = datetime.min.replace(tzinfo=UTC)
 SHOWN_OF_THREAD = 4
 """Hits of one thread that are not folded."""
 _LABELS = {
@@ -88,8 +90,10 @@ def results(index: SearchIndex, question: Question) -> Results:
     # Ranked once, twice as many as are paged through: some hits say what a higher one says.
     ranked = index.ranked(resolved, limit=max(MOST_HITS // 2, end + 1), spare=2)
     settings = index.settings.model_copy(update={"weak": question.weak or index.settings.weak})
-    result = index.shown(resolved, ranked, end + 1, settings, start)
-    groups = hit_groups(index, question, result.hits.to_pylist()[question.start : end])
+    result = index.shown(resolved, ranked, MOST_HITS // 2 if question.by_date else end + 1, settings, start)
+    rows = result.hits.to_pylist()
+    rows = newest_first(rows) if question.by_date else rows
+    groups = hit_groups(index, question, rows[question.start : end])
     listed = resolved[0].listed
     counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:MOST_ROWS].tolist()
     before = question.address(start=max(0, question.start - _PER_PAGE) or None)
@@ -103,8 +107,13 @@ def results(index: SearchIndex, question: Question) -> Results:
         milliseconds=(time.perf_counter() - start) * 1000,
         completeness=result.completeness.line(),
         previous=before if question.start else None,
-        next=question.address(start=end) if result.hits.num_rows > end else None,
+        next=question.address(start=end) if len(rows) > end else None,
     )
+
+
+def newest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of `schemas.SEARCH_HITS` by their time, those without one last."""
+    return sorted(rows, key=lambda row: (row["effective_at"] or _OLDEST, -row["rank"]), reverse=True)
 
 
 def hit_passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str, Markup]]:
@@ -155,16 +164,13 @@ def _bars(row: Mapping[str, Any], most: float) -> list[Bars]:
     """The parts of a score; the BM25 score is compared with the best of the page, `most`."""
     if not row["score"] and row["lexical_rank"] is None and row["vector_rank"] is None:
         return []
-    ranks = {n: f", place {row[n]}" if row[n] else "" for n in ("lexical_rank", "vector_rank")}
+    by_words, by_meaning = (
+        f"{row[f'{leg}_score']:.2f}" + (f", place {row[f'{leg}_rank']}" if row[f"{leg}_rank"] else "")
+        for leg in ("lexical", "vector")
+    )
     bars = [
-        Bars(
-            "words",
-            f"BM25 {row['lexical_score']:.2f}{ranks['lexical_rank']}",
-            _of(row["lexical_score"], most),
-        ),
-        Bars(
-            "meaning", f"cosine {row['vector_score']:.2f}{ranks['vector_rank']}", _of(row["vector_score"], 1)
-        ),
+        Bars("words", f"BM25 {by_words}", _of(row["lexical_score"], most)),
+        Bars("meaning", f"cosine {by_meaning}", _of(row["vector_score"], 1)),
         Bars("thread", f"+{row['thread_score']:.2f} from its thread", _of(row["thread_score"], 1)),
         Bars("covered", f"{row['support']:.0%} of the query's words", _of(row["support"], 1)),
         Bars("together", f"score {row['score']:.3f}", _of(row["score"], 2)),
@@ -243,7 +249,6 @@ def why_page(result: Explanation, ident: str | None) -> Why:
 
 
 def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
-    counts = (
-        steps.drop_nulls("reason").group_by("reason").len().sort("len", "reason", descending=[True, False])
-    )
-    return [(str(reason), int(count)) for reason, count in counts.head(_REASONS).iter_rows()]
+    counts = steps.drop_nulls("reason").group_by("reason").len()
+    most = counts.sort("len", "reason", descending=[True, False]).head(_REASONS)
+    return [(str(reason), int(count)) for reason, count in most.iter_rows()]

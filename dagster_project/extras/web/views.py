@@ -116,11 +116,10 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     page = mails.thread_page(index.ask, parameter(request), first)
     is_tree = request.query_params.get("view") == "tree"
     question = question_of(request.query_params)
-    hits = (
-        card(index, question.query, page.mails[0].row["message_id"], plain=question.plain)
-        if not first and page.mails
-        else []
-    )
+    opening = [] if first else page.mails[:1]
+    hits = [
+        h for m in opening for h in card(index, question.query, m.row["message_id"], plain=question.plain)
+    ]
     _note(request, ((node["message_id"], node["subject"]) for node in page.tree))
     _note(request, ((row["citation"], row["snippet"]) for row in hits))
     if not is_tree:

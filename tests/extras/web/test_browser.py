@@ -242,9 +242,16 @@ def test_a_search_replaces_what_the_page_shows(chromium: Any, base: str):
     with opened(chromium, base) as page:
         page.goto("/")
         page.evaluate("window.isTheSame = true")
+        page.locator("#q").press_sequentially("rain gauge")  # hits come while one types
+        page.locator(".group").first.wait_for()
+        assert page.evaluate("document.activeElement.value") == "rain gauge"
         page.fill("#q", QUERY)
         page.press("#q", "Enter")
-        page.wait_for_url("**/?q=torn**")
+        page.locator(".group", has_text="torn").first.wait_for()
+        page.get_by_text("Sort by date").click()
+        page.wait_for_url("**by_date=1")
+        page.get_by_text("Sort by relevance").click()
+        page.wait_for_url("**/?q=torn**cut")
         facet = page.locator(".facet a", has_text="quern-users").first
         facet.focus()
         page.keyboard.press("Enter")

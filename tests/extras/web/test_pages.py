@@ -149,6 +149,14 @@ def test_pages_follow_each_other_without_a_repeat(web: TestClient):
     assert links(second, r"^/\?q=d%3A2004\.\.$")
 
 
+def test_hits_are_sorted_by_date(web: TestClient):
+    by_date, by_score = (
+        re.findall(r'<time datetime="([^"]*)">', web.get(f"/?q=compactor{more}").text.partition("<footer")[0])
+        for more in ("&by_date=1", "")
+    )
+    assert len(by_date) > 3 and by_date == sorted(by_score, reverse=True) != by_score
+
+
 @pytest.mark.exhaustive
 def test_the_order_is_that_of_the_command_line(web: TestClient, built_once: Workspace):
     said = built_once.weft("search", "--json", "write-ahead log")

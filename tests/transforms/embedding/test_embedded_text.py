@@ -55,30 +55,21 @@ def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        pytest.param(
-            [chunk("p", "asked", "Is it fast?")], {"c": "Is it fast"}, id="the start of what it answers"
-        ),
-        pytest.param(
-            [chunk("p", "asked", "Is it?", partition="another")], {"c": "Is it?"}, id="across partitions"
-        ),
+        pytest.param([chunk("p", "asked", "Is it fast?")], {"c": "Is it fast"},
+            id="the start of what it answers"),
+        pytest.param([chunk("p", "asked", "Is it?", partition="another")], {"c": "Is it?"},
+            id="across partitions"),
         pytest.param([], {}, id="an answer to nothing that is here"),
         pytest.param([chunk("p", "asked", " \n ")], {}, id="nothing said"),
         pytest.param([chunk("p", "asked", "file", attachment_id="x")], {}, id="attachments say nothing"),
-        pytest.param(
-            [chunk("p", "asked", "First."), chunk("q", "asked", "Second.", chunk_index=1)],
-            {"c": "First."},
-            id="the first chunk only",
-        ),
-        pytest.param(
-            [chunk("p", "asked", "Later.", partition="v"), chunk("q", "asked", "Sooner.", partition="b")],
-            {"c": "Sooner."},
-            id="of copies the first by source and partition",
-        ),
-        pytest.param(
-            [chunk("p", "asked", "\U0001f98a" * 11)], {"c": "\U0001f98a" * 10}, id="characters, not bytes"
-        ),
+        pytest.param([chunk("p", "asked", "First."), chunk("q", "asked", "Second.", chunk_index=1)],
+            {"c": "First."}, id="the first chunk only"),
+        pytest.param([chunk("p", "asked", "Later.", partition="v"), chunk("q", "asked", "Sooner.", partition="b")],
+            {"c": "Sooner."}, id="of copies the first by source and partition"),
+        pytest.param([chunk("p", "asked", "\U0001f98a" * 11)], {"c": "\U0001f98a" * 10},
+            id="characters, not bytes"),
     ],
-)
+)  # fmt: skip
 def test_a_short_reply_is_given_what_it_answers(others: list[dict[str, Any]], expected: dict[str, str]):
     assert contexts(SHORT, *others) == expected
 

@@ -95,28 +95,19 @@ def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
     [
         ("docx", made.docx(paragraph("x"), title="Yearly report"), "Yearly report"),
         ("docx", made.docx(paragraph("x"), title="Microsoft Word - a.doc"), None),
-        (
-            "opendocument",
-            made.opendocument("<office:text><text:p>x</text:p></office:text>", title="Plan"),
-            "Plan",
-        ),
+        ("opendocument", made.opendocument("<office:text><text:p>x</text:p></office:text>", title="Plan"),
+            "Plan"),
         ("epub", made.epub({"a.xhtml": "<p>x"}, title="A book"), "A book"),
         ("pdf", pdf([[Text("x")]], title="A  paper"), "A paper"),
         ("pdf", pdf([[Text("On Cats", size=20, y=720), Text("They sleep all day long.")]]), "On Cats"),
-        (
-            "pdf",
-            pdf([[Text("Why", size=20, y=740), Text("Cats", size=20, y=720), Text("They sleep.")]]),
-            "Why Cats",
-        ),
-        (
-            "pdf",
-            pdf([[Text("stamp", 30, 20, 400, True), Text("On Cats", 20), Text("They sleep.", y=600)]]),
-            "On Cats",
-        ),
+        ("pdf", pdf([[Text("Why", size=20, y=740), Text("Cats", size=20, y=720), Text("They sleep.")]]),
+            "Why Cats"),
+        ("pdf", pdf([[Text("stamp", 30, 20, 400, True), Text("On Cats", 20), Text("They sleep.", y=600)]]),
+            "On Cats"),
         ("pdf", pdf([[Text("They sleep."), Text("Large foot", size=20, y=100)]]), None),
         ("pdf", pdf([[Text("NAME", size=20), Text("They sleep all day long.", y=600)]]), None),
     ],
-)
+)  # fmt: skip
 def test_the_title_is_that_of_the_properties_unless_a_program_made_it(
     kind: str, data: bytes, title: str | None
 ):
