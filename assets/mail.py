@@ -1,15 +1,19 @@
 """Mail: archives to messages, blocks, chunks and terms, each partition by itself."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from assets.partitions import MAIL, SLOW
+from assets.partitions import MAIL
+from assets.protocols.lake import WAITING_BYTES
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Display, Stage, terms_stage
+from assets.stages.declaration import Display, Made, Needs, Stage, terms_stage
+from assets.stages.stage_run import Present
 from transforms.mail import address_uses, messages, trailers
 from transforms.mail.blocks import table as blocks
-from transforms.mail.chunks import oversize
+from transforms.mail.chunks import long_texts
 from transforms.mail.chunks import table as chunks
 from transforms.mail.threads import references
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
@@ -36,12 +40,17 @@ def mail_stages(
     chunk_settings: ChunkSettings,
     term_settings: TermSettings,
     ocr: str | None = None,
+    long_bytes: int | None = None,
 ) -> list[Stage]:
-    """The partitioned stages of mail, in order; `ocr` names the languages by which attached scans are read."""
+    """The partitioned stages of mail, in order.
+
+    `ocr` names the languages by which attached scans are read; a partition leaves more than `long_bytes` of very long texts
+    for later (`long_texts.chunks_in_time`).
+    """
     return [
         _read_stage(settings, ocr),
         _block_stage(block_settings),
-        _chunk_stage(chunk_settings),
+        _chunk_stage(chunk_settings, long_bytes),
         terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
         _named_stage(),
     ]
@@ -78,20 +87,33 @@ def _block_stage(settings: BlockSettings) -> Stage:
     )
 
 
-def _chunk_stage(settings: ChunkSettings) -> Stage:
+def _chunk_stage(settings: ChunkSettings, long_bytes: int | None) -> Stage:
+    def make(*tables: Any, present: Present) -> Made:
+        # What is made again although it is as it was is made whole, and what can be found stays so.
+        texts = long_texts.present_texts(
+            present.rows("message_chunks", ["doc_id", "attachment_id"]),
+            present.rows("message_exclusions", ["doc_id", "attachment_id", "reason"]),
+        )
+        limit = math.inf if present.is_current else long_bytes
+        result = long_texts.chunks_in_time(*tables, present=texts, limit=limit)
+        waits = {WAITING_BYTES: str(result.waiting)} if result.waiting else {}
+        return Made([result.chunks, result.exclusions], {"waiting_bytes": result.waiting}, waits)
+
     return Stage(
         "chunk_messages",
-        oversize.fast_chunks,
-        f"{chunks.VERSION}.{oversize.VERSION}",
+        make,
+        f"{chunks.VERSION}.{long_texts.VERSION}",
         Display(
-            "Cuts bodies and attachments into chunks; what has none gets a reason, and very long texts wait in "
-            "`slow_queue`.",
+            "Cuts bodies and attachments into chunks; what has none gets a reason. Very long texts wait until the rest is "
+            "published.",
+            code=long_texts.chunks_in_time,
             lineage=_CHUNK_LINEAGE,
         ),
         inputs=("messages", "message_blocks", "attachments"),
-        outputs=("message_chunks", "message_exclusions", "slow_queue"),
+        outputs=("message_chunks", "message_exclusions"),
         settings=settings,
         source_type=MAIL,
+        needs=Needs(present=True),
     )
 
 
@@ -111,26 +133,6 @@ def _named_stage() -> Stage:
         source_type=MAIL,
         columns=(*address_uses.COLUMNS, "source", "partition", "body"),
     )
-
-
-def slow_stages(chunk_settings: ChunkSettings, term_settings: TermSettings) -> list[Stage]:
-    """The partitioned stages of the slow lane, in order."""
-    return [
-        Stage(
-            "chunk_slow_messages",
-            oversize.slow_chunks,
-            f"{chunks.VERSION}.{oversize.VERSION}",
-            Display(
-                "Cuts the very long texts of `slow_queue` into chunks, after the rest is published.",
-                lineage=_CHUNK_LINEAGE | {"doc_id": ("slow_queue.doc_id",)},
-            ),
-            inputs=("slow_queue", "messages", "message_blocks", "attachments"),
-            outputs=("slow_chunks", "slow_exclusions"),
-            settings=chunk_settings,
-            source_type=SLOW,
-        ),
-        terms_stage(SLOW, "slow_terms", "slow_chunks", term_settings),
-    ]
 
 
 def _named_in_mails(mails: pa.Table) -> Sequence[pa.Table]:

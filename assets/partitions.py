@@ -11,14 +11,13 @@ class SourceType:
     """What one kind of source becomes: its name, that of its partitions, and its partitioned tables in order.
 
     Every partition has the first table, by which the lake lists its partitions. If `compared` names tables, only a
-    change of these makes a partition stale: they change with all that is read of others. `pool` limits concurrent runs.
+    change of these makes a partition stale: they change with all that is read of others.
     """
 
     name: str
     partitions: str
     tables: tuple[str, ...]
     compared: tuple[str, ...] | None = None
-    pool: str | None = None
 
     def compared_inputs(self, inputs: Iterable[str]) -> list[str]:
         """Those of a stage's inputs whose content decides whether its outputs are up to date."""
@@ -37,17 +36,6 @@ CHUNKS_OF = {
     CONVERSATIONS.name: "conversation_chunks",
 }
 """The table of each source type whose texts are published and embedded."""
-SLOW_POOL = "slow"
-SLOW = SourceType(
-    "slow", MAIL.partitions, tables_of("slow"), compared=("slow_queue", "slow_chunks"), pool=SLOW_POOL
-)
-"""The tables that the slow queue makes of those mail partitions whose `slow_queue` has rows, after publishing."""
-SLOW_PARTS = {
-    "message_chunks": "slow_chunks",
-    "message_exclusions": "slow_exclusions",
-    "message_terms": "slow_terms",
-}
-"""Tables of mail of which the slow queue makes a part, and the table that stores this part."""
 IN_PARTS = frozenset(
     {
         *("embeddings", "threads", "thread_tree", "inferred_quotes", "compared_replies"),
@@ -73,4 +61,4 @@ CONTEXT = SourceType(
 
 def partitions_named(kind: str) -> str:
     """Dagster's name of the partitions of a source type, or of what adds to those of one."""
-    return next(s.partitions for s in (*SOURCE_TYPES, SLOW, CONTEXT) if s.name == kind)
+    return next(s.partitions for s in (*SOURCE_TYPES, CONTEXT) if s.name == kind)

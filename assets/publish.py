@@ -7,7 +7,7 @@ import dagster as dg
 import ibis
 
 from assets import embedding
-from assets.partitions import SLOW, SOURCE_TYPES
+from assets.partitions import SOURCE_TYPES
 from assets.protocols.lake import Lake, Parts, Progress
 from assets.protocols.models import Embedder, EmbeddingCache
 from assets.protocols.search import Publisher
@@ -49,7 +49,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         name="embeddings",
         group_name="publish",
         pool="embedding",
-        deps=[*_CHUNKS, *_JOINED, "slow_chunks"],
+        deps=[*_CHUNKS, *_JOINED],
         outs={
             name: dg.AssetOut(
                 description=table.comment,
@@ -114,7 +114,7 @@ def search_index_asset(tables: Sequence[str] = ()) -> dg.AssetsDefinition:
         group_name="publish",
         kinds={"duckdb"},
         deps=[
-            *(table for source_type in (*SOURCE_TYPES, SLOW) for table in source_type.tables),
+            *(table for source_type in SOURCE_TYPES for table in source_type.tables),
             "document_links",
             "memberships",
             "threads",

@@ -29,7 +29,7 @@ _NAMES = {
     "stored_message_id", "series_id", "posting_id", "patch_id", "previous_id", "from_id", "to_id",
 }  # fmt: skip
 _HASHES = {"chunk_id", "checksum", "text_hash"}
-_EMPTY = ("quarantine", "slow_queue")
+_EMPTY = ("quarantine",)
 _KEY = {"message_chunks": "doc_id", "message_exclusions": "doc_id", "message_terms": "chunk_id"}
 _WHOLE = (
     "threads", "thread_tree", "patch_series", "inferred_quotes", "message_links", "document_links", "chunk_context",

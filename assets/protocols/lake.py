@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+WAITING_BYTES = "waits"
+"""The name among the inputs in a footer for the bytes of very long texts that a partition's tables leave out for now."""
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -49,6 +52,9 @@ class Footer(Protocol):
 
     @property
     def inputs(self) -> Mapping[str, str]: ...
+
+    @property
+    def made_of(self) -> Mapping[str, str]: ...
 
     @property
     def row_count(self) -> int: ...

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from assets.partitions import SLOW_PARTS, SourceType
+from assets.partitions import SourceType
 from assets.stages.buckets import Reads
 from transforms.schemas.registry import REGISTRY
 from transforms.schemas.table import Table
@@ -21,7 +21,8 @@ SettingsOf = StageSettings | Mapping[str, StageSettings]
 class Made:
     """The tables that a stage made, with figures that Dagster shows beside the first of them.
 
-    `inputs` say what a table over the whole lake was made of, if its stage wants to know the next time.
+    `inputs` say what a table over the whole lake was made of, if its stage wants to know the next time; of a partition,
+    under the name `WAITING_BYTES`, how many bytes of text its tables leave out for now.
     """
 
     tables: Sequence[Any]
@@ -49,10 +50,12 @@ class Needs:
     """What a stage needs beside its inputs: resources by name, and `deps`, assets that are made before it.
 
     The resource `index` is the published index, one version for all partitions of a run, which is compared like an input.
+    With `present`, `make` takes what the lake has of the partition's tables so far (`stage_run.Present`).
     """
 
     resources: Sequence[str] = ()
     deps: Sequence[str] = ()
+    present: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,8 @@ class Stage:
 
     @property
     def further_deps(self) -> list[str]:
-        """The assets that are made before it beside its inputs: those named, the index, and parts of the slow lane."""
-        slow = [] if self.source_type else [SLOW_PARTS[table] for table in self.inputs if table in SLOW_PARTS]
-        return [*slow, *self.needs.deps, *(["search_index"] if self.asks_index else [])]
+        """The assets that are made before it beside its inputs: those named, and the index."""
+        return [*self.needs.deps, *(["search_index"] if self.asks_index else [])]
 
     def code_version(self, settings: SettingsOf | None) -> str:
         """The version of the code with a digest of `settings`, by which stored tables are compared."""

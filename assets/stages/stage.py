@@ -12,7 +12,7 @@ import dagster as dg
 import ibis
 import pyarrow as pa
 
-from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES, WHOLE_PART, SourceType
+from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, SOURCE_TYPES, WHOLE_PART, SourceType
 from assets.protocols.engine import Engine, MadeTable, Outcome
 from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged
 from assets.stages.buckets import BUCKETS, Buckets, Reads
@@ -68,11 +68,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         deps=[*inputs, *stage.further_deps],
         outs={name: _out(stage, name) for name in stage.outputs},
         can_subset=len(stage.outputs) > 1,
-        pool="embedding"
-        if "embedder" in stage.needs.resources
-        else source_type.pool
-        if source_type
-        else None,
+        pool="embedding" if "embedder" in stage.needs.resources else None,
         config_schema=config.to_fields_dict() if config else None,
         required_resource_keys={
             "io_manager",
@@ -337,22 +333,17 @@ def lake_state(lake: Lake, partitions: Mapping[str, Sequence[str]]) -> str:
     """A hash of the content of all tables of `partitions`, by the name of their kind, that the lake has."""
 
     def parts() -> Iterator[str]:
-        for source_type in (*SOURCE_TYPES, SLOW):
+        for source_type in SOURCE_TYPES:
             for partition in sorted(partitions.get(source_type.partitions, ())):
                 for table in source_type.tables:
                     if footer := lake.footer(table, partition):
                         yield from (table, partition, footer.content_hash)
-                        # Readers leave out a slow part that is made from another queue than the one of now.
-                        yield from footer.inputs.values() if source_type is SLOW else ()
 
     return parts_hash(parts())
 
 
 def state_of_run(lake: Lake, context: dg.AssetExecutionContext) -> str:
-    """`lake_state` of the partitions that Dagster knows, as it was when a step of the run first asked.
-
-    The run has the lake alone, but for very long texts: those that come meanwhile make stale what is made.
-    """
+    """`lake_state` of the partitions that Dagster knows, as it was when a step of the run first asked."""
     names = [source_type.partitions for source_type in SOURCE_TYPES]
     partitions = tuple((name, tuple(context.instance.get_dynamic_partitions(name))) for name in names)
     whole: Any = lake

@@ -16,6 +16,19 @@ from assets.stages.declaration import Made, SettingsOf, Stage
 
 
 @dataclass(frozen=True)
+class Present:
+    """What the lake has of a partition of the tables of a stage; `is_current` if made by this code from these inputs."""
+
+    lake: Lake
+    partition: str
+    is_current: bool
+
+    def rows(self, table: str, columns: Sequence[str]) -> pa.Table | None:
+        """Some columns of a table; None if it is missing or damaged."""
+        return self.lake.stored(table, columns, self.partition)
+
+
+@dataclass(frozen=True)
 class StageRun:
     """A stage with the settings of a run and what it needs from the world; `sources` if it reads them."""
 
@@ -30,7 +43,13 @@ class StageRun:
         """The version by which what it makes is compared."""
         return self.stage.code_version(self.settings)
 
-    def make(self, inputs: Sequence[Any], partition: str | None = None, bucket: str | None = None) -> Made:
+    def make(
+        self,
+        inputs: Sequence[Any],
+        partition: str | None = None,
+        bucket: str | None = None,
+        present: Present | None = None,
+    ) -> Made:
         """What the stage makes of `inputs`, under the settings of the partition's source, or of one bucket."""
         settings = self.settings
         if partition and isinstance(settings, Mapping):
@@ -39,7 +58,7 @@ class StageRun:
         resources = self.resources
         if bucket and "lake" in resources:
             resources = {**resources, "lake": OfBucket(self.lake, bucket)}
-        result = self.stage.make(*args, **resources)
+        result = self.stage.make(*args, **resources, **({"present": present} if present else {}))
         if isinstance(result, Made):
             return result
         return Made([result] if isinstance(result, pa.Table | ibis.Table) else result)
@@ -59,21 +78,28 @@ class StageRun:
             hashes = compared = {"partition": self.sources.partition(partition).fingerprint}
         else:
             loaded = {reader.table: reader.read(partition, stage.columns) for reader in readers}
-            result = self.make([part.table for part in loaded.values()], partition)
             hashes = {table: part.content_hash for table, part in loaded.items()}
             versions = dict(hashes)
             if stage.asks_index:
                 versions["search_index"] = self.resources["index"].facts["index_version"]
             compared = {table: versions[table] for table in stage.compared_inputs()}
+            present = self._present(partition, compared) if stage.needs.present else None
+            result = self.make([part.table for part in loaded.values()], partition, present=present)
         counted = next((name for name, table in stage.schemas.items() if table.key == ("chunk_id",)), None)
         for name, data in zip(stage.outputs, result.tables, strict=True):
             if name not in selected:
                 continue
             counts = _id_changes(self.lake, name, partition, data) if name == counted else result.metadata
-            file = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=compared)
+            inputs = {**compared, **result.inputs}
+            file = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=inputs)
             figures = figures_of(file, start) | {"dagster/partition_row_count": file.row_count, **counts}
             content_hash, rows = file.content_hash, file.row_count
             yield MadeTable(name, content_hash, rows, self.code_version, hashes, figures), file, data
+
+    def _present(self, partition: str, inputs: Mapping[str, str]) -> Present:
+        footers = [self.lake.footer(name, partition) for name in self.stage.outputs]
+        now = (self.code_version, inputs)
+        return Present(self.lake, partition, all(f and (f.code_version, f.made_of) == now for f in footers))
 
 
 def figures_of(staged: Staged, start: float) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from assets.conversations import conversation_stages
 from assets.documents import document_stages
-from assets.mail import mail_stages, slow_stages
+from assets.mail import mail_stages
 from assets.stages.declaration import Stage
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
@@ -40,8 +40,14 @@ def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSou
 def source_stages(settings: Settings) -> list[Stage]:
     """The stages that make the partitions of sources, in order: all that a task can make."""
     return [
-        *mail_stages(settings.mail, settings.blocks, settings.chunks, settings.terms, settings.documents.ocr),
-        *slow_stages(settings.chunks, settings.terms),
+        *mail_stages(
+            settings.mail,
+            settings.blocks,
+            settings.chunks,
+            settings.terms,
+            settings.documents.ocr,
+            settings.operations.slow_at_once_bytes,
+        ),
         *document_stages(settings.documents, settings.chunkers(), settings.terms),
         *conversation_stages(
             settings.conversations, settings.terms, PackagedTokenCounter(), settings.documents.ocr

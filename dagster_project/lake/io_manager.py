@@ -9,11 +9,10 @@ from typing import Any
 import dagster as dg
 import ibis
 
-from assets.partitions import IN_PARTS, SLOW_PARTS, partitions_named
+from assets.partitions import IN_PARTS, partitions_named
 from assets.protocols.lake import Partitions, Parts
 from dagster_project.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.lake.lake_backend import LakeBackend
-from dagster_project.lake.oversize import slow_partitions
 from dagster_project.system.dagster_internals import ONLY_OWN_EVENTS, set_data_version
 from dagster_project.system.duckdb_types import nulls
 from dagster_project.system.long_work import give_memory_back
@@ -64,7 +63,7 @@ class LakeIOManager(dg.IOManager):
         return self.table(table, keys)
 
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
-        """An Ibis table over the stored files of `partitions` that are finished, with the slow part; empty if none is.
+        """An Ibis table over the stored files of `partitions` that are finished; empty if none is.
 
         LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
         """
@@ -75,9 +74,6 @@ class LakeIOManager(dg.IOManager):
             self._backend.raw_sql("SET enable_progress_bar=false")
             self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
         places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
-        if part := SLOW_PARTS.get(name):
-            keys = [p for p in partitions if p is not None]
-            places += [(part, p) for p in slow_partitions(self.lake, keys)]
         files = []
         for place in places:
             if file := self._stored_file(*place):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from assets.partitions import IN_PARTS, SLOW_PARTS
+from assets.partitions import IN_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
 from dagster_project.extras.registry import store_part
 from dagster_project.lake.kept_footers import PARTIAL, FooterCopies, local_footers
@@ -34,7 +34,7 @@ from dagster_project.system.locks import require_leases
 from dagster_project.system.processes import is_left_over
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
-from transforms.schemas.registry import partitions_of
+from transforms.schemas.registry import RETIRED, partitions_of
 from transforms.schemas.table import Table
 
 
@@ -169,14 +169,11 @@ class ParquetLake:
         return self._look.has(table, partition) if self._look else bool(self.path(table, partition).exists())
 
     def code_versions(self, table: str) -> list[str]:
-        """The versions of the code that made the partitions of a table and of its slow part, sorted.
-
-        None of a table over the whole lake.
-        """
+        """The versions of the code that made the partitions of a table, sorted; none of a table over the whole lake."""
         if partitions_of(table) is None:
             return []
-        files = [(name, p) for name in {table, SLOW_PARTS.get(table, table)} for p in self.partitions(name)]
-        return sorted({footer.code_version for file in files if (footer := self.footer(*file))})
+        footers = (self.footer(table, partition) for partition in self.partitions(table))
+        return sorted({footer.code_version for footer in footers if footer})
 
     def damage(self, table: str, partition: str | None = None) -> str | None:
         """The fault of a stored file, None if it is valid. Of a table in parts, the fault of the list of parts."""
@@ -357,6 +354,12 @@ class ParquetLake:
         place.unlink(missing_ok=True)
         if not is_local(place):
             FooterCopies(self.copies).drop(place)
+
+    def remove_retired(self) -> None:
+        """Delete the tables of earlier versions of Weft, which nothing reads any more."""
+        for folder in (self.base / table for table in RETIRED):
+            if folder.exists():
+                folder.fs.rm(folder.path, recursive=True)
 
     def sweep(self) -> int:
         """Delete the temporary files of killed runs; returns their number.

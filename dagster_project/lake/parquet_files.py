@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
+from assets.protocols.lake import WAITING_BYTES
 from dagster_project.system.disk_space import raise_of_machine
 from transforms.errors import LakeDamageError
 from transforms.schemas.table import Table
@@ -43,6 +44,16 @@ class ParquetFooter:
     code_version: str
     inputs: Mapping[str, str]
     row_count: int
+
+    @property
+    def made_of(self) -> Mapping[str, str]:
+        """The hashes of its inputs."""
+        return {name: value for name, value in self.inputs.items() if name != WAITING_BYTES}
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of very long texts that it leaves out for now."""
+        return int(self.inputs.get(WAITING_BYTES, 0))
 
 
 def write_file(

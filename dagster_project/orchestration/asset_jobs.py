@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets import fetch
 from assets.evaluation import GROUP
-from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, SOURCE_TYPES
 from assets.protocols.lake import Progress
 from assets.publish import publish_checks
 from assets.readiness import GROUP as OPERATIONS_GROUP
@@ -104,7 +104,7 @@ def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
 
 def refresh_jobs(settings: Settings) -> list[Any]:
     """The jobs of a refresh: one for the partitions of each kind of source, and one for the whole lake."""
-    types = [*SOURCE_TYPES, SLOW, CONTEXT]
+    types = [*SOURCE_TYPES, CONTEXT]
     jobs = [
         dg.define_asset_job(
             partitions_job(kind.partitions),

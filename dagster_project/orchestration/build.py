@@ -13,7 +13,6 @@ import dagster as dg
 
 from assets.embedding import PAID_TWICE
 from assets.fetch import GROUP, fetched_key
-from assets.partitions import SLOW_POOL
 from dagster_project.composition.engine import make_engine
 from dagster_project.composition.objects import (
     make_lake,
@@ -236,8 +235,6 @@ class _Build:
     def do(self, works: Sequence[Work], workers: Workers | None = None) -> None:
         """Make the work of runs: that of partitions in the processes of `workers`, if there are any."""
         if workers:
-            if works[0].phase == Phase.SLOW:
-                _widen_pool(self.instance, SLOW_POOL, workers.count)
             workers.run(works, self.tags)
             return
         for work in works:
@@ -264,13 +261,6 @@ class _Build:
             figures = {k: v for k, v in own.items() if isinstance(v, int | float)}
             before = self.figures
             self.figures = figures | {k: before[k] + figures.get(k, 0) for k in _ADDED_UP if k in before}
-
-
-def _widen_pool(instance: dg.DagsterInstance, pool: str, places: int) -> None:
-    """Give a pool that has the default limit so many places; one that somebody gave it stays."""
-    storage = instance.event_log_storage
-    if all(limit.from_default for limit in storage.get_pool_limits() if limit.name == pool):
-        storage.set_concurrency_slots(pool, places)
 
 
 def fetch_sources(

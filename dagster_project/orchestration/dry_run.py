@@ -7,17 +7,16 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CHUNKS_OF, SLOW, SLOW_PARTS
+from assets.partitions import CHUNKS_OF
 from assets.protocols.sources import SourcePartition
 from dagster_project.composition.objects import make_lake, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.index.publish.operations_history import StepHistory, step_history
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.oversize import waiting_bytes
 from dagster_project.models.embedders import make_embedder
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.plan import Plan, make_plan
-from dagster_project.orchestration.staleness import whole_reasons
+from dagster_project.orchestration.staleness import waiting_bytes, whole_reasons
 
 _CHARS_OF_TOKEN = 4
 _SAMPLED_PARTITIONS = 8
@@ -156,7 +155,6 @@ def _seconds(
     settings: Settings, pieces: Iterable[Piece], publishes: bool, texts: int, history: StepHistory
 ) -> dict[str, float | None]:
     """By step the seconds that it would take: by rows for partitions, as the last time for what is made whole."""
-    slow = {*SLOW.tables, *SLOW_PARTS.values()}
     rows: Counter[str] = Counter()
     for piece in pieces:
         rows.update(piece.rows)
@@ -169,7 +167,7 @@ def _seconds(
                 seconds[name] = history.embedding_seconds(texts)
             elif publishes and name in history.last_seconds:
                 seconds[name] = history.last_seconds[name]
-        elif not tables & slow and (count := sum(rows[table] for table in tables)):
+        elif count := sum(rows[table] for table in tables):
             rate = history.rates.get(name)
             seconds[name] = count / rate if rate else None
     return seconds

@@ -15,10 +15,10 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import MISSING, OTHER_SCHEMA
 from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
 from dagster_project.orchestration.staleness import (
+    LONG_TEXTS,
     is_made,
     stale_context,
     stale_reasons,
-    stale_slow,
     state_of,
     whole_are_right,
     whole_tables,
@@ -36,7 +36,7 @@ class Plan:
 
     `publish` says that a publish is due, `whole` which tables over the whole lake are next on the way there: all of them, or
     those that publish. `context` has the stale tables of windows that ask the index that is published now, and `slow` those
-    that wait for the slow lane. `vanished` partitions left the sources. `state` is a hash of what
+    of partitions that leave out very long texts. `vanished` partitions left the sources. `state` is a hash of what
     the lake has of the sources. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first
     stale table of a partition is stale. With `anew` the published version has another layout, tokenizer or model and nothing
     of it is reused. `broken` has the fault of each source that cannot be read; the lake keeps what it has of that source.
@@ -88,14 +88,14 @@ def _compared(
     broken = dict(sources.broken)
     reasons = _stale_partitions(settings, sources, partitions, lake, busy)
     _leave_broken(partitions, reasons, broken, settings, lake)
-    stale = {partition: tuple(why) for partition, why in reasons.items() if why}
+    stale = {p: tables for p, why in reasons.items() if (tables := _stale_for(why, long_texts=False))}
+    slow = {p: _stale_for(why, long_texts=True) for p, why in reasons.items() if why and p not in stale}
     stored = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
     vanished = tuple(p for p in stored if p not in {u.key for u in partitions})
     publisher = make_publisher(settings, lake)
     state = state_of(partitions, lake)
     whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
     publish = bool(stale or whole)
-    slow = {p: t for p, t in stale_slow(settings, partitions, lake).items() if p not in stale}
     return Plan(
         tuple(partitions),
         stale,
@@ -105,12 +105,17 @@ def _compared(
         context=stale_context(settings, partitions, lake),
         slow=slow,
         state=state,
-        damaged=_damages(settings, stale, slow, publisher, lake) if publish or slow else {},
-        reasons={partition: next(iter(reasons[partition].values())) for partition in stale},
+        damaged=_damages(settings, stale, publisher, lake) if publish else {},
+        reasons={partition: reasons[partition][tables[0]] for partition, tables in stale.items()},
         anew=publish and publisher.damage() is None and not publisher.fits_settings(),
         broken=broken,
         left_out=tuple(sorted(sources.left_out)),
     )
+
+
+def _stale_for(reasons: Mapping[str, str], *, long_texts: bool) -> tuple[str, ...]:
+    """The tables that are stale because of very long texts alone, or the others."""
+    return tuple(table for table, why in reasons.items() if (why == LONG_TEXTS) == long_texts)
 
 
 def _stale_partitions(
@@ -184,7 +189,6 @@ def _leave_broken(
 def _damages(
     settings: Settings,
     stale: Mapping[str, Sequence[str]],
-    slow: Mapping[str, Sequence[str]],
     publisher: DuckDBPublisher,
     lake: ParquetLake,
 ) -> dict[str, str]:
@@ -193,9 +197,8 @@ def _damages(
     Files with the columns of another version of Weft are none of them.
     """
     published = publisher.published_partitions()
-    # A file that was never made is no damage: of those of the fast lane, what is published was there once.
+    # A file that was never made is no damage: what is published was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
-    places += [(table, p, False) for p in sorted(slow) for table in slow[p]]
     whole = whole_tables(settings, lake)
     versions = whole | {
         t: stage.declared_version for stage in partition_stages(settings) for t in stage.tables

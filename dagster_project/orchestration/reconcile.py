@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from assets.partitions import CONTEXT, PARTITIONS_OF_RUN, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, PARTITIONS_OF_RUN, SOURCE_TYPES
 from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
 from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
-from dagster_project.lake.oversize import waiting_bytes
 from dagster_project.orchestration.alerts import alert_sources
 from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions
@@ -23,16 +22,12 @@ from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.runs import run_partitions, run_tables, under_way
 from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOURCE
 from dagster_project.orchestration.work import Phase, Work
-from dagster_project.orchestration.workers import source_bytes
 from dagster_project.system.dagster_internals import partitions_of_backfills
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import ServiceError, SourceError
 
 UNCHANGED = "nothing changed: the index shows what the sources hold"
 _SOURCE_TABLES = {table for source_type in SOURCE_TYPES for table in source_type.tables}
-_LITTLE, _SHARE_OF_INDEX, _SHARE_OF_SOURCES = 4 << 20, 0.02, 0.5
-"""Bytes of long texts that are made before a publish nevertheless; the same as a share of the file that it changes, and of
-the source files where it builds one."""
 _OF_CONTENT = (CHANGED_INPUTS, CHANGED_SOURCE)
 Tried = tuple[str, str | None, str]
 """Phase, partition and state of work that a refresh did, or tried to do."""
@@ -54,9 +49,14 @@ class Runs:
 
     @property
     def awaited(self) -> dg.DagsterRun | None:
-        """A run under way that a publish waits for: one of no backfill, and not of the slow lane."""
+        """A run under way that a publish waits for: one of no backfill, and not of very long texts."""
         own = (run for run in self.going if "dagster/backfill" not in run.tags)
         return next((run for run in own if not LATER.items() <= run.tags.items()), None)
+
+    @property
+    def later(self) -> dg.DagsterRun | None:
+        """A run under way of very long texts, or of a backfill that may wait like them."""
+        return next((run for run in self.going if LATER.items() <= run.tags.items()), None)
 
 
 def runs_of_dagster(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Runs:
@@ -100,14 +100,16 @@ def reconcile(
         return works, ""
     if runs.awaited:
         return [], f"run {runs.awaited.run_id[:8]} and what follows it is under way"
-    if plan.publish and (works := steps.short_texts()):
-        return works, ""
     if plan.whole:
         if steps.is_of_backfill():
             return [], "the end of a backfill is published"
         if works := steps.whole():
             return works, ""
-    works = [*steps.partitions(plan.context, Phase.CONTEXT), *steps.partitions(plan.slow, Phase.SLOW)]
+    works = steps.partitions(plan.context, Phase.CONTEXT)
+    if slow := steps.partitions(plan.slow, Phase.SLOW):
+        if runs.later:
+            return works, f"run {runs.later.run_id[:8]} comes before other very long texts"
+        works += slow
     is_left = plan.stale or plan.publish or plan.slow or plan.broken
     return works, "what is left was tried: the next refresh tries again" if is_left else UNCHANGED
 
@@ -115,7 +117,7 @@ def reconcile(
 _TABLES = {
     Phase.PARTITIONS: (SOURCE_TYPES, _SOURCE_TABLES),
     Phase.CONTEXT: ([CONTEXT], {*CONTEXT.tables}),
-    Phase.SLOW: ([SLOW], {*SLOW.tables, *_SOURCE_TABLES}),
+    Phase.SLOW: (SOURCE_TYPES, _SOURCE_TABLES),
 }
 """By phase the kinds of partitions that it makes, and the tables that nobody else may be making."""
 
@@ -138,24 +140,6 @@ class _Steps:
         }
         works = partition_runs(self.instance, untried, types, self.limit)
         return [replace(work, phase=phase, state=state, later=phase is Phase.SLOW) for work in works]
-
-    def short_texts(self) -> list[Work]:
-        """The very long texts that wait, if all of them are little: the publish waits for them."""
-        works = [replace(work, later=False) for work in self.partitions(self.plan.slow, Phase.SLOW)]
-        if works and waiting_bytes(make_lake(self.settings), self.plan.slow) > self._slow_at_once():
-            return []
-        return works
-
-    def _slow_at_once(self) -> float:
-        """Bytes of text that may wait and are made before publishing nevertheless."""
-        publisher = make_publisher(self.settings, make_lake(self.settings))
-        limit, current = self.settings.operations.slow_at_once_bytes, publisher.current()
-        if limit is not None:
-            return limit
-        if current and publisher.fits_settings():
-            return max(_LITTLE, _SHARE_OF_INDEX * current.stat().st_size)
-        # A version that is built from nothing takes as long as all that it is built of, and the next one nearly so.
-        return max(_LITTLE, _SHARE_OF_SOURCES * source_bytes(self.settings, self.plan.partitions))
 
     def whole(self) -> list[Work]:
         """The run over the whole lake."""
@@ -188,7 +172,8 @@ def next_requests(
 
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
     and keeps no other from its own. After `partitions` that people made these are completed and published, unless their
-    code or settings are others; what else is stale waits for the next refresh.
+    code or settings are others; what else is stale waits for the next refresh. Of very long texts one run is begun at a
+    time, so that a publish waits for no more than that.
     """
     runs = runs_of_dagster(settings, instance, refresh)
     if is_held(settings.root / BUILD_LOCK):
@@ -207,6 +192,7 @@ def next_requests(
         own = {p: t for p, t in plan.stale.items() if p in partitions and plan.reasons[p] in _OF_CONTENT}
         plan, broken = replace(plan, stale=own), []
     works, reason = reconcile(settings, instance, plan, runs, broken=broken)
+    works = [work for work in works if not work.later] + [work for work in works if work.later][:1]
     if not works:
         return dg.SkipReason(reason), is_settled
     if set(works) & set(broken):

@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, SOURCE_TYPES
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG, WHOLE_LAKE, partitions_job
 from dagster_project.orchestration.outcomes import Interrupted
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work, job_of
@@ -37,7 +37,7 @@ def held_by_run(
     """While a run lasts: the lock that says that it lives, and its hold on the lake.
 
     It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
-    while it makes partitions that these are made of; fetches, very long texts and context need no hold. `tell` hears of
+    while it makes partitions that these are made of; fetches and context need no hold. `tell` hears of
     those for whom it waits, and of None when it has waited. Without a run nothing is held.
     """
     run, instance = context.run, context.instance
@@ -73,7 +73,7 @@ def run_tables(run: dg.DagsterRun) -> set[str]:
     if run.asset_selection is not None:
         return {key.path[-1] for key in run.asset_selection if len(key.path) == 1}
     of_job = {WHOLE_LAKE: {"search_index"}}
-    for source_type in (*SOURCE_TYPES, SLOW, CONTEXT):
+    for source_type in (*SOURCE_TYPES, CONTEXT):
         of_job.setdefault(partitions_job(source_type.partitions), set()).update(source_type.tables)
     return of_job.get(run.job_name, set())
 

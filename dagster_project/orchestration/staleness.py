@@ -5,7 +5,7 @@ from pathlib import Path
 
 import duckdb
 
-from assets.partitions import CONTEXT, CONVERSATIONS, IN_PARTS, MAIL, SLOW
+from assets.partitions import CHUNKS_OF, CONTEXT, CONVERSATIONS, IN_PARTS, MAIL
 from assets.protocols.sources import SourcePartition
 from assets.stages.declaration import Stage
 from assets.stages.stage import LAKE, lake_state
@@ -15,7 +15,6 @@ from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.index.publish.versions import version_of
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.oversize import QUEUE
 from dagster_project.lake.parquet_files import ParquetFooter
 from dagster_project.orchestration.asset_graph import make_assets, partition_stages
 from transforms.conversations.windows import last_windows
@@ -24,6 +23,7 @@ NEW, CHANGED_SOURCE, DAMAGED = "new", "source changed", "damaged"
 CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from another table"
 CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
 CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
+LONG_TEXTS = "very long texts wait"
 
 
 def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
@@ -67,36 +67,34 @@ def _shown_by(index: Path) -> set[str]:
         return {row[0] for row in connection.execute("SELECT chunk_id FROM chunks").fetchall()}
 
 
-def stale_slow(
-    settings: Settings, partitions: Iterable[SourcePartition], lake: ParquetLake
-) -> dict[str, tuple[str, ...]]:
-    """By partition the tables of the slow lane that are not of the queue that is there now, or of other code.
-
-    To be asked when the tables of mail are right: the queue is one of them. Partitions without slow texts have none.
-    """
-    order = partition_stages(settings, SLOW)
-    stale = {}
-    for partition in (u.key for u in partitions if u.source_type == MAIL.name):
-        queue = lake.footer(QUEUE, partition)
-        if queue and queue.row_count:
-            stale[partition] = tuple(stale_reasons(partition, order, {QUEUE: queue.content_hash}, lake))
-    return {partition: tables for partition, tables in stale.items() if tables}
+def waiting_bytes(lake: ParquetLake, partitions: Iterable[str]) -> int:
+    """Bytes of very long texts of mail that some partitions leave out."""
+    footers = (lake.footer(CHUNKS_OF[MAIL.name], partition) for partition in partitions)
+    return sum(footer.waiting for footer in footers if footer)
 
 
 def stale_reasons(
     partition: str, order: Sequence[Stage], source_hashes: Mapping[str, str], lake: ParquetLake
 ) -> dict[str, str]:
-    """By stale table of a partition why it is that; `source_hashes` are of what the stages of `order` do not make."""
+    """By stale table of a partition why it is that; `source_hashes` are of what the stages of `order` do not make.
+
+    What leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`.
+    """
     stale: dict[str, str] = {}
     hashes = dict(source_hashes)
     for stage in order:
         footers = [lake.footer(table, partition) for table in stage.tables]
         inputs = stage.compared_inputs()
         expected = {name: hashes.get(name) for name in inputs or ("partition",)}
-        if set(inputs) & set(stale):
+        before = {stale[table] for table in inputs if table in stale}
+        if before - {LONG_TEXTS}:
             stale |= dict.fromkeys(stage.tables, FOLLOWS)
-        elif not all(f and (f.code_version, f.inputs) == (stage.declared_version, expected) for f in footers):
+        elif not all(
+            f and (f.code_version, f.made_of) == (stage.declared_version, expected) for f in footers
+        ):
             stale |= dict.fromkeys(stage.tables, _reason(stage, partition, footers, lake))
+        elif before or any(f and f.waiting for f in footers):
+            stale |= dict.fromkeys(stage.tables, LONG_TEXTS)
         hashes |= {t: f.content_hash for t, f in zip(stage.tables, footers, strict=True) if f}
     return stale
 

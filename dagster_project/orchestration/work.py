@@ -7,7 +7,7 @@ from enum import StrEnum
 import dagster as dg
 
 from assets.fetch import GROUP as FETCH_GROUP
-from assets.partitions import CONTEXT, SLOW, SOURCE_TYPES
+from assets.partitions import CONTEXT, SOURCE_TYPES
 from dagster_project.orchestration.names import (
     LATER,
     PHASE_TAG,
@@ -24,9 +24,7 @@ PARTITION, RANGE_START, RANGE_END = (
     "dagster/asset_partition_range_end",
 )
 _PARTITIONS_OF = {
-    table: source_type.partitions
-    for source_type in (*SOURCE_TYPES, SLOW, CONTEXT)
-    for table in source_type.tables
+    table: source_type.partitions for source_type in (*SOURCE_TYPES, CONTEXT) for table in source_type.tables
 }
 
 

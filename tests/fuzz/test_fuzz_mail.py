@@ -11,7 +11,7 @@ from tests.fuzz.fuzzing import seeds, within_limits
 from tests.transforms.mail.test_messages import DIFF, HEAD, HTML, PLAIN, SEEDS, multipart, with_files
 from tests.transforms.mail.test_messages_fuzz import REAL, assert_sound
 from transforms.mail.blocks.table import message_blocks
-from transforms.mail.chunks.oversize import fast_chunks
+from transforms.mail.chunks.table import message_chunks
 from transforms.mail.messages import split_mbox
 from transforms.settings.mail import BlockSettings, ChunkSettings
 
@@ -135,7 +135,7 @@ def assert_read_to_the_end(raws: list[bytes], dialect: str) -> None:
     assert covered == {ident: len(body) for ident, body in bodies.items()}
     texts = {row["attachment_id"]: (row["text"] or "").encode() for row in read.attachments.to_pylist()}
     assert len(texts) == read.attachments.num_rows
-    chunks, *_ = fast_chunks(read.messages, blocks, read.attachments, ChunkSettings())
+    chunks, _ = message_chunks(read.messages, blocks, read.attachments, ChunkSettings())
     assert_spans_inside(chunks, bodies | texts)
 
 

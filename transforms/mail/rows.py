@@ -170,10 +170,10 @@ def without_additions(body: str) -> str:
 
 
 _MAX_ATTACHMENT_CHARS = 2_000_000
-"""Characters; a longer attachment waits in the slow queue: of 78,842 on PostgreSQL's lists 99 % have fewer than
+"""Characters; a longer attachment is very long: of 78,842 on PostgreSQL's lists 99 % have fewer than
 318,562, the longest 33,385,745."""
 _MAX_LOG_CHARS = 500_000
-"""Characters; a longer log or build output waits in the slow queue: it has many chunks and few readers."""
+"""Characters; a longer log or build output is very long: it has many chunks and few readers."""
 
 
 def attachment_rows(

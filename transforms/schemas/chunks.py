@@ -113,18 +113,6 @@ EXCLUSIONS = Table(
     ),
 )
 
-SLOW_QUEUE = Table(
-    "slow_queue",
-    "A body or attachment of mail that the slow lane makes chunks of.",
-    ("doc_id", "attachment_id"),
-    (
-        *(c for c in EXCLUSIONS.columns if c.name != "reason"),
-        required("reason", pa.string(), "slow_lane"),
-        required("kind", pa.string(), "body, attachment, log or patch"),
-        required("checksum", pa.string(), "hash of all that its chunks are made of"),
-    ),
-)
-
 TERMS = Table(
     "terms",
     "One term of one chunk in one field.",

@@ -13,9 +13,9 @@ ANY_DIMENSIONS = 1
 class LakeTable:
     """A table of the lake.
 
-    `partitions` names whose partitions it has: a source type, or what adds to those of one (`slow`); None
-    for a table over the whole lake. `published` is the table of the published file that shows its rows, None if
-    there is none; `is_input` says that a publish reads it.
+    `partitions` names whose partitions it has: a source type, or what adds to those of one; None for a table over the
+    whole lake. `published` is the table of the published file that shows its rows, None if there is none; `is_input` says
+    that a publish reads it.
     """
 
     schema: Table
@@ -35,17 +35,10 @@ def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
             message_blocks=(mail.MESSAGE_BLOCKS, "blocks"),
             message_chunks=(chunks.CHUNKS, "chunks"),
             message_exclusions=(chunks.EXCLUSIONS, "exclusions"),
-            slow_queue=(chunks.SLOW_QUEUE, None),
             message_terms=(chunks.TERMS, None),
             message_references=(mail.MESSAGE_REFERENCES, None),
             message_trailers=(mail.MESSAGE_TRAILERS, "trailers"),
             address_uses=(mail.ADDRESS_USES, None),
-        ),
-        **_partitioned(
-            "slow",
-            slow_chunks=(chunks.CHUNKS, None),
-            slow_exclusions=(chunks.EXCLUSIONS, None),
-            slow_terms=(chunks.TERMS, None),
         ),
         **_partitioned(
             "documents",
@@ -119,6 +112,8 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
 
 
 REGISTRY = lake_registry()
+RETIRED = ("slow_queue", "slow_chunks", "slow_exclusions", "slow_terms")
+"""Tables that earlier versions of Weft made."""
 
 
 def lake_tables(dimensions: int) -> dict[str, Table]:

@@ -17,7 +17,7 @@ class OperationsSettings(StageSettings):
     slow_at_once_bytes: int | None = Field(
         None,
         ge=0,
-        description="text up to which the slow lane is made before a publish; none: what takes little beside the publish",
+        description="very long text of a partition that is made before a publish; none: 4 MiB, or half of all its text",
     )
 
     @property

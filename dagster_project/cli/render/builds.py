@@ -27,8 +27,6 @@ _STAGES = {
     "message_chunks": "cutting chunks",
     "message_terms": "counting terms",
     "message_references": "finding references",
-    "slow_chunks": "long texts: chunks",
-    "slow_terms": "long texts: terms",
     "documents": "reading documents",
     "document_nodes": "finding headings",
     "document_references": "finding links",

@@ -139,8 +139,7 @@ told AS (
     coalesce(e.reasons, []::VARCHAR[]) AS excluded_for,
     if(list_contains(e.reasons, 'slow_lane'), 'slow lane', NULL) AS waits_for,
     coalesce(b.first.seen_at, t.seen_at, $now) AS seen_at, coalesce(b.first.parsed_at, t.parsed_at, $now) AS parsed_at,
-    coalesce(w.first.chunked_at, if(b.first.waits_for IS NULL, t.chunked_at, t.slow_at), b.first.chunked_at, $now)
-      AS chunked_at,
+    coalesce(w.first.chunked_at, t.chunked_at, b.first.chunked_at, $now) AS chunked_at,
     if(c.doc_id IS NULL, NULL, coalesce(w.first.embedded_at, t.embedded_at, b.first.embedded_at, $now))
       AS embedded_at,
     coalesce(w.first.published_at, $now) AS published_at

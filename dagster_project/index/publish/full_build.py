@@ -23,7 +23,6 @@ from dagster_project.index.publish.lake_views import LakeViews
 from dagster_project.index.publish.table_sql import BUILD, RULES_SQL
 from dagster_project.index.publish.version_inputs import LAKE_WIDE, TABLES_OF_TYPE, Published, VersionInputs
 from dagster_project.index.publish.versions import LAYOUT
-from dagster_project.lake.oversize import files_of
 from dagster_project.system.long_work import give_memory_back, ordered_map, other_thread
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
@@ -47,7 +46,7 @@ _MOST_AT_ONCE = 2
 _STAGES = pa.schema(
     [
         ("partition", pa.string()),
-        *((name, TIME) for name in ("seen_at", "parsed_at", "chunked_at", "slow_at", "embedded_at")),
+        *((name, TIME) for name in ("seen_at", "parsed_at", "chunked_at", "embedded_at")),
     ]
 )
 """When the partitions that changed got how far: the columns of the relation `stage_times`."""
@@ -60,7 +59,7 @@ class IndexBuild:
         """`previous` is the current version, for the times that it alone knows."""
         self.inputs, self.settings, self.file, self.previous = inputs, inputs.settings, file, previous
         self.lake, self.hashes, self.partitions = inputs.lake, inputs.hashes, inputs.partitions
-        self.views = LakeViews(inputs.lake, inputs.hashes, texts_stay=self.texts_stay)
+        self.views = LakeViews(inputs.lake, texts_stay=self.texts_stay)
         self.phases = inputs.phases
         self.now = datetime.now(UTC)
 
@@ -198,8 +197,7 @@ class IndexBuild:
         for partition in sorted(self.partitions):
             (table,) = (t for t in TABLES_OF_TYPE[self.partitions[partition]] if TERMS is self.lake.tables[t])
             chunks = run(BUILD("chunks_of_partition"), [partition]).to_arrow_table()
-            for file in files_of(table, self.hashes[partition]):
-                files.add(self.lake.local(file, partition), chunks, restated)
+            files.add(self.lake.local(table, partition), chunks, restated)
             self.phases.step("publish_terms", chunks.num_rows)
         chunks = run(BUILD("chunks_with_context_terms")).to_arrow_table()
         for part in self.lake.parts("context_terms"):
@@ -305,8 +303,7 @@ class IndexBuild:
             source_type = self.partitions[partition]
             parsed = self.lake.written_at(TABLES_OF_TYPE[source_type][0], partition)
             chunked = self.lake.written_at(CHUNKS_OF[source_type], partition)
-            slow = self.lake.written_at("slow_chunks", partition) or chunked
-            rows.append((partition, times.get(partition) or parsed, parsed, chunked, slow, embedded))
+            rows.append((partition, times.get(partition) or parsed, parsed, chunked, embedded))
         columns = list(zip(*rows, strict=True)) or [()] * len(_STAGES)
         return pa.table(dict(zip(_STAGES.names, columns, strict=True)), _STAGES)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import fsspec
 
-from assets.partitions import IN_PARTS, SLOW_PARTS
+from assets.partitions import IN_PARTS
 from dagster_project.index.publish.lake_views import quoted
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import is_local
@@ -83,5 +83,4 @@ def _files(lake: ParquetLake, table: str) -> list[str]:
         return [str(lake.path(table))] if lake.is_stored(table) else []
     if table in IN_PARTS and lake.is_stored(table):
         lake.require_parts(table)
-    parts = [name for name in (table, SLOW_PARTS.get(table)) if name and lake.partitions(name)]
-    return [f"{lake.base / name}/*/*.parquet" for name in parts]
+    return [f"{lake.base / table}/*/*.parquet"] if lake.partitions(table) else []

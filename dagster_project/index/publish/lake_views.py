@@ -1,11 +1,10 @@
 """Temporary DuckDB views over the files of the lake."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import duckdb
 
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.oversize import files_of
 from dagster_project.lake.text_references import referring
 from dagster_project.system.duckdb_types import nulls
 from transforms.schemas.registry import REGISTRY, partitions_of
@@ -14,14 +13,9 @@ from transforms.schemas.registry import REGISTRY, partitions_of
 class LakeViews:
     """Creates views over stored files; `statements` recreate them on another connection, as each has its own views."""
 
-    def __init__(
-        self, lake: ParquetLake, hashes: Mapping[str, Mapping[str, str]], *, texts_stay: bool = False
-    ):
-        """`hashes` has the content hashes of the tables of each partition, which decide what files hold a table.
-
-        If `texts_stay`, views of partitions show references in place of texts (`text_references`).
-        """
-        self.lake, self.hashes, self.texts_stay = lake, hashes, texts_stay
+    def __init__(self, lake: ParquetLake, *, texts_stay: bool = False):
+        """If `texts_stay`, views of partitions show references in place of texts (`text_references`)."""
+        self.lake, self.texts_stay = lake, texts_stay
         self.statements: list[str] = []
 
     def of_partitions(
@@ -30,24 +24,20 @@ class LakeViews:
         """Create a view over the stored files of a table; those of partitions get the column `partition`."""
         declared = self.lake.tables[table]
         adds = "partition" not in declared.names and partitions_of(table) is not None
-        files = [
-            (p, self._columns(table, file, p), self.lake.verified(file, p))
-            for p in partitions
-            for file in files_of(table, self.hashes.get(p or "", {}))
-        ]
         selects = [
-            f"SELECT {columns}{_constant(p) if adds else ''} FROM read_parquet('{quoted(file)}')"
-            for p, columns, file in files
+            f"SELECT {self._columns(table, p)}{_constant(p) if adds else ''} "
+            f"FROM read_parquet('{quoted(self.lake.verified(table, p))}')"
+            for p in partitions
         ]
         no_rows = f"SELECT {nulls(declared)}{', NULL::VARCHAR AS partition' if adds else ''} LIMIT 0"
         self._create(connection, view, " UNION ALL ".join(selects) or no_rows)
 
-    def _columns(self, table: str, file: str, partition: str | None) -> str:
-        """The columns of a table as they are selected from a file of a partition."""
+    def _columns(self, table: str, partition: str | None) -> str:
+        """The columns of a table as they are selected from the file of a partition."""
         published = REGISTRY[table].published if table in REGISTRY else ""
         names = self.lake.tables[table].names
         return ", ".join(
-            referring(published or "" if self.texts_stay and partition else "", file, partition or "", names)
+            referring(published or "" if self.texts_stay and partition else "", table, partition or "", names)
         )
 
     def of_parts(

@@ -10,14 +10,13 @@ from typing import Any
 import duckdb
 import ibis
 
-from assets.partitions import SLOW, SOURCE_TYPES
+from assets.partitions import SOURCE_TYPES
 from assets.protocols.lake import Progress
 from assets.protocols.search import Readiness
 from dagster_project.index.publish import vector_index
 from dagster_project.index.publish.publisher import DuckDBPublisher
 from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.index.publish.versions import version_of
-from dagster_project.lake.oversize import QUEUE
 from dagster_project.sources.file_sources import FileSources
 from transforms.errors import IndexUnavailableError
 from transforms.schemas.operations import READINESS
@@ -40,11 +39,8 @@ class PartitionPublisher:
         lake, current = self.publisher.lake, self.sources.discover()
         with lake.one_look():
             stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
-            queues = {p: lake.footer(QUEUE, p) for p in lake.partitions(SLOW.tables[0])}
         for key in sorted(stored - {s.key for s in current}):
             lake.remove(key)
-        for partition in (p for p, queue in queues.items() if queue and not queue.row_count):
-            lake.remove_tables(SLOW.tables, partition)
         there = self.publisher.published_partitions()
         with lake.one_look():
             partitions = {
@@ -53,6 +49,7 @@ class PartitionPublisher:
                 if s.key in there or lake.has_tables(TABLES_OF_TYPE[s.source_type], s.key)
             }
             done = self.publisher.publish(partitions, progress)
+        lake.remove_retired()
         with duckdb.connect(str(done.path), read_only=True) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
             (lag,) = connection.execute(_LAG).fetchone() or (None,)

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 import duckdb
 
-from assets.partitions import MAIL
 from assets.protocols.lake import Progress
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of, write_arrays
 from dagster_project.index.files.posting_arrays import VECTORS_IN
@@ -34,7 +33,6 @@ from dagster_project.index.publish.version_inputs import (
 from dagster_project.index.publish.versions import CURRENT, LAYOUT, LENSES, damage_of, require_whole
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.oversize import slow_hashes
 from dagster_project.sources.seen_partitions import SeenPartitions
 from dagster_project.system.disk_space import is_of_full_disk, raise_of_machine
 from dagster_project.system.durable import put, remove, sync
@@ -271,8 +269,6 @@ class DuckDBPublisher:
             p: {t: self._content_hash(t, p) for t in TABLES_OF_TYPE[partitions[p]]}
             for p in sorted(partitions)
         }
-        for partition in (p for p in hashes if partitions[p] == MAIL.name):
-            hashes[partition] |= slow_hashes(self.lake, partition)
         hashes[""] = {table: self._content_hash(table, None) for table in (*LAKE_WIDE, *self.settings.added)}
         return hashes
 

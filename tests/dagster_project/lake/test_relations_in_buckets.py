@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +14,14 @@ import pytest
 
 from assets.mail import mail_stages
 from assets.partitions import MAIL
-from assets.protocols.lake import Parts
+from assets.protocols.lake import Partitions, Parts
 from assets.relations import chunk_context_stage, measure_stages, relation_stages
 from assets.stages.declaration import Stage
 from assets.stages.stage import _Run
+from assets.stages.stage_run import StageRun
 from dagster_project.composition.objects import make_sources
 from dagster_project.lake.io_manager import LakeIOManager
-from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.lake import ParquetLake, commit_all
 from dagster_project.system.progress import LoggedProgress
 from tests.archives import START, Mail, Workspace
 from tests.fuzz.fuzzing import seeds
@@ -55,17 +57,15 @@ class Relations:
         self.known = present
         for key in changed:
             for stage in self.mail:
-                read = [self.lake.read(table, key).table for table in stage.inputs] or [
-                    sources,
-                    sources.partition(key),
-                ]
-                self._store(stage, key, stage.make(*read, stage.settings))
+                run = StageRun(stage, stage.settings, self.lake, sources=sources)
+                readers = [Partitions(table, partial(self.lake.read, table)) for table in stage.inputs]
+                commit_all([file for _, file, _ in run.stage_partition(key, readers, stage.outputs)])
         made = {}
         for stage in self.stages:
             if stage.in_buckets:
                 made[stage.name] = self._in_buckets(stage)
             else:
-                self._store(stage, None, self._made(stage, self.tables(stage.inputs)))
+                self._store(stage, self._made(stage, self.tables(stage.inputs)))
         return made
 
     def tables(self, names: Sequence[str]) -> dict[str, ibis.Table]:
@@ -113,12 +113,11 @@ class Relations:
         made = stage.make(*rows, *settings, **({"lake": nothing} if stage.needs.resources else {}))
         return [made] if isinstance(made, pa.Table | ibis.Table) else made
 
-    def _store(self, stage: Stage, partition: str | None, made: Any) -> None:
-        tables = [made] if isinstance(made, pa.Table | ibis.Table) else getattr(made, "tables", made)
-        for name, data in zip(stage.outputs, tables, strict=True):
+    def _store(self, stage: Stage, made: Any) -> None:
+        for name, data in zip(stage.outputs, getattr(made, "tables", made), strict=True):
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
             version = stage.code_version(stage.settings)
-            self.lake.stage(name, partition, table, code_version=version, inputs={}).commit()
+            self.lake.stage(name, None, table, code_version=version, inputs={}).commit()
 
     def _in_buckets(self, stage: Stage) -> set[str]:
         loaded = self.tables([*stage.inputs, "mail_buckets"])

@@ -16,7 +16,7 @@ from tests.archives import Mail, Workspace, differences, discussion, lake_hashes
 from tests.timing import HUNG
 
 MAIL = ("messages", "attachments", "quarantine")
-CHUNKS = ("message_chunks", "message_exclusions", "slow_queue", "message_terms")
+CHUNKS = ("message_chunks", "message_exclusions", "message_terms")
 REFERENCES = ("message_references", "message_trailers", "address_uses")
 JANUARY, FEBRUARY = "dev/dev.2004-01.mbox", "dev/dev.2004-02.mbox"
 USERS = "users/users.2004-01.mbox"

@@ -59,7 +59,7 @@ def _other_settings(work: Workspace) -> None:
 
 
 def _other_chunker(work: Workspace) -> None:
-    for table in ("message_chunks", "message_exclusions", "slow_queue"):
+    for table in ("message_chunks", "message_exclusions"):
         footer = work.lake.footer(table, ALL[0])
         assert footer
         older = "0-" + footer.code_version.partition("-")[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, MAIL, SLOW
+from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, MAIL
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_NOW, REFRESH_TAG, WHOLE_LAKE
@@ -31,9 +31,7 @@ BLOCKS = {JANUARY: ("message_blocks",)}
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[tuple[Workspace, dg.DagsterInstance]]:
     """Settings, and an instance that knows some partitions."""
-    work = Workspace(tmp_path).configure(
-        {"name": "notes", "kind": "vault", "path": "notes"}, operations={"slow_at_once_bytes": 0}
-    )
+    work = Workspace(tmp_path).configure({"name": "notes", "kind": "vault", "path": "notes"})
     with dg.DagsterInstance.ephemeral() as instance:
         for source_type, keys in (
             (MAIL, [JANUARY, FEBRUARY, MARCH]),
@@ -53,18 +51,18 @@ def run(tables: tuple[str, ...], **tags: str) -> dg.DagsterRun:
 
 RELATIONS, PUBLISH = ("memberships", "embeddings"), ("embeddings", "search_index")
 WHOLE = {"publish": True, "whole": RELATIONS}
-CHAT, LONG = {WINDOW: CONTEXT.tables}, {JANUARY: SLOW.tables}
+CHAT, LONG = {WINDOW: CONTEXT.tables}, {JANUARY: ("message_chunks",)}
 ALL = [("partitions", JANUARY, FEBRUARY)]
 ONE = [("partitions", FEBRUARY, FEBRUARY)]
 RELATES = [("relations", None, None)]
-GOES, ASIDE = (run(MAIL.tables),), (run(SLOW.tables, dagster__priority="-1"),)
+GOES, ASIDE = (run(MAIL.tables),), (run(MAIL.tables, dagster__priority="-1"),)
 BOTH = {("partitions", JANUARY, ""), ("partitions", FEBRUARY, "")}
 CASES = {
     "nothing": ({}, {}, []),
     "stale partitions, neighbours together": ({"stale": MAILS, **WHOLE}, {}, ALL),
     "those that need other tables apart": ({"stale": MAILS | BLOCKS}, {}, [("partitions", JANUARY, JANUARY), *ONE]),
     "none that a run makes": ({"stale": MAILS}, {"making": {("messages", JANUARY)}, "going": GOES}, ONE),
-    "one whose long texts are made": ({"stale": MAILS}, {"making": {("slow_chunks", JANUARY)}, "going": ASIDE}, ALL),
+    "one whose long texts are made": ({"stale": MAILS}, {"making": {("message_chunks", JANUARY)}, "going": ASIDE}, ONE),
     "none that a backfill makes": ({"stale": MAILS}, {"backfilled": {JANUARY, FEBRUARY}}, []),
     "nothing whole while a partition is made": (WHOLE, {"going": GOES}, []),
     "the whole lake beside very long texts": (WHOLE, {"going": ASIDE}, RELATES),
@@ -72,7 +70,8 @@ CASES = {
     "the index after what it is made of": ({"publish": True, "whole": PUBLISH}, {}, [("publish", None, None)]),
     "the whole lake of another state": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "")}}, RELATES),
     "not of the same": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "s")}}, []),
-    "little texts before the publish": ({**WHOLE, "slow": LONG}, {}, [("slow", JANUARY, JANUARY)]),
+    "long texts after the publish": ({**WHOLE, "slow": LONG}, {}, RELATES),
+    "long texts one run after the other": ({"slow": LONG}, {"going": ASIDE}, []),
     "context and long texts at last": (
         {"context": CHAT, "slow": LONG}, {}, [("context", WINDOW, WINDOW), ("slow", JANUARY, JANUARY)],
     ),
@@ -89,7 +88,7 @@ def test_the_first_phase_that_has_something_left_is_next(
     plan = Plan((), vanished=(), **{"stale": {}, "publish": False, **given})
     works, reason = reconcile(work.settings, instance, plan, Runs(**runs))
     assert [(work.phase, work.first, work.last) for work in works] == expected
-    assert all(work.later == (work.phase == "slow" and not plan.publish) for work in works)
+    assert all(work.later == (work.phase == "slow") for work in works)
     assert (reason == UNCHANGED) == (case in ("nothing", "context once for a state"))
 
 
@@ -214,11 +213,15 @@ def test_what_dagster_makes_is_known_from_its_runs_and_backfills(
     planned(built.settings, instance)
     queued = dg.DagsterRunStatus.QUEUED
     going = begun_run(built, instance, MAIL.tables, FEBRUARY, status=queued, tags={REFRESH_TAG: "r"})
-    begun_run(built, instance, SLOW.tables, USERS, tags=LATER)
+    begun_run(built, instance, MAIL.tables[4:], USERS, tags=LATER)
     ranges = {dg.AssetKey("messages"): [(JANUARY, JANUARY)]}
     request_backfill(instance, asset_definitions(built.settings), ranges, {})
     runs = runs_of_dagster(built.settings, instance, "r")
-    assert runs.taken(["messages"]) == {FEBRUARY, JANUARY} and runs.taken(["slow_chunks"]) == {USERS, JANUARY}
+    assert runs.taken(["messages"]) == {FEBRUARY, JANUARY} and runs.taken(["message_chunks"]) == {
+        FEBRUARY,
+        USERS,
+        JANUARY,
+    }
     assert runs.awaited and runs.awaited.run_id == going.run_id
     assert not runs.tried, "a run that a person launched is of no phase"
 

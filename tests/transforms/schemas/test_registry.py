@@ -19,7 +19,7 @@ def test_what_is_published_is_a_table_of_the_published_file():
 
 
 def test_the_tables_of_partitions_and_those_over_the_whole_lake_are_all_that_a_publish_reads():
-    groups = ("mail", "slow", "documents", "conversations")
+    groups = ("mail", "documents", "conversations")
     inputs = {name for name, table in REGISTRY.items() if table.is_input}
     assert {*(t for g in groups for t in tables_of(g)), *lake_wide_inputs()} == inputs
     assert tables_of("mail")[0] == "messages"

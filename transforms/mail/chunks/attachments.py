@@ -48,12 +48,16 @@ def _add(draft: Draft, spans: list[Span], drafts: Drafts, offsets: ByteOffsets) 
         drafts.exclude(offsets(spans[0].start), offsets(spans[-1].end), "too_little_text")
 
 
+def has_many_files(text: str | None) -> bool:
+    """True if the text of a patch changes so many files that its segments are slow."""
+    return text is not None and len(file_starts(text, 0, len(text))) > PATCH_FILES
+
+
 def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, settings: ChunkSettings) -> None:
     """Add a patch by file and hunk; a patch of many files is slow and gets a record of the files, too."""
-    starts = file_starts(text, 0, len(text))
-    is_slow = len(starts) > PATCH_FILES
+    is_slow = has_many_files(text)
     if is_slow:
-        lines = [Span(a, b, "own") for a, b in header_lines(text, starts)]
+        lines = [Span(a, b, "own") for a, b in header_lines(text, file_starts(text, 0, len(text)))]
         record = display_text(text, lines, "\n")
         drafts.add(Draft(KIND, record, diff=record, content_class="patch"), lines, offsets)
     for segment, spans, binaries in _without_binaries(text, _patch_segments(text, settings)):
@@ -182,7 +186,7 @@ class ReviewedPlaces:
 
 
 PATCH_FILES = 100
-"""Files; a patch with more gets one chunk that names them all, and its segments wait in the slow queue."""
+"""Files; a patch with more gets one chunk that names them all, and its segments count as very long text."""
 PATCH_CHARS = 12_000
 """A longer diff of one file is split by hunks, and a longer hunk by lines."""
 PATCH_HUNKS = 10

@@ -45,7 +45,7 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
     run = connection.execute
     connection.register("shown_copies", copies.to_arrow())
     run(_SQL("copies"))
-    views = LakeViews(lake, dict(run(_SQL("hashes")).fetchall()))
+    views = LakeViews(lake)
     partitions = [name for (name,) in run("SELECT DISTINCT partition FROM stored ORDER BY ALL").fetchall()]
     for name, (table, _) in OTHER.items():
         try:

@@ -10,8 +10,6 @@ CREATE TEMP TABLE lens_memberships AS SELECT * EXCLUDE (plain_id, is_shown) FROM
 WHERE is_shown AND plain_id NOT IN (FROM partly_hidden);
 CREATE TEMP TABLE stored AS SELECT DISTINCT partition, stored_message_id AS message_id FROM of_mails
 WHERE is_shown AND plain_id IN (FROM partly_hidden)
--- name: hashes
-SELECT partition, map_from_entries(list((table_name, hash))) FROM src.partitions GROUP BY partition
 -- name: stored_mails
 SELECT source, partition, list_id, labels, message_id, header_message_id, text_hash, content_hash, part_hashes, effective_at
 FROM lake_messages SEMI JOIN stored USING (partition, message_id)

@@ -21,7 +21,7 @@ attachment_id IN (SELECT attachment_id FROM shown_attachments)
 false
 -- name: times
 SELECT partition, max(seen_at) AS seen_at, max(parsed_at) AS parsed_at, max(chunked_at) AS chunked_at,
-  max(chunked_at) AS slow_at, max(embedded_at) AS embedded_at FROM src.readiness GROUP BY partition
+  max(embedded_at) AS embedded_at FROM src.readiness GROUP BY partition
 -- Tables but those that say when something was made.
 -- name: undated_tables
 SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() AND NOT temporary
