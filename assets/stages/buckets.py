@@ -91,13 +91,8 @@ class Buckets:
             partitions = there.to_pyarrow()["partition"].to_pylist()
             tables = [self._of(name, batch, partitions).to_pyarrow() for name in self.reads]
             for bucket in batch:
-                yield (
-                    bucket,
-                    [
-                        table.filter(pc.equal(table["bucket"], bucket)).drop_columns("bucket")
-                        for table in tables
-                    ],
-                )
+                rows = [t.filter(pc.equal(t["bucket"], bucket)).drop_columns("bucket") for t in tables]
+                yield bucket, rows
 
     def _of(self, name: str, buckets: Sequence[str], partitions: Sequence[str]) -> ibis.Table:
         """The rows of some buckets, read from the partitions alone that have their mails."""

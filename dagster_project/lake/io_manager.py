@@ -15,7 +15,7 @@ from dagster_project.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.lake.lake_backend import LakeBackend
 from dagster_project.system.dagster_internals import ONLY_OWN_EVENTS, set_data_version
 from dagster_project.system.duckdb_types import nulls
-from dagster_project.system.long_work import give_memory_back
+from dagster_project.system.long_work import MANY_BYTES, give_memory_back
 from transforms.schemas.registry import partitions_of, tables_of
 
 MEMORY_LIMIT = "1GB"
@@ -68,22 +68,23 @@ class LakeIOManager(dg.IOManager):
         LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
         """
         if self._backend is None:
-            self._backend = LakeBackend()
-            self._backend.raw_sql("SET TimeZone='UTC'")
-            self._backend.raw_sql(f"SET memory_limit='{MEMORY_LIMIT}'")
-            self._backend.raw_sql("SET enable_progress_bar=false")
-            self._backend.raw_sql(f"SET temp_directory='{tempfile.gettempdir()}/weft-{os.getpid()}'")
+            self._backend = LakeBackend(threads=1, memory_limit=MEMORY_LIMIT)
+            self._backend.reconnect()
+            self._backend.raw_sql("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+            self._backend.raw_sql(f"SET temp_directory = '{tempfile.gettempdir()}/weft-{os.getpid()}'")
         places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
         files = []
         for place in places:
             if file := self._stored_file(*place):
-                files.append(str(file))
+                files.append(file)
             elif self._must_be_there(*place):
                 raise self.lake.unusable(*place)
-        key = (name, *files)
+        if sum(file.stat().st_size for file in files) > MANY_BYTES:
+            self._backend.raw_sql("RESET threads")
+        key = (name, *map(str, files))
         if key not in self._tables:
             view = f"{name}_{sum(other[0] == name for other in self._tables)}"
-            self._tables[key] = self._view(view, files) if files else self._empty(view, name)
+            self._tables[key] = self._view(view, [*key[1:]]) if files else self._empty(view, name)
         return self._tables[key]
 
     def close(self) -> None:

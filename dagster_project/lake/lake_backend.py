@@ -12,11 +12,7 @@ from ibis.backends.duckdb import Backend
 
 
 class LakeBackend(Backend):
-    """A connection in memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reconnect()
+    """A connection in memory, after `reconnect`."""
 
     def to_pyarrow(self, expr: ibis.Expr, /, **options: Any) -> Any:
         """The rows of an expression, without pandas, which Ibis's own loads for half a second and does not use here."""
@@ -30,11 +26,17 @@ class LakeBackend(Backend):
 def result_of(expression: Callable[..., ibis.Table], *tables: pa.Table) -> pa.Table:
     """The rows of a function of Ibis tables, applied to Arrow tables in memory."""
     sql, schema = _statement(expression, *(table.schema for table in tables))
-    with duckdb.connect() as connection:
+    with _memory().cursor() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for number, table in enumerate(tables):
             connection.register(f"input_{number}", table)
         return connection.execute(sql).to_arrow_table().cast(schema)
+
+
+@cache
+def _memory() -> duckdb.DuckDBPyConnection:
+    """The database in which a process evaluates: of the rows of a bucket, a second thread doubles the work."""
+    return duckdb.connect(config={"threads": 1})
 
 
 @cache
@@ -43,11 +45,6 @@ def _statement(expression: Callable[..., ibis.Table], *schemas: pa.Schema) -> tu
 
     A stage evaluates it for each bucket, and to build the expression takes longer than to run it.
     """
-    backend = LakeBackend()
-    try:
-        for number, schema in enumerate(schemas):
-            backend.con.register(f"input_{number}", schema.empty_table())
-        rows = expression(*(backend.table(f"input_{number}") for number in range(len(schemas))))
-        return str(backend.compile(rows)), rows.schema().to_pyarrow()
-    finally:
-        backend.disconnect()
+    inputs = (ibis.Schema.from_pyarrow(schema) for schema in schemas)
+    rows = expression(*(ibis.table(schema, name=f"input_{n}") for n, schema in enumerate(inputs)))
+    return str(Backend().compile(rows)), rows.schema().to_pyarrow()

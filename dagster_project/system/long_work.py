@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
+MANY_BYTES = 256 << 20
+"""Bytes of files from which a second thread of DuckDB saves time; with less it mainly takes more of the processors."""
+
 
 def give_memory_back() -> None:
     """Return unused memory of this process to the system: gigabytes after millions of texts."""

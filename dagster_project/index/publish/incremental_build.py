@@ -15,6 +15,7 @@ from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.table_sql import BUILD
 from dagster_project.index.publish.version_inputs import LostTextError, VersionInputs
 from dagster_project.system.disk_space import is_of_full_disk
+from dagster_project.system.long_work import MANY_BYTES
 from dagster_project.system.sql_files import identifiers
 
 _KEYS = {
@@ -63,7 +64,6 @@ class IndexUpdate(IndexBuild):
     }
     """The column of each table that holds what people wrote; all other tables come from these."""
     _is_update = True
-    _threads = 0
     _memory_limit = "3GB"
     """More than in a full rebuild: scattered deletions cannot be spilled."""
     _change_tables: tuple[str, ...] = (
@@ -73,6 +73,7 @@ class IndexUpdate(IndexBuild):
     def __init__(self, inputs: VersionInputs, file: Path, previous: Path):
         super().__init__(inputs, file, previous)
         self.arrays = folder_of(previous)
+        self._threads = 0 if file.stat().st_size > MANY_BYTES else 1
 
     def _fill(self) -> list[str]:
         run = self.connection.execute
