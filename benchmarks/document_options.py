@@ -34,7 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sections": {"aggregation": "after_elbow"},
     "sections, behind an elbow": BUILT_IN_PROFILES["sections"],
     "sections, later order": BUILT_IN_PROFILES["sections_later"],
-    "elbow": {"elbow": True},
+    "elbow": {"cutoff_ratio": 0.5},
     "duplicates collapsed": {"collapse_duplicates": True},
     "diversity 0.2": {"diversity": 0.2},
     "diversity 0.5": {"diversity": 0.5},

@@ -27,7 +27,7 @@ from dagster_project.orchestration.runs import run_here
 
 ENGINES = {
     "local": 'kind = "local"',
-    "spark": 'kind = "spark"\nmaster = "local[2]"',
+    "spark": 'kind = "spark"',
     "ray": 'kind = "ray"\ntasks = 2',
 }
 LEAST = 2
@@ -36,6 +36,7 @@ LEAST = 2
 
 def main() -> None:
     """Run and print everything."""
+    os.environ.setdefault("MASTER", "local[2]")
     parser = new_parser(__doc__)
     parser.add_argument("engines", nargs="*", help="of " + ", ".join(ENGINES))
     parser.add_argument("--months", type=int, default=20)

@@ -232,14 +232,14 @@ its folder; `storage.lake` is a URI. A source has a `path`, or a `[sources.fetch
 from ([operations.md](operations.md#live-sources)); [concepts.md](concepts.md#how-files-become-partitions) says what
 `grain` does.
 
-An unknown key is an error that names its place. The next build makes again what a change concerns; `search`, `rerank`,
-`queries` and `mcp` need none. Of words, the default stands first.
+An unknown key is an error that names its place and the nearest key. The next build makes again what a change concerns;
+`search`, `rerank`, `queries` and `mcp` need none. Of words, the default stands first.
 """
 
 SETTINGS_EXAMPLES = """## Examples
 
 A documentation tree, and what is fetched: a list's monthly archives, an IMAP folder, a list of lore.kernel.org, a prefix
-of an S3 bucket. Secrets stand in the environment; the settings name the variables:
+of an S3 bucket. Secrets stand in the environment; the settings say how their variables begin:
 
 ```toml
 [[sources]]
@@ -257,8 +257,7 @@ kind = "mbox"
 kind = "http"
 url = "https://www.postgresql.org/list/{list}/mbox/{list}.{year}{month:02}"
 since = "2024-01"
-user_variable = "PGLIST_USER"
-password_variable = "PGLIST_PASSWORD"
+credentials = "PGLIST"          # PGLIST_USER and PGLIST_PASSWORD, or PGLIST_TOKEN
 
 [[sources]]
 name = "inbox"
@@ -269,8 +268,7 @@ list_id = "me"
 kind = "imap"
 host = "imap.example.org"
 folder = "Lists/dev"
-user_variable = "MAIL_USER"
-password_variable = "MAIL_PASSWORD"
+credentials = "MAIL"
 
 [[sources]]
 name = "linux-erofs"

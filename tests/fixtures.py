@@ -81,7 +81,7 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 def every_key() -> Iterator[None]:
     """A settings file may set internal keys, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dagster_project.config.settings.internal_keys", lambda settings: set())
+        patch.setattr("dagster_project.config.settings.dotted_keys", lambda *_, **__: set())
         yield
 
 

@@ -10,4 +10,4 @@ USER = "ada@example.org"
 MAIL = mbox([Mail(1)])
 MAILS = {uid: Mail(uid).text().replace("\n", "\r\n").encode() for uid in (1, 2, 3)}
 Fetch = Callable[..., Fetched]
-PASSWORD = {"user_variable": "REMOTE_USER", "password_variable": "REMOTE_PASSWORD"}
+PASSWORD = {"credentials": "REMOTE"}

@@ -16,7 +16,7 @@ from dagster_project.cli.render.hits import print_facts
 from dagster_project.cli.terminal.completion import complete_source
 from dagster_project.cli.unchanged import note, states
 from dagster_project.config.settings import Settings, config_path, load_settings
-from dagster_project.extras.registry import enabled, rankings
+from dagster_project.extras.registry import enabled, ranking_at
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.orchestration.build import build as run_build
 from dagster_project.orchestration.build import fetch_only, make_texts
@@ -82,7 +82,7 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
 
 def _looked_at(settings: Settings, config: Path) -> dict[str, list[int]] | None:
     """The state of all that a build looks at; None if it is too much, or not on this machine."""
-    if not is_local(UPath(settings.lake_uri)) or settings.index.target in rankings():
+    if not is_local(UPath(settings.lake_uri)) or ranking_at(settings.index.target):
         return None
     sources = [settings.place(source) for source in settings.sources]
     named = [settings.base / Path(text).expanduser() for text in _TEXTS.findall(config.read_text())]

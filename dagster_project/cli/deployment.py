@@ -53,16 +53,9 @@ def _fault(problem: str, remedy: str) -> Finding:
 def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding]:
     """Whether the variables that the settings and Dagster's name are set, and no password stands in a file."""
     names = dict.fromkeys(_variables(configured))
-    for source in settings.sources:
-        if source.remote:
-            parts = (
-                source.remote.user_variable,
-                source.remote.password_variable,
-                source.remote.token_variable,
-            )
-            names |= dict.fromkeys(filter(None, parts))
-    if settings.alerts.variable:
-        names[settings.alerts.variable] = None
+    for remote in filter(None, (source.remote for source in settings.sources)):
+        names |= dict.fromkeys(remote.variables(os.environ).values())
+    names |= dict.fromkeys(filter(None, [settings.alerts.variable]))
     if unset := [name for name in names if not os.environ.get(name, "").strip()]:
         remedy = "set them in the environment of every container: a file of Compose, a secret of Kubernetes"
         yield _fault(f"these variables are not set: {', '.join(unset)}", remedy)

@@ -12,7 +12,7 @@ from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
 from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
-from dagster_project.extras.registry import enabled, extra_parts, load, model_service, rankings, sections
+from dagster_project.extras.registry import enabled, extra_parts, load, model_service, ranking_at, sections
 from dagster_project.index.publish.operations_history import DagsterHistory
 from dagster_project.index.publish.partition_publisher import PartitionPublisher, PublishedFile
 from dagster_project.index.publish.publisher import DuckDBPublisher, Mirror
@@ -114,7 +114,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
 
 def make_mirror(settings: Settings) -> Mirror | None:
     """What sends each publish to the service that ranks; None if the published file ranks itself."""
-    offer = rankings().get(settings.index.target)
+    offer = ranking_at(settings.index.target)
     mirror: Mirror | None = load(offer.mirror)(settings.index, settings.search) if offer else None
     return mirror
 
@@ -178,8 +178,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
 
 def _remote_in_words(remote: RemoteSettings) -> str:
     """The kind of a remote, and the names of the variables with its credentials; never an address, which may hold a key."""
-    variables = (remote.user_variable, remote.password_variable, remote.token_variable)
-    return f"{remote.kind}, credentials in {' and '.join(filter(None, variables)) or 'no variable'}"
+    return f"{remote.kind}, credentials in {' and '.join(remote.variables({}).values()) or 'no variable'}"
 
 
 def _key(service: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,21 +14,45 @@ from transforms.errors import SettingsError
 from transforms.settings.models import EmbeddingSettings
 from transforms.text.synonyms import rules
 
-_UNKNOWN = "unknown setting; `weft help settings` lists the known ones"
+_UNKNOWN = "unknown setting; "
+_FORMER = {
+    "engine.master": "the environment has the address, in MASTER, SPARK_REMOTE or RAY_ADDRESS",
+    "index.url": "`index.target` is the address",
+    "search.elbow": "`search.cutoff_ratio = 0.5` ends a list so",
+    ".anonymous": '`credentials = ""` sends none',
+    ".ca_file": "SSL_CERT_FILE of the environment names the file",
+    ".port": "`host` has it, as `imap.example.org:143`",
+    ".revision": "`name` has the commit, as `name@commit`",
+    "_variable": '`credentials = "NAME"` reads NAME_USER and NAME_PASSWORD, or NAME_TOKEN',
+}
+"""What takes the place of a former key, by its end."""
 
 
 def refused_keys(path: Path, raw: dict[str, object], internal: Collection[str]) -> list[str]:
     """One line per key that is `internal`."""
-    return [f"{path}: {position}: {_UNKNOWN}" for position, key in _keys(raw) if key in internal]
+    there = ((where, _former(key) or "its value is fixed") for where, key in _keys(raw) if key in internal)
+    return [f"{path}: {position}: {_UNKNOWN}{why}" for position, why in there]
 
 
-def internal_keys(annotation: Any, above: str = "") -> set[str]:
-    """The dotted keys of a model of settings, or of the models among the types of a value, that a file cannot set."""
+def _former(key: str) -> str | None:
+    return next((place for end, place in _FORMER.items() if key.endswith(end)), None)
+
+
+def dotted_keys(settings: type[BaseModel], *, internal: bool) -> set[str]:
+    """The dotted keys that a file may set; with `internal` those that it cannot."""
+    return {key for key, is_internal in _fields(settings) if is_internal == internal}
+
+
+def _fields(annotation: Any, above: str = "") -> list[tuple[str, bool]]:
+    """The dotted keys of a model of settings, or of the models among the types of a value, and whether each is internal."""
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-        return {key for inner in get_args(annotation) for key in internal_keys(inner, above)}
-    fields = annotation.model_fields.items()
-    own = {above + name for name, field in fields if "internal" in field.metadata and not field.exclude}
-    return own.union(*(internal_keys(field.annotation, f"{above}{name}.") for name, field in fields))
+        return [field for inner in get_args(annotation) for field in _fields(inner, above)]
+    return [
+        key
+        for name, field in annotation.model_fields.items()
+        for key in _fields(field.annotation, f"{above}{name}.")
+        or [(above + name, "internal" in field.metadata)]
+    ]
 
 
 def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[str, str]]:
@@ -43,8 +68,8 @@ def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[st
             yield from _keys(inner, here, dotted)
 
 
-def explain(path: Path, error: ValidationError, kinds: Collection[str]) -> str:
-    """One line per fault: the file, the entry, the fault and, for unknown names, the known ones.
+def explain(path: Path, error: ValidationError, kinds: Collection[str], settings: type[BaseModel]) -> str:
+    """One line per fault: the file, the entry, the fault and, for unknown names, the nearest of `settings`.
 
     `kinds` are the kinds of source.
     """
@@ -58,7 +83,13 @@ def explain(path: Path, error: ValidationError, kinds: Collection[str]) -> str:
         elif fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
             lines.append(f"{path}: {position}.kind: must be one of {', '.join(sorted(kinds))}")
         elif fault["type"] == "extra_forbidden":
-            lines.append(f"{path}: {position}: {_UNKNOWN}")
+            key = ".".join(step for step in steps if isinstance(step, str) and step not in REMOTES)
+            nearest = get_close_matches(key, dotted_keys(settings, internal=False), 1, 0.8)
+            place = (
+                _former(key)
+                or "".join(f"is it `{name}`? " for name in nearest) + "`weft help settings` lists all"
+            )
+            lines.append(f"{path}: {position}: {_UNKNOWN}{place}")
         else:
             lines.append(f"{path}: {position}: {fault['msg']}")
     return "\n".join(lines)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import create_model
 
-from dagster_project.extras.registry import chats, engines, rankings, sections
+from dagster_project.extras.registry import chats, engines, ranking_at, rankings, sections
 from transforms.settings.base import StageSettings
 from transforms.settings.operations import OWN_ENGINE, OWN_TARGET, EngineSettings, IndexSettings
 
@@ -42,17 +41,12 @@ def known_format(name: str) -> str:
 
 
 def known_target(index: IndexSettings) -> IndexSettings:
-    """The section as it is; ValueError for a target that nobody offers, and for an address that is not one of its kind."""
-    if index.target == OWN_TARGET:
-        return index
-    offers = rankings()
-    if index.target not in offers:
+    """The section as it is; ValueError for a target that nobody offers."""
+    if index.target != OWN_TARGET and not ranking_at(index.target):
+        known = [f"{name} by its address, as {offer.example}" for name, offer in rankings().items()]
         raise ValueError(
-            f"nothing ranks by the target {index.target!r}; known are {', '.join([OWN_TARGET, *offers])}"
+            f"nothing ranks by the target {index.target!r}; known are {'; '.join([OWN_TARGET, *known])}"
         )
-    offer = offers[index.target]
-    if not (index.url and re.fullmatch(offer.url, index.url)):
-        raise ValueError(f"{index.target} needs `url`, as {offer.example}")
     return index
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from transforms.settings.base import Internal, StageSettings
 
@@ -18,15 +19,13 @@ class RemoteSettings(StageSettings):
     """What every remote has; `secrets` names variables that its client reads beside those of the settings."""
 
     secrets: ClassVar[tuple[str, ...]] = ()
+    token_login: ClassVar[tuple[str, ...]] = ("TOKEN",)
+    """The credentials of a login by a token; empty if the remote takes none."""
     kind: str = Field(description="what the source is fetched from")
-    user_variable: str | None = Field(
-        None, description="environment variable with the user's name (object store: the access key)"
-    )
-    password_variable: str | None = Field(
-        None, description="environment variable with the password (object store: the secret key)"
-    )
-    token_variable: str | None = Field(
-        None, description="environment variable with a token, in place of both"
+    credentials: str | None = Field(
+        None,
+        description="`NAME`: the environment variables NAME_USER and NAME_PASSWORD (object store: access key, secret key), "
+        "or NAME_TOKEN, have them; empty: an object store gets none",
     )
     requests_per_minute: int = Field(60, gt=0, description="requests sent in any minute")
     timeout_seconds: Internal[float] = Field(30, gt=0)
@@ -40,26 +39,19 @@ class RemoteSettings(StageSettings):
         None, gt=0, description="age of the newest mail or file from which the check `lag` warns"
     )
 
-    @field_validator("user_variable", "password_variable", "token_variable")
+    @field_validator("credentials")
     @classmethod
-    def _names_a_variable(cls, name: str | None) -> str | None:
+    def _names_variables(cls, name: str | None) -> str | None:
         # The message must not repeat the value: it may be the secret itself.
-        if name is not None and not _VARIABLE.fullmatch(name):
-            raise ValueError("give the name of an environment variable, never the secret itself")
+        if name and not _VARIABLE.fullmatch(name):
+            raise ValueError("give the name with which environment variables begin, never the secret itself")
         return name
 
-    @model_validator(mode="after")
-    def _whole_credentials(self) -> RemoteSettings:
-        if self.password_variable and not self.user_variable:
-            raise ValueError("password_variable needs user_variable beside it")
-        if self.token_variable and self.password_variable:
-            raise ValueError("give either token_variable or password_variable")
-        return self
-
-    @property
-    def has_credentials(self) -> bool:
-        """True if something secret is sent."""
-        return bool(self.password_variable or self.token_variable)
+    def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables of the credentials by part (user, password, token): by token if `environment` has one."""
+        by_token = self.token_login and environment.get(f"{self.credentials}_TOKEN")
+        parts = self.token_login if by_token else ("USER", "PASSWORD")
+        return {part.lower(): f"{self.credentials}_{part}" for part in parts} if self.credentials else {}
 
 
 def checked_url(url: str, schemes: tuple[str, ...]) -> str:
@@ -72,12 +64,12 @@ def checked_url(url: str, schemes: tuple[str, ...]) -> str:
     if parts.scheme not in schemes:
         raise ValueError(f"the address must begin with {' or '.join(f'{s}://' for s in schemes)}")
     if account[2] or (account[1] and parts.scheme != "ssh"):
-        raise ValueError("leave name and password out of the address; name their variables instead")
+        raise ValueError("leave name and password out of the address; name their variables by `credentials`")
     return url
 
 
 def refuse_open_credentials(remote: RemoteSettings, url: str) -> None:
     """ValueError if credentials would travel in the clear to another machine."""
     parts = urlsplit(url)
-    if remote.has_credentials and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+    if remote.credentials and parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise ValueError("credentials are sent over https:// only")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from dagster_project.config.file_faults import explain, internal_keys, refused_keys, synonyms_in, with_folder
+from dagster_project.config.file_faults import dotted_keys, explain, refused_keys, synonyms_in, with_folder
 from dagster_project.config.known_services import (
     FORMATS,
     AddedSections,
@@ -22,7 +22,7 @@ from dagster_project.config.known_services import (
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.source_settings import FileRemote, MailRemote, known_zone, remotes_of
 from transforms.errors import SettingsError
-from transforms.settings.base import StageSettings, without_credentials
+from transforms.settings.base import Internal, StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
 from transforms.settings.documents import (
     DOCUMENT_FORMATS,
@@ -186,15 +186,14 @@ class ConversationSourceSettings(NamedSource):
     kind: Literal["conversation"] = Field(description="chats of people")
     fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
     format: Annotated[str, AfterValidator(known_format)] = Field(
-        "auto",
-        description=f"{FORMATS}: what the files are; auto: by name and content; most may be in a .zip",
+        "auto", description=f"{FORMATS}: what the files are; auto: by name and content; most may be in a .zip"
     )
     timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(
         "auto", description="order of dates in WhatsApp exports; auto: what the numbers allow"
     )
     windows: WindowSettings = Field(WindowSettings(), description="how conversations are cut into windows")
-    pseudonyms: bool = Field(True, description="replace the names of people; see `storage.pseudonym_key`")
+    pseudonyms: bool = Field(True, description="replace the names of people, by the key in `pseudonym.key`")
 
     @field_validator("timezone")
     @classmethod
@@ -217,10 +216,8 @@ class StorageSettings(StageSettings):
 
     root: str = Field("data", description="folder of lake, index, cache and dagster")
     lake: str | None = Field(None, description="URI of the lake; none: lake/ below root")
-    pseudonym_key: str = Field(
-        "pseudonym.key",
-        description="file with the key of pseudonyms; WEFT_PSEUDONYM_KEY, if set, is the key itself",
-    )
+    pseudonym_key: Internal[str] = "pseudonym.key"
+    """File with the key of pseudonyms; WEFT_PSEUDONYM_KEY, if set, is the key itself."""
 
     _checked_address = field_validator("lake")(without_credentials)
 
@@ -257,26 +254,22 @@ class Settings(AddedSections):
     rerank: RerankSettings = RerankSettings()
     queries: QuerySettings = QuerySettings()
     mcp: McpSettings = McpSettings()
-    base: Path = Field(Path(), description="folder that relative paths start from", exclude=True)
+    base: Internal[Path] = Field(Path(), description="folder that relative paths start from", exclude=True)
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Settings:
         names = [s.name for s in self.sources]
         if twice := sorted({n for n in names if names.count(n) > 1}):
             raise ValueError(f"two sources are named {twice[0]!r}; names must differ")
+        steps = [s.fetch_step for s in self.sources if s.remote]
+        if twice := sorted({n for n in steps if steps.count(n) > 1}):
+            raise ValueError(f"the names of two fetched sources differ in no letter or digit ({twice[0]!r})")
         return self
 
     @model_validator(mode="after")
     def _model_sees(self) -> Settings:
         if self.documents.pictures and not self.embedding.sees:
             raise ValueError('documents.pictures needs a model that sees: [embedding] model = "gemini"')
-        return self
-
-    @model_validator(mode="after")
-    def _distinct_fetches(self) -> Settings:
-        steps = [s.fetch_step for s in self.sources if s.remote]
-        if twice := sorted({n for n in steps if steps.count(n) > 1}):
-            raise ValueError(f"the names of two fetched sources differ in no letter or digit ({twice[0]!r})")
         return self
 
     @model_validator(mode="after")
@@ -386,7 +379,7 @@ def load_settings(name: str | Path | None = None) -> Settings:
         ) from error
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    if faults := refused_keys(path, raw, internal_keys(Settings) | {"base"}):
+    if faults := refused_keys(path, raw, dotted_keys(Settings, internal=True)):
         raise SettingsError("\n".join(faults))
     try:
         settings = Settings(**raw, base=path.resolve().parent)
@@ -395,4 +388,4 @@ def load_settings(name: str | Path | None = None) -> Settings:
         return settings.model_copy(update={"embedding": embedding, "search": search})
     except ValidationError as error:
         kinds = [kind for source in get_args(get_args(AnySource)[0]) for kind in source.kinds()]
-        raise SettingsError(explain(path, error, kinds)) from error
+        raise SettingsError(explain(path, error, kinds, Settings)) from error

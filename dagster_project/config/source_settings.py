@@ -87,7 +87,7 @@ class GitRemote(RemoteSettings):
     @model_validator(mode="after")
     def _consistent(self) -> GitRemote:
         refuse_open_credentials(self, self.url)
-        if self.has_credentials and urlsplit(self.url).scheme not in ("https", "http"):
+        if self.credentials and urlsplit(self.url).scheme not in ("https", "http"):
             raise ValueError("variables are for https:// addresses; ssh uses the keys of its agent")
         return self
 

@@ -40,7 +40,7 @@ _LEAST_TURN = 20
 """Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without what it answers."""
 _SEARCHED: dict[str, Any] = {
     "fusion": "blend", "vector_search": "exact", "per_document": 1 << 30, "collapse_threads": False,
-    "aggregation": "off", "elbow": False, "diversity": 0.0,
+    "aggregation": "off", "cutoff_ratio": None, "diversity": 0.0,
 }  # fmt: skip
 """What the block decides in place of the search: of which documents how much is shown, and where the list ends."""
 

@@ -3,6 +3,7 @@
 This is the one module through which the core meets an extra. It imports no module of Weft but the errors.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -32,11 +33,11 @@ class Command:
 
 @dataclass(frozen=True)
 class RankingOffer:
-    """A service that ranks in place of the published file, if `index.target` has its name.
+    """A service that ranks in place of the published file, if `index.target` is an address of its kind.
 
     `opened` is a function of a published file and the section `[index]` that returns the ranking, None if the service does
     not have the file; `mirror` one of `[index]` and `[search]` that returns what sends each publish there. `url` is the
-    pattern of `index.url`, `example` one with its meaning.
+    pattern of addresses, `example` one with its meaning.
     """
 
     opened: str
@@ -161,6 +162,11 @@ def load(place: str) -> Any:
 def rankings() -> dict[str, RankingOffer]:
     """The services that may rank, by name."""
     return {name: ranking for extra in extras() for name, ranking in extra.rankings.items()}
+
+
+def ranking_at(target: str) -> RankingOffer | None:
+    """The service that ranks at an address; None if none has addresses of that kind."""
+    return next((offer for offer in rankings().values() if re.fullmatch(offer.url, target)), None)
 
 
 def engines() -> dict[str, EngineOffer]:

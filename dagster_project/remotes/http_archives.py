@@ -311,8 +311,8 @@ class MonthlyArchives:
         start = first.lstrip()[:100].lower()
         is_page = "html" in kind or start.startswith((b"<!doctype html", b"<html"))
         what = (
-            f"a web page ({kind}), as a login page is; name user_variable and password_variable or token_variable, or "
-            "mend the address"
+            f"a web page ({kind}), as a login page is; name the variables of a login by `credentials`, or mend "
+            "the address"
             if is_page
             else f"no mbox ({kind}); mend the address"
         )

@@ -267,7 +267,7 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
     for folder in ("lake", "index", "cache", "dagster"):
         if path.is_relative_to(data / folder):
             raise SettingsError(
-                f"storage.pseudonym_key = {path} lies among the data; name a place outside {folder}/"
+                f"the key of pseudonyms {path} lies among the data, in {folder}/; move `storage.root`, or set {VARIABLE}"
             )
     try:
         _make(path)
@@ -276,7 +276,7 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
         return _long_enough(path.read_bytes().strip(), str(path))
     except OSError as error:
         raise SettingsError(
-            f"the key of pseudonyms at {path} cannot be used ({error.strerror}): set storage.pseudonym_key or {VARIABLE}"
+            f"the key of pseudonyms at {path} cannot be used ({error.strerror}): mend the file, or set {VARIABLE}"
         ) from error
 
 

@@ -121,12 +121,8 @@ class Credentials:
     @classmethod
     def of(cls, remote: RemoteSettings, source: str) -> Credentials:
         """Those that a remote names; FetchError if a variable is not set."""
-        variables = {
-            "user": remote.user_variable,
-            "password": remote.password_variable,
-            "token": remote.token_variable,
-        }
-        values = {part: os.environ.get(name, "").strip() for part, name in variables.items() if name}
+        variables = remote.variables(os.environ)
+        values = {part: os.environ.get(name, "").strip() for part, name in variables.items()}
         for part, value in values.items():
             if not value:
                 raise FetchError(f"source {source}: the environment variable {variables[part]} is not set")

@@ -1,6 +1,6 @@
 """`weft build` on Spark, started by a Dagster of yours through Pipes: what each service is to be asked for.
 
-`[engine] kind = "spark"` has no `master` then: the build takes the session that spark-submit began.
+With `[engine] kind = "spark"` the build takes the session that spark-submit began.
 """
 
 from typing import Any

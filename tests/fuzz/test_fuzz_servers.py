@@ -31,7 +31,7 @@ MAIL = mbox([Mail(1), Mail(2)])
 BOMB = gzip.compress(MAIL + bytes(50 << 20), 1)
 MAILS = {uid: Mail(uid).text().replace("\n", "\r\n").encode() for uid in (1, 2, 3)}
 LIMITS = {
-    "user_variable": "FUZZED_USER", "timeout_seconds": 0.1, "time_limit_seconds": 0.5, "requests_per_minute": 10_000,
+    "timeout_seconds": 0.1, "time_limit_seconds": 0.5, "requests_per_minute": 10_000,
     "max_bytes": 1 << 20,
 }  # fmt: skip
 PRIVATE = (
@@ -111,9 +111,7 @@ def lying_web_server(chance: random.Random, folder: Path) -> None:
         for place in (path, "/loop"):
             server.plan[place] = [_web_answer(chance) for _ in range(4)]
         server.files[path] = MAIL
-        credentials = chance.choice(
-            [{"password_variable": "FUZZED_PASSWORD"}, {"token_variable": "FUZZED_PASSWORD"}]
-        )
+        credentials = {"credentials": chance.choice(["FUZZED", "OTHER"])}
         url = f"{server.address}/{{year}}-{{month:02}}"
         remote = {"kind": "http", "url": url, "since": "2004-01", "until": "2004-01", **LIMITS, **credentials}
         _fetched(folder, {"name": "dev", "kind": "mbox", "fetch": remote}, server)
@@ -167,11 +165,9 @@ def lying_imap_server(chance: random.Random, folder: Path) -> None:
     script = sound(MAILS, chance.choice([7, 0, 1 << 40]))
     for stage in chance.sample(STAGES, chance.choice([1, 1, 2, 3])):
         script[stage] = imap_answer(chance, script[stage])
-    credentials = chance.choice(
-        [{"password_variable": "FUZZED_PASSWORD"}, {"token_variable": "FUZZED_PASSWORD"}]
-    )
+    credentials = {"credentials": chance.choice(["FUZZED", "OTHER"])}
     with scripted_imap(script) as port:
-        remote = {"kind": "imap", "host": "127.0.0.1", "port": port, **LIMITS, **credentials}
+        remote = {"kind": "imap", "host": f"127.0.0.1:{port}", **LIMITS, **credentials}
         remote["tls"] = chance.choice(["off"] * 9 + ["starttls", "tls"])
         _fetched(folder, {"name": "dev", "kind": "maildir", "list_id": "me", "fetch": remote}, None)
 
@@ -206,7 +202,9 @@ def converse(
     case: Case, count: int, folder: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     """`count` conversations; a failure names the seed."""
-    monkeypatch.setenv("FUZZED_USER", USER)
+    for name in ("FUZZED_USER", "OTHER_USER"):
+        monkeypatch.setenv(name, USER)
+    monkeypatch.setenv("OTHER_TOKEN", SECRET)
     monkeypatch.setenv("FUZZED_PASSWORD", SECRET)
     log.set_level(logging.DEBUG)
     for seed, chance in seeds(count):

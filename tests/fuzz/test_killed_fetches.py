@@ -78,8 +78,8 @@ def fed_imap(folder: Path, feed: Feed) -> Iterator[Remote]:
     script["BODIES"] = in_pieces(script["BODIES"], feed)
     with scripted_imap(script) as port:
         yield {
-            "kind": "imap", "host": "127.0.0.1", "port": port, "tls": "off", "user_variable": "KILLED_USER",
-            "password_variable": "KILLED_PASSWORD", "requests_per_minute": 10_000,
+            "kind": "imap", "host": f"127.0.0.1:{port}", "tls": "off", "credentials": "KILLED",
+            "requests_per_minute": 10_000,
         }  # fmt: skip
 
 

@@ -261,10 +261,9 @@ def _rejected_row(copy: Copy, reason: str) -> dict[str, Any]:
 
 
 def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
-    if len(mail.data) <= settings.max_message_bytes:
+    if len(mail.data) <= (limit := settings.max_message_bytes):
         return None
-    limit = settings.max_message_bytes
-    return f"too_large: {len(mail.data)} bytes, mail.max_message_bytes is {limit}"
+    return f"too_large: {len(mail.data)} bytes, where a mail may have {limit}"
 
 
 def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:

@@ -24,7 +24,7 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """The hits of each query before the elbow of their scores."""
     count = np.zeros(len(hits), np.int32)
     for _, rows in hits.with_row_index("row").group_by("query", maintain_order=True):
-        size = elbow(rows["score"].to_list(), settings.cutoff_ratio, settings.max_results)
+        size = elbow(rows["score"].to_list(), settings.cutoff_ratio or 0.0, settings.max_results)
         count[rows["row"].to_numpy()] = size
     reason = pl.Series([f"behind the elbow after {size}" for size in count], dtype=pl.String)
     return parted(hits, places(hits) <= count, reason)

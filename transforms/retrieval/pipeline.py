@@ -113,7 +113,7 @@ def finishing(settings: SearchSettings) -> list[SearchStage]:
     gathers = settings.aggregation
     return _switched_on(
         (gathers == "before_elbow", _AGGREGATED),
-        (settings.elbow, SearchStage("elbow", cutoffs.before_elbow)),
+        (settings.cutoff_ratio is not None, SearchStage("elbow", cutoffs.before_elbow)),
         (gathers == "after_elbow", _AGGREGATED),
         (gathers != "off", _DOCUMENTS),
         (settings.collapse_duplicates, SearchStage("unique", collapse.unlike, (*ORIGIN, *REVISION))),

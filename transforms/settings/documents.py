@@ -47,9 +47,8 @@ CONVERTED_FORMATS = ("pdf", "docx", "pptx", "sheet", "opendocument", "epub", "no
 class DocumentSettings(StageSettings):
     """How files become documents."""
 
-    max_document_bytes: int = Field(
-        16 << 20, gt=0, description="bytes of text; a file with more, or that becomes more, is set aside"
-    )
+    max_document_bytes: Internal[int] = Field(16 << 20, gt=0)
+    """Bytes of text; a file with more, or that becomes more, is set aside."""
     max_file_bytes: Internal[int] = Field(256 << 20, gt=0)
     """Bytes of a PDF, office file, book, notebook or picture; a larger one is set aside."""
     ocr: str | None = Field(

@@ -131,6 +131,7 @@ def language_dollars(name: str, sent: int, output: int, cached: int = 0) -> floa
 
 
 BUNDLED = {"static": "wordllama-l2-supercat", "weft": "weft-1"}
+FOLDERS = ("/", ".", "~")  # how the name of a model begins if it is a folder
 _TABLE_DIMENSIONS = 256
 _TRANSFORMER = {
     "name": "sentence-transformers/all-MiniLM-L6-v2",
@@ -149,12 +150,11 @@ class EmbeddingSettings(StageSettings):
     )
     name: str | None = Field(
         None,
-        description="transformer: folder or name on the hub, none for all-MiniLM-L6-v2; openai: its name there; "
-        "gemini: none for gemini-embedding-2",
+        description="transformer: folder, or name on the hub, as `name@commit`, none for all-MiniLM-L6-v2; openai: its name "
+        "there; gemini: none for gemini-embedding-2",
     )
-    revision: str | None = Field(
-        None, description="transformer: commit of the hub; a folder's is the hash of its files"
-    )
+    revision: Internal[str | None] = None
+    """Transformer: commit of the hub, behind the `@` of `name`; of a folder the hash of its files."""
     dimensions: int = Field(
         _TABLE_DIMENSIONS,
         gt=0,
@@ -183,6 +183,9 @@ class EmbeddingSettings(StageSettings):
             filled["name"] = values.get("name") or EMBEDDING_NAME
         if values.get("model") == "transformer" and not values.get("name"):
             filled |= {key: value for key, value in _TRANSFORMER.items() if filled.get(key) is None}
+        elif values.get("model") == "transformer" and not str(values["name"]).startswith(FOLDERS):
+            name, _, commit = str(values["name"]).partition("@")
+            filled |= {"name": name, "revision": values.get("revision") or commit or None}
         return filled
 
     @model_validator(mode="after")
@@ -261,7 +264,7 @@ class EmbeddingSettings(StageSettings):
     @property
     def names_folder(self) -> bool:
         """True if `name` is a path and no name on the hub."""
-        return self.model == "transformer" and (self.name or "").startswith(("/", ".", "~"))
+        return self.model == "transformer" and (self.name or "").startswith(FOLDERS)
 
 
 class GeminiSettings(StageSettings):

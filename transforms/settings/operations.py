@@ -40,10 +40,8 @@ class EngineSettings(StageSettings):
 
     kind: str = Field(
         OWN_ENGINE,
-        description="`local`: processes of this machine; or tasks of an engine, whose machines all see the lake",
-    )
-    master: str | None = Field(
-        None, description="address of the cluster; none: that of the environment, else this machine"
+        description="`local`: processes of this machine; or tasks of an engine, whose machines all see the lake; variables "
+        "of its own say where it is, else it begins on this machine",
     )
     tasks: int | None = Field(
         None,
@@ -51,8 +49,6 @@ class EngineSettings(StageSettings):
         description="partitions made at once, at most; none: all that the cluster takes, on this machine four from 64 MiB "
         "of source files on",
     )
-
-    _checked_address = field_validator("master")(without_credentials)
 
 
 class AlertSettings(StageSettings):
@@ -95,10 +91,9 @@ class IndexSettings(StageSettings):
 
     target: str = Field(
         OWN_TARGET,
-        description="what ranks: `duckdb`, the arrays beside the published file; or a service that each publish updates: "
-        "the file has no vectors then, and texts stay in the lake",
+        description="what ranks: `duckdb`, the arrays beside the published file; or the address of a service that each "
+        "publish updates: the file has no vectors then, and texts stay in the lake",
     )
-    url: str | None = Field(None, description="address of that service, without credentials")
     ann_max_vectors: int = Field(
         _INDEXED_VECTORS,
         ge=0,
@@ -106,7 +101,7 @@ class IndexSettings(StageSettings):
     )
     keep_versions: int = Field(2, gt=0, description="published versions on disk")
 
-    _checked_url = field_validator("url")(without_credentials)
+    _checked_address = field_validator("target")(without_credentials)
 
 
 class EvaluationSettings(StageSettings):

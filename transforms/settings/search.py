@@ -33,6 +33,8 @@ _STOPWORDS = (
 # fmt: on
 
 
+_CUTOFF = 0.5
+"""Share of the score of the hit above, below which ra ends a list."""
 Expansion = Literal["parent", "neighbours", "section", "links"]
 
 
@@ -49,7 +51,8 @@ class SearchSettings(StageSettings):
     """Share of the whole mail where no chunk says it."""
     page_weight: Internal[float] = Field(0.5, ge=0, le=1)
     """The same of the whole page, for its sections."""
-    thread_weight: float = Field(1.0, ge=0, description="share of its thread's best score that a mail gets")
+    thread_weight: Internal[float] = Field(1.0, ge=0)
+    """Share of its thread's best score that a mail gets."""
     stopwords: tuple[str, ...] = Field(
         _STOPWORDS, description="words a query leaves out unless it has no others"
     )
@@ -64,9 +67,10 @@ class SearchSettings(StageSettings):
     """Hits of one mail, page or chat; None: one of a mail and any number of others."""
     rerank: Internal[Literal["as_set", "features", "off"]] = "as_set"
     """As [rerank] says, by features, or not."""
-    elbow: bool = Field(False, description="end the list where scores fall steeply (ra); costs recall")
-    cutoff_ratio: float = Field(0.5, ge=0, le=1, description="elbow: score by that of the hit above (ra)")
-    max_results: int = Field(20, gt=0, description="elbow: hits at most (ra)")
+    cutoff_ratio: float | None = Field(
+        None, ge=0, le=1, description="a list ends before a score below this share of the one above (ra: 0.5)"
+    )
+    max_results: int = Field(20, gt=0, description="hits at most of a list that ends so (ra)")
     aggregation: Literal["off", "after_elbow", "before_elbow"] = Field(
         "off", description="show a section for its parts, as ra does or as its later version does"
     )
@@ -117,7 +121,7 @@ _ALONE = {"fusion": "blend", "thread_weight": 0.0, "mail_weight": 0.0, "page_wei
 _NODES: dict[str, Any] = {
     **_ALONE, "lexical_weight": 1.0, "candidates_lexical": 100, "candidates_vector": 1, "latest_first": False,
     "collapse_duplicates": False, "diversity": 0.0, "collapse_threads": False, "similarity_threshold": None,
-    "limit": 20, "elbow": True,
+    "limit": 20, "cutoff_ratio": _CUTOFF,
 }  # fmt: skip
 """What ra ranks by: the BM25 score of a node and nothing else, a hundred candidates, twenty results."""
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
@@ -157,7 +161,7 @@ class RankingOptions(StageSettings):
         if self.weak:
             changes["weak"] = True
         if self.strict:
-            changes |= {"elbow": True, "similarity_threshold": None, "is_strict": True}
+            changes |= {"cutoff_ratio": _CUTOFF, "similarity_threshold": None, "is_strict": True}
         return changes
 
 
@@ -174,8 +178,8 @@ class SearchOptions(RankingOptions):
 class McpSettings(StageSettings):
     """What one call of a tool of `weft mcp` may ask for."""
 
-    max_results: int = Field(50, gt=0, description="hits of a search")
-    max_characters: int = Field(100_000, gt=0, description="characters of a text; four are a token")
+    max_results: Internal[int] = Field(50, gt=0, description="hits of a search")
+    max_characters: Internal[int] = Field(100_000, gt=0, description="characters of a text; four are a token")
     max_seconds: float = Field(30.0, gt=0, description="seconds until a call is given up")
     origins: tuple[str, ...] = Field(
         (), description="origins whose pages may ask over HTTP with the token, as `https://notes.example.org`"
@@ -216,10 +220,11 @@ class RerankSettings(StageSettings):
     )
     top: int = Field(20, gt=0, le=100, description="hits scored again (SecondBrain: rerank_top_k = 10)")
     name: str | None = Field(
-        None, description=f"gemini: none for {LANGUAGE_NAME}; cross_encoder: folder or name on the hub"
+        None,
+        description=f"gemini: none for {LANGUAGE_NAME}; cross_encoder: folder or `name@commit` on the hub",
     )
-    revision: str | None = Field(None, description="cross_encoder: commit of the hub")
-    seconds: float = Field(5, gt=0, description="time of a model for a search; then the rest stays as it is")
+    seconds: Internal[float] = Field(5, gt=0)
+    """Time of a model for a search; then the rest stays as it is."""
 
     @model_validator(mode="after")
     def _names_a_model(self) -> RerankSettings:

@@ -33,7 +33,7 @@ class RayCluster:
         except RayTaskError as error:
             raise EngineError(str(error.cause)) from error
         except (RayError, ConnectionError, ValueError) as error:
-            raise EngineError(f"Ray at {self.settings.master or 'this machine'}: {error}") from error
+            raise EngineError(f"Ray at {os.environ.get('RAY_ADDRESS', 'this machine')}: {error}") from error
 
     def _outcomes(self, place: str, count: int) -> Iterator[Outcome]:
         task: Any = ray.remote(num_cpus=1, max_retries=_REPETITIONS)(run_task)
@@ -53,10 +53,9 @@ class RayCluster:
 
 
 def connect(settings: EngineSettings) -> None:
-    """Connect this process to Ray, if it is not; without an address Ray begins on this machine."""
+    """Connect this process to Ray, if it is not; without RAY_ADDRESS Ray begins on this machine."""
     if ray.is_initialized():
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = settings.master
-    here: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": settings.tasks}
-    ray.init(address=address, include_dashboard=False if here else None, log_to_driver=False, **here)
+    here: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": settings.tasks}
+    ray.init(include_dashboard=False if here else None, log_to_driver=False, **here)

@@ -60,7 +60,7 @@ class RayEmbedder:
         except RayTaskError as error:
             raise EngineError(str(error.cause)) from error
         except (RayError, ConnectionError) as error:
-            raise EngineError(f"Ray at {self.engine.master or 'this machine'}: {error}") from error
+            raise EngineError(f"Ray: {error}") from error
 
 
 def actors(resources: Mapping[str, float], tasks: int | None) -> tuple[int, dict[str, int]]:

@@ -50,16 +50,17 @@ class SparkCluster:
                 rows = numbers.mapInArrow(partial(_outcomes, place), f"{_COLUMN} binary").collect()
         except (PySparkException, OSError) as error:
             raise EngineError(
-                f"Spark at {self.settings.master or 'its own master'}: {_reason(error)}"
+                f"Spark at {os.environ.get('MASTER', 'its own master')}: {_reason(error)}"
             ) from error
         return [pickle.loads(row[_COLUMN]) for row in rows]
 
     def _new_session(self) -> SparkSession:
-        """The session of this process if it has one, else a new one at the configured master."""
+        """The session of this process if it has one, else a new one at the master of the environment."""
         # Workers of this machine run the same Python; a cluster's image says by itself which it has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        builder, master = SparkSession.builder.appName("weft"), self.settings.master
+        builder = SparkSession.builder.appName("weft")
+        master = os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER")
         if master and master.startswith("sc://"):
             return builder.remote(master).getOrCreate()
         builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")

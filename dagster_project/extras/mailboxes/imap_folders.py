@@ -39,11 +39,10 @@ _Answer = TypeVar("_Answer")
 
 
 class ImapFolder:
-    """One fetch of a folder."""
+    """One fetch of a folder; its address is a whole one, without a part in `base`."""
 
     def __init__(self, remote: ImapRemote, landing: Landing, credentials: Credentials, base: Path):
         self.remote, self.landing, self.credentials = remote, landing, credentials
-        self.trusted = base / remote.ca_file if remote.ca_file else None
         self.quota = Quota(remote.requests_per_minute, 1)
         self.ends_at = time.monotonic() + remote.time_limit_seconds
         self.wire = Wire()
@@ -58,7 +57,7 @@ class ImapFolder:
 
     @property
     def _address(self) -> str:
-        return f"imap server {self.remote.host}:{self.remote.used_port}"
+        return f"imap server {':'.join(map(str, self.remote.address))}"
 
     def _reason(self, error: BaseException) -> str:
         # What cannot be encoded is the name or the password: it is named by its kind alone.
@@ -80,16 +79,16 @@ class ImapFolder:
             fault = self._interrupted(what, error) if was_cut else self._refused(error)
         except ssl.SSLCertVerificationError as error:
             fault = FetchError(
-                f"{self._address}: the certificate cannot be trusted ({error.verify_message}); name the authority's "
-                "certificate as ca_file"
+                f"{self._address}: the certificate cannot be trusted ({error.verify_message}); name a file with the "
+                "authority's certificate by SSL_CERT_FILE"
             )
         except ssl.SSLError as error:
             fault = FetchError(
-                f"{self._address}: no encrypted connection ({self._reason(error)}); check port and tls"
+                f"{self._address}: no encrypted connection ({self._reason(error)}); check host and tls"
             )
         except TooManyBytesError as error:
             fault = FetchError(
-                f"{self._address}, {what}: {error} came, more than can be an answer; check host, port and folder"
+                f"{self._address}, {what}: {error} came, more than can be an answer; check host and folder"
             )
         except (OSError, IMAPClientAbortError) as error:
             fault = self._interrupted(what, error)
@@ -104,14 +103,12 @@ class ImapFolder:
             return self._interrupted(what, error)
         return FetchInterruptedError(
             f"{self._address}, {what}: the answer cannot be read ({type(error).__name__}: {self._reason(error)}); if it "
-            "stays so, check host, port and folder"
+            "stays so, check host and folder"
         )
 
     def _refused(self, error: LoginError) -> FetchError:
-        secret = self.remote.password_variable or self.remote.token_variable
-        return FetchError(
-            f"{self._address} refuses the login ({self._reason(error)}); check {self.remote.user_variable} and {secret}"
-        )
+        variables = " and ".join(self.remote.variables(os.environ).values())
+        return FetchError(f"{self._address} refuses the login ({self._reason(error)}); check {variables}")
 
     def _interrupted(self, what: str, error: BaseException) -> FetchError:
         if time.monotonic() >= self.ends_at:
@@ -124,7 +121,7 @@ class ImapFolder:
     @contextmanager
     def _connected(self) -> Iterator[IMAPClient]:
         """A connection that is logged in, cut when the time limit is over."""
-        context = ssl.create_default_context(cafile=str(self.trusted) if self.trusted else None)
+        context = ssl.create_default_context()
         watch = threading.Timer(max(0.0, self.ends_at - time.monotonic()), self.wire.cut)
         watch.daemon = True
         watch.start()
@@ -139,8 +136,8 @@ class ImapFolder:
     def _greeted(self, context: ssl.SSLContext) -> IMAPClient:
         client = WiredClient(
             self.wire,
-            self.remote.host,
-            port=self.remote.used_port,
+            self.remote.address[0],
+            port=self.remote.address[1],
             ssl=self.remote.tls == "tls",
             ssl_context=context if self.remote.tls == "tls" else None,
             timeout=self.remote.timeout_seconds,
@@ -174,12 +171,7 @@ class ImapFolder:
     def _listed(self, client: IMAPClient) -> tuple[str, list[int]]:
         """The key of the folder as it is now, and the UIDs in it."""
         validity, count = self._ask("opening the folder", lambda: self._open(client))
-        identity = [
-            self.remote.host,
-            str(self.remote.used_port),
-            self.credentials.user or "",
-            self.remote.folder,
-        ]
+        identity = [*map(str, self.remote.address), self.credentials.user or "", self.remote.folder]
         key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
         since = f" SINCE {format_criteria_date(self.remote.since).decode()}" if self.remote.since else ""
         what = f"listing the folder {self.remote.folder!r}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
+from typing import ClassVar, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -13,13 +14,14 @@ from dagster_project.config.remote_settings import LOOPBACK, RemoteSettings
 class ImapRemote(RemoteSettings):
     """One folder of an IMAP server, for sources of kind maildir."""
 
+    token_login: ClassVar[tuple[str, ...]] = ("USER", "TOKEN")
     kind: Literal["imap"] = Field(description="the mails of one folder, read without changing it")
-    host: str = Field(min_length=1, description="name of the server")
-    port: int | None = Field(None, gt=0, lt=65536, description="none: 993, or 143 unless tls is `tls`")
+    host: str = Field(
+        description="name of the server, with `:` and its port unless that is 993, or 143 unless tls is `tls`"
+    )
     tls: Literal["tls", "starttls", "off"] = Field(
         "tls", description="encryption; off is possible on this machine alone"
     )
-    ca_file: str | None = Field(None, description="certificates that are trusted, PEM; none: the system's")
     folder: str = Field("INBOX", min_length=1, description="folder on the server")
     requests_per_minute: int = Field(600, gt=0, description="commands that are sent in any minute")
     max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")
@@ -30,13 +32,14 @@ class ImapRemote(RemoteSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> ImapRemote:
-        if self.tls == "off" and self.host not in LOOPBACK:
+        if self.tls == "off" and self.address[0] not in LOOPBACK:
             raise ValueError("tls = 'off' sends the password in the clear; it is possible on localhost alone")
-        if not self.user_variable or not self.has_credentials:
-            raise ValueError("IMAP needs user_variable and password_variable or token_variable")
+        if not self.credentials:
+            raise ValueError("IMAP needs credentials, as `MAIL` of MAIL_USER and MAIL_PASSWORD or MAIL_TOKEN")
         return self
 
     @property
-    def used_port(self) -> int:
-        """The port that is connected to."""
-        return self.port or (993 if self.tls == "tls" else 143)
+    def address(self) -> tuple[str, int]:
+        """The name of the server and the port that is connected to."""
+        parts = urlsplit(f"//{self.host}")
+        return parts.hostname or "", parts.port or (993 if self.tls == "tls" else 143)

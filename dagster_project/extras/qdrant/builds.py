@@ -87,7 +87,7 @@ class PointBuild(IndexBuild):
         return rows
 
     def _further_facts(self) -> dict[str, str]:
-        return {PLACE: place_from(self.file, self.lake.base), VECTORS_IN: self.settings.index.target}
+        return {PLACE: place_from(self.file, self.lake.base), VECTORS_IN: "qdrant"}
 
 
 class PointUpdate(PointBuild, IndexUpdate):

@@ -78,8 +78,8 @@ def request_faults(name: str) -> Iterator[None]:
     except (ApiException, ValueError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise IndexUnavailableError(
-            f"the collection {name} of Qdrant does not answer ({reason}): see that the service of `index.url` runs and that "
-            f'{KEY_VARIABLE} is its key, or let a file rank: `index.target = "duckdb"` and `weft build`'
+            f"the collection {name} of Qdrant does not answer ({reason}): see that the service of `index.target` runs and "
+            f'that {KEY_VARIABLE} is its key, or let a file rank: `index.target = "duckdb"` and `weft build`'
         ) from error
 
 

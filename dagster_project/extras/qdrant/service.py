@@ -12,7 +12,7 @@ from transforms.settings.search import SearchSettings
 
 def qdrant_mirror(index: IndexSettings, search: SearchSettings) -> QdrantMirror:
     """What sends each publish to Qdrant."""
-    alias = (index.url or "").rpartition("/")[2]
+    alias = index.target.rpartition("/")[2]
     return QdrantMirror(collection.connected(_address(index)), alias, search, _address(index))
 
 
@@ -27,4 +27,4 @@ def qdrant_ranking(published: Path, index: IndexSettings) -> PointRanking | None
 
 def _address(index: IndexSettings) -> str:
     """The address of the service."""
-    return (index.url or "").rpartition("/")[0]
+    return index.target.rpartition("/")[0]

@@ -114,7 +114,7 @@ class ObjectPrefix:
             "s3",
             key=self.credentials.user,
             secret=self.credentials.password,
-            anon=self.remote.anonymous,
+            anon=self.remote.credentials == "",
             client_kwargs={k: v for k, v in client.items() if v},
             config_kwargs=limits,
             skip_instance_cache=True,

@@ -13,11 +13,11 @@ class ObjectRemote(RemoteSettings):
     """A prefix of an object store, or another folder, for any kind of source but public_inbox."""
 
     secrets: ClassVar[tuple[str, ...]] = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    token_login: ClassVar[tuple[str, ...]] = ()
     kind: Literal["objects"] = Field(description="all files below a prefix")
     url: str = Field(description="`s3://bucket/prefix` (extra `s3`) or `file:///folder`")
     requests_per_minute: int = Field(1200, gt=0, description="files that are copied in any minute")
     endpoint: str | None = Field(None, description="address of an S3 service other than Amazon's")
-    anonymous: bool = Field(False, description="send no credentials")
 
     @field_validator("url")
     @classmethod
@@ -31,8 +31,6 @@ class ObjectRemote(RemoteSettings):
 
     @model_validator(mode="after")
     def _consistent(self) -> ObjectRemote:
-        if self.token_variable:
-            raise ValueError("an object store takes user_variable and password_variable")
         if self.endpoint:
             refuse_open_credentials(self, self.endpoint)
         return self

@@ -8,6 +8,7 @@ import numpy as np
 
 from assets.protocols.models import RerankScores
 from transforms.errors import SettingsError, not_installed
+from transforms.settings.models import FOLDERS
 from transforms.settings.search import RerankSettings
 
 _BATCH = 4
@@ -56,8 +57,8 @@ class CrossEncoderScorer:
         return self._loaded
 
     def _open(self) -> Any:
-        settings = self.settings
-        is_folder = self.name.startswith(("/", ".", "~"))
+        is_folder = self.name.startswith(FOLDERS)
+        name, _, commit = (self.name, "", "") if is_folder else self.name.partition("@")
         try:
             from sentence_transformers import CrossEncoder
             from transformers.utils import logging
@@ -66,9 +67,9 @@ class CrossEncoderScorer:
         logging.disable_progress_bar()
         try:
             model = CrossEncoder(
-                self.name,
+                name,
                 device="cpu",
-                revision=None if is_folder else settings.revision,
+                revision=commit or None,
                 local_files_only=is_folder,
             )
         except (OSError, ValueError) as error:

@@ -131,8 +131,8 @@ class OpenedVersion:
         if VECTORS_IN in self.manifest:
             if self.vectors_elsewhere is None:
                 raise IndexUnavailableError(
-                    f"the vectors of {self.path} are in {self.manifest[VECTORS_IN].capitalize()}, and `index.target`, "
-                    "`index.url` or the files in "
+                    f"the vectors of {self.path} are in {self.manifest[VECTORS_IN].capitalize()}, and `index.target` or "
+                    "the files in "
                     f"{folder_of(self.path)} do not say where: set them as they were, or run `weft build`, which publishes "
                     "a file as they are now"
                 )

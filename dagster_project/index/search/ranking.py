@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dagster_project.extras.registry import load, rankings
+from dagster_project.extras.registry import load, ranking_at
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import Allow, QueryBatch
@@ -110,7 +110,7 @@ def ranking_of(published: Path, settings: IndexSettings) -> Ranking:
 
     SettingsError if the packages of that extra are missing.
     """
-    offer = rankings().get(settings.target)
+    offer = ranking_at(settings.target)
     ranking: Ranking | None = load(offer.opened)(published, settings) if offer else None
     return ranking or BY_FILE
 

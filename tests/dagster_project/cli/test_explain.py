@@ -97,7 +97,7 @@ def test_two_processes_return_the_same_bytes(
         "import hashlib, sys; from dagster_project.index.search.opened_index import open_index;"
         "from dagster_project.config.settings import load_settings; from pathlib import Path;"
         "settings = load_settings(Path(sys.argv[1]));"
-        "search = settings.search.model_copy(update={'diversity': 0.3, 'collapse_duplicates': True, 'elbow': True,"
+        "search = settings.search.model_copy(update={'diversity': 0.3, 'collapse_duplicates': True, 'cutoff_ratio': 0.5,"
         "'expand': ('parent', 'neighbours', 'section', 'links')});"
         "index = open_index(settings.model_copy(update={'search': search}));"
         "hits = index.search(sys.argv[2:]).hits;"

@@ -32,8 +32,7 @@ def fetched(**fetch: object) -> dict[str, Any]:
         (fetched(url=f"https://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
         (fetched(url=f"ftp://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
         (fetched(url=f"https://user:{SECRET}@[/{{year}}{{month:02}}"), {}),
-        (fetched(user_variable="USER", password_variable=f"{SECRET}!"), {}),
-        (fetched(token_variable=f"{SECRET}!"), {}),
+        (fetched(credentials=f"{SECRET}!"), {}),
         (fetched(password=SECRET), {}),
         (fetched(since=SECRET), {}),
     ],
@@ -57,7 +56,7 @@ def test_settings_that_are_refused_do_not_repeat_a_secret(
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace with a secret in every place where one may stand; nothing answers its remotes."""
     for name in (
-        "FETCH_PASSWORD", "FETCH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "WEFT_PSEUDONYM_KEY",
+        "FETCH_PASSWORD", "OTHER_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "WEFT_PSEUDONYM_KEY",
     ):  # fmt: skip
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("FETCH_USER", "ada")
@@ -66,10 +65,10 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     work = Workspace(tmp_path / "work").configure(
         DEV,
         {
-            **fetched(url=closed, user_variable="FETCH_USER", password_variable="FETCH_PASSWORD"),
+            **fetched(url=closed, credentials="FETCH"),
             "name": "a",
         },
-        {**fetched(url=f"{closed}?token={SECRET}", token_variable="FETCH_TOKEN"), "name": "b"},
+        {**fetched(url=f"{closed}?token={SECRET}", credentials="OTHER"), "name": "b"},
         {"name": "chat", "kind": "conversation", "path": "chats"},
         alerts={
             "url": f"http://127.0.0.1:9/hooks/{SECRET}",

@@ -49,7 +49,7 @@ def test_the_ui_names_the_variables_of_secrets_and_never_their_values(
         monkeypatch.setenv(name, SECRET)
     remote = {
         "kind": "http", "since": "2004-01", "url": f"https://example.org/{{year}}{{month:02}}?token={SECRET}",
-        "user_variable": "LISTS_USER", "password_variable": "LISTS_PASSWORD",
+        "credentials": "LISTS",
     }  # fmt: skip
     work = Workspace(tmp_path / "work").configure(
         {"name": "far", "kind": "mbox", "fetch": remote},

@@ -11,7 +11,7 @@ from transforms.errors import SettingsError
 
 HTTP = {"kind": "http", "url": "https://example.org/{list}.{year}{month:02}", "since": "2004-01"}
 pytestmark = pytest.mark.skipif(bool({"imap", "objects"} - REMOTES.keys()), reason="without these remotes")
-IMAP = {"kind": "imap", "host": "mail.example.org", "user_variable": "U", "password_variable": "P"}
+IMAP = {"kind": "imap", "host": "mail.example.org", "credentials": "P"}
 GIT = {"kind": "git", "url": "https://lore.kernel.org/linux-erofs/{epoch}"}
 OBJECTS = {"kind": "objects", "url": "s3://bucket/prefix"}
 
@@ -61,16 +61,15 @@ def test_a_path_is_below_what_is_fetched(tmp_path: Path):
         ("mbox", HTTP | {"until": "2003-01"}, "until is before since"),
         ("mbox", HTTP | {"lists": ["../x"]}, "is no name of a list"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month}", "lists": ["a", "b"]}, "several lists need {list}"),
-        ("mbox", HTTP | {"token_variable": "hidden-token!"}, "never the secret itself"),
-        ("mbox", HTTP | {"password_variable": "P"}, "needs user_variable"),
-        ("mbox", HTTP | {"url": "http://example.org/{year}{month}", "token_variable": "T"}, "https:// only"),
+        ("mbox", HTTP | {"credentials": "hidden-token!"}, "never the secret itself"),
+        ("mbox", HTTP | {"url": "http://example.org/{year}{month}", "credentials": "T"}, "https:// only"),
         ("maildir", IMAP | {"tls": "off"}, "localhost alone"),
-        ("maildir", {"kind": "imap", "host": "mail.example.org"}, "needs user_variable and password_variable"),
+        ("maildir", {"kind": "imap", "host": "mail.example.org"}, "needs credentials"),
         ("public_inbox", GIT | {"url": "ext::sh -c hidden"}, "must begin with https://"),
         ("public_inbox", GIT | {"url": "https://example.org/{year}"}, "the only field is {epoch}"),
-        ("public_inbox", GIT | {"url": "ssh://example.org/x", "user_variable": "U", "password_variable": "P"}, "agent"),
+        ("public_inbox", GIT | {"url": "ssh://example.org/x", "credentials": "P"}, "agent"),
         ("eml", OBJECTS | {"url": "github://x/y"}, "must begin with s3:// or file://"),
-        ("eml", OBJECTS | {"user_variable": "U", "password_variable": "P", "endpoint": "http://example.org"}, "https"),
+        ("eml", OBJECTS | {"credentials": "P", "endpoint": "http://example.org"}, "https"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_right_is_refused(tmp_path: Path, kind: str, fetch: dict[str, Any], fault: str):

@@ -19,7 +19,6 @@ from tests.scripted_imap import Answer, scripted_imap, sound
 def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REMOTE_USER", USER)
     monkeypatch.setenv("REMOTE_PASSWORD", SECRET)
-    monkeypatch.setenv("REMOTE_TOKEN", "t0ken-of-Ada-4711")
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def imap(tmp_path: Path, script: dict[str, Answer], every_key: None) -> Iterator
 
         def run(**changes: Any) -> Fetched:
             remote = {
-                "kind": "imap", "host": "127.0.0.1", "port": port, "tls": "off", **PASSWORD, "timeout_seconds": 2,
+                "kind": "imap", "host": f"127.0.0.1:{port}", "tls": "off", **PASSWORD, "timeout_seconds": 2,
                 "requests_per_minute": 10_000, **changes,
             }  # fmt: skip
             fetch = {k: v for k, v in remote.items() if v is not None}

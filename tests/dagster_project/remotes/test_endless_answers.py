@@ -189,7 +189,7 @@ def test_dagster_shows_why_and_not_how_often(
     script["SEARCH"] = says(b"* SEARCH 1 \xff\r\nTAG OK done\r\n")
     with scripted_imap(script) as port:
         remote = {
-            "kind": "imap", "host": "127.0.0.1", "port": port, "tls": "off", **PASSWORD,
+            "kind": "imap", "host": f"127.0.0.1:{port}", "tls": "off", **PASSWORD,
         }  # fmt: skip
         work = Workspace(tmp_path).configure(
             {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": remote}

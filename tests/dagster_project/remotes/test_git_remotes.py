@@ -221,8 +221,8 @@ def address(inbox: Inbox) -> Iterator[str]:
 def test_credentials_reach_git_by_its_environment_and_stay_in_no_file(
     fetch: Fetch, address: str, work: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    named = {"url": f"{address}/{{epoch}}", "user_variable": "GIT_USER", "password_variable": "LIST_PASSWORD"}
-    monkeypatch.setenv("GIT_USER", "ada")
+    named = {"url": f"{address}/{{epoch}}", "credentials": "LIST"}
+    monkeypatch.setenv("LIST_USER", "ada")
     monkeypatch.setenv("LIST_PASSWORD", "wrong-secret")
     with pytest.raises(FetchError, match="check address and credentials") as fault:
         fetch(**named)

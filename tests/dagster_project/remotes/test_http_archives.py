@@ -259,9 +259,7 @@ def test_however_often_it_breaks_the_file_is_whole_in_the_end(
 def test_a_login_page_is_no_archive(tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]):
     fetch()
     server.plan[MARCH] = [login_page]
-    with pytest.raises(
-        FetchError, match=r"gives a web page \(text/html.*login page.*password_variable"
-    ) as fault:
+    with pytest.raises(FetchError, match=r"gives a web page \(text/html.*login page.*credentials") as fault:
         fetch()
     assert not isinstance(fault.value, FetchInterruptedError)
     assert files(tmp_path) == ALL
@@ -392,7 +390,7 @@ def test_credentials_come_from_the_environment_and_are_nowhere_else(
 ):
     secret = "s3cret/with spaces"
     server.authorization = basic("ada", secret)
-    named = {"user_variable": "LIST_USER", "password_variable": "LIST_PASSWORD"}
+    named = {"credentials": "LIST"}
     with pytest.raises(FetchError, match="environment variable LIST_USER is not set"):
         fetch(**named)
     monkeypatch.setenv("LIST_USER", "ada")
@@ -413,7 +411,7 @@ def test_a_token_is_sent_as_bearer_and_not_to_where_a_redirect_leads(
     with served_archives() as other:
         other.files |= MAILS
         server.plan[MARCH] = [status(302, Location=f"{other.address}{MARCH}")]
-        fetch(token_variable="LIST_TOKEN")
+        fetch(credentials="LIST")
         assert {facts.get("Authorization") for _, _, facts in server.asked} == {"Bearer t0ken"}
         assert [facts.get("Authorization") for _, _, facts in other.asked] == [None]
 

@@ -350,17 +350,17 @@ def test_a_call_that_cannot_be_answered_says_why(
 def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(office: Workspace, tmp_path: Path):
     outside = tmp_path / "secret.csv"
     outside.write_text("word\nabracadabra\n")
-    few = office.copied(tmp_path / "work").configure(*SOURCES, mcp={"max_results": 3})
+    few = office.copied(tmp_path / "work")
     cut, written, read, attached = called(
         few,
-        ("sql", {"statement": "SELECT range AS n, 0.5 AS half, NULL AS nothing, [n] AS l FROM range(9)"}),
+        ("sql", {"statement": "SELECT range AS n, 0.5 AS half, NULL AS nothing, [n] AS l FROM range(90)"}),
         ("sql", {"statement": "DELETE FROM messages"}),
         ("sql", {"statement": f"FROM read_csv('{outside}')"}),
         ("sql", {"statement": f"ATTACH '{tmp_path / 'new.duckdb'}'"}),
     )  # fmt: skip
     assert cut.structured_content == {
         "columns": ["n", "half", "nothing", "l"],
-        "rows": [[n, "0.5", None, f"[{n}]"] for n in range(3)],
+        "rows": [[n, "0.5", None, f"[{n}]"] for n in range(50)],
         "is_cut": True,
     }
     assert written.is_error and read.is_error and attached.is_error and "abracadabra" not in str(read)

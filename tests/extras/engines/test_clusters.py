@@ -22,7 +22,7 @@ from tests.timing import HUNG, until
 
 pytestmark = pytest.mark.exhaustive
 ENGINES: Mapping[str, Mapping[str, object]] = {
-    "spark": {"kind": "spark", "master": "local-cluster[2,1,1024]"},
+    "spark": {"kind": "spark"},
     "ray": {"kind": "ray", "tasks": 2},
 }
 WORKERS = {"spark": "pyspark.daemon", "ray": "ray::run_task"}
@@ -78,7 +78,7 @@ def hashes(work: Workspace) -> dict[str, str]:
 def test_after_a_killed_build_and_a_dead_worker_an_engine_makes_the_same_lake_on_s3(
     engine: str, built_once: Workspace, store: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name, value in store.items():
+    for name, value in {**store, "MASTER": "local-cluster[2,1,1024]"}.items():
         monkeypatch.setenv(name, value)
     (client := boto3.client("s3")).create_bucket(Bucket=BUCKET)
     storage = {"root": "state", "lake": f"s3://{BUCKET}/lake"}

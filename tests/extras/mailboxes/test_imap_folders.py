@@ -56,8 +56,8 @@ class Folder:
     def fetch(self, **changes: Any) -> Fetched:
         """Fetch the folder with the settings changed."""
         remote = {
-            "kind": "imap", "host": "127.0.0.1", "port": self.server.port, "tls": "off", "folder": self.name,
-            "user_variable": "MAIL_USER", "password_variable": "MAIL_PASSWORD", "requests_per_minute": 10_000,
+            "kind": "imap", "host": f"127.0.0.1:{self.server.port}", "tls": "off", "folder": self.name,
+            "credentials": "MAIL", "requests_per_minute": 10_000,
         }  # fmt: skip
         source = {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": remote | changes}
         settings = self.work.configure(source).settings
@@ -153,12 +153,15 @@ def test_only_mails_since_a_day_are_fetched(folder: Folder):
 
 
 @pytest.mark.parametrize("tls", ["tls", "starttls"])
-def test_the_connection_is_encrypted_and_its_certificate_checked(folder: Folder, tls: str):
-    port = folder.server.tls_port if tls == "tls" else folder.server.port
-    with pytest.raises(FetchError, match="certificate cannot be trusted .* ca_file") as fault:
-        folder.fetch(tls=tls, port=port)
+def test_the_connection_is_encrypted_and_its_certificate_checked(
+    folder: Folder, tls: str, monkeypatch: pytest.MonkeyPatch
+):
+    host = f"127.0.0.1:{folder.server.tls_port if tls == 'tls' else folder.server.port}"
+    with pytest.raises(FetchError, match="certificate cannot be trusted .* SSL_CERT_FILE") as fault:
+        folder.fetch(tls=tls, host=host)
     assert not isinstance(fault.value, FetchInterruptedError)
-    assert folder.fetch(tls=tls, port=port, ca_file=str(folder.server.certificate)).added == 3
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder.server.certificate))
+    assert folder.fetch(tls=tls, host=host).added == 3
 
 
 def test_a_refused_login_must_be_mended_and_shows_no_password(
@@ -179,7 +182,7 @@ def test_a_folder_that_is_not_there_must_be_mended(folder: Folder):
 
 def test_a_server_that_is_not_there_may_come_back(folder: Folder):
     with pytest.raises(FetchInterruptedError, match="imap server 127.0.0.1:9, connecting: "):
-        folder.fetch(port=9)
+        folder.fetch(host="127.0.0.1:9")
 
 
 def test_a_fetch_ends_with_its_time_limit(folder: Folder):

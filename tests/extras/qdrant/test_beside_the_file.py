@@ -28,7 +28,7 @@ QUERIES = (
     "news", "long", "nothing of this stands anywhere", "q:load", "l:dev pace",
 )  # fmt: skip
 NEWS = "The compactor of the shell is new. It was measured with four kinds of load."
-TARGET = '[index]\ntarget = "qdrant"\nurl = "http://host:6333/weft"\n'
+TARGET = '[index]\ntarget = "http://host:6333/weft"\n'
 Published = tuple[Path, list[dict[str, Any]], dict[int, tuple[Any, ...]]]
 """The published folder of a workspace, the hits of its searches, and its points."""
 

@@ -147,7 +147,7 @@ def test_every_way_of_asking_answers_as_the_file_does(
     monkeypatch.setattr(collection, "connected", lambda url: client)
     plain = work.config.read_text() + '\n[lenses.users]\nwhere = "source:users"\n'
     answers = []
-    for name, target in (("file", ""), ("points", 'target = "qdrant"\nurl = "http://host:6333/weft"\n')):
+    for name, target in (("file", ""), ("points", 'target = "http://host:6333/weft"\n')):
         (config := work.folder / f"{name}.toml").write_text(
             plain.replace("[storage]\n", f"[index]\n{target}[storage]\n")
         )

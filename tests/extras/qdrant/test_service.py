@@ -18,13 +18,13 @@ pytestmark = pytest.mark.exhaustive
 
 def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: Path):
     url = f"file:{tmp_path}/qdrant/weft"
-    work = two_lists(tmp_path / "work", index={"target": "qdrant", "url": url})
+    work = two_lists(tmp_path / "work", index={"target": url})
     work.build()
     with closing(open_index(work.settings)) as index:
         assert isinstance(index.ranking, PointRanking) and index.ranking.points.facts.number == 1
         before = index.search(["compactor"]).hits.to_pylist()
     assert before
-    plain = work.config.read_text().replace('target = "qdrant"', 'target = "duckdb"')
+    plain = work.config.read_text().replace(f'target = "{url}"', 'target = "duckdb"')
     (other := work.folder / "plain.toml").write_text(plain)
     with (
         closing(open_index(load_settings(other))) as index,
@@ -52,7 +52,7 @@ def test_a_service_that_does_not_answer_is_told_with_the_remedy(tmp_path: Path):
 
 @pytest.mark.parametrize("url", ["http://host:6333", "host/weft", "http://user:s3cret@host:6333/weft", ""])
 def test_an_address_names_a_service_without_credentials_and_an_alias(tmp_path: Path, url: str):
-    work = two_lists(tmp_path, index={"target": "qdrant", "url": url})
+    work = two_lists(tmp_path, index={"target": url})
     with pytest.raises(SettingsError) as fault:
         load_settings(work.config)
     assert "s3cret" not in str(fault.value)

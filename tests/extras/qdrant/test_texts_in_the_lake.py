@@ -49,7 +49,7 @@ def pair(
     (folder := tmp_path / "collections").mkdir()
     client = EdgeClient(folder)
     monkeypatch.setattr(collection, "connected", lambda url: client)
-    for name, target in (("file", ""), ("points", 'target = "qdrant"\nurl = "http://host:6333/weft"\n')):
+    for name, target in (("file", ""), ("points", 'target = "http://host:6333/weft"\n')):
         work = built_once.copied(tmp_path / name)
         config = work.config.read_text() + '\n[lenses.users]\nwhere = "source:users"\n'
         work.config.write_text(config.replace("[storage]\n", f"[index]\n{target}[storage]\n"))

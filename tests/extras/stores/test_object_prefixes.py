@@ -26,8 +26,8 @@ def service() -> Iterator[str]:
 
 @pytest.fixture
 def s3(service: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("STORE_KEY", "AKIAEXAMPLE")
-    monkeypatch.setenv("STORE_SECRET", "sEcReT/kEy")
+    monkeypatch.setenv("STORE_USER", "AKIAEXAMPLE")
+    monkeypatch.setenv("STORE_PASSWORD", "sEcReT/kEy")
     client = boto3.client(
         "s3", endpoint_url=service, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
     )
@@ -50,7 +50,7 @@ def fetch(work: Workspace, service: str) -> Fetch:
     def run(kind: str = "mbox", **changes: Any) -> Fetched:
         remote = {
             "kind": "objects", "url": f"s3://{BUCKET}/mail", "endpoint": service,
-            "user_variable": "STORE_KEY", "password_variable": "STORE_SECRET", **changes,
+            "credentials": "STORE", **changes,
         }  # fmt: skip
         work.configure(
             {"name": "dev", "kind": kind, "fetch": {k: v for k, v in remote.items() if v is not None}}
@@ -143,7 +143,7 @@ def test_a_folder_elsewhere_is_copied_with_its_folders(tmp_path: Path, fetch: Fe
     (notes / "deep").mkdir(parents=True)
     (notes / "a.md").write_text("# A\n\ntext")
     (notes / "deep" / "b.md").write_text("# B\n\ntext")
-    local = {"url": f"file://{notes}", "endpoint": None, "user_variable": None, "password_variable": None}
+    local = {"url": f"file://{notes}", "endpoint": None, "credentials": None}
     assert fetch(kind="vault", **local).added == 2
     assert names(work) == ["a.md", "deep/b.md"]
     (notes / "a.md").unlink()

@@ -40,7 +40,7 @@ def test_no_step_before_the_end_is_steep_and_the_first_behind_it_is(
 
 def test_each_query_has_an_elbow_of_its_own_and_what_is_dropped_says_why():
     hits = hits_of({0: [4, 3, 1], 1: [5, 1], 2: [2, 2]})
-    kept, dropped = before_elbow(hits, SearchSettings())
+    kept, dropped = before_elbow(hits, SearchSettings(cutoff_ratio=0.5))
     assert kept.select("query", place()).rows() == [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2)]
     assert dropped.select("query", "reason").rows() == [
         (0, "behind the elbow after 2"), (1, "behind the elbow after 1")

@@ -184,7 +184,9 @@ def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(rows: list[tuple[in
     [([2, 3], [0.5, 0.4], 1.0), ([0, 3], [0.5, 0.4], 0.3), ([2, 3], [-0.5, 0.4], 0.7)],
 )
 def test_the_one_hit_that_a_filter_leaves_is_worth_what_it_has(lexical, vector, score):
-    found = hits(lexical, vector, allowed=[True, False], settings=ALONE.model_copy(update={"elbow": True}))
+    found = hits(
+        lexical, vector, allowed=[True, False], settings=ALONE.model_copy(update={"cutoff_ratio": 0.5})
+    )
     assert found["score"].to_list() == pytest.approx([score])
 
 

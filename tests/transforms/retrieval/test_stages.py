@@ -134,8 +134,8 @@ def test_every_stage_has_its_place_in_the_declared_order(changed: dict[str, Any]
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 2)), max_size=20),
     st.sampled_from(
-        [{}, {"elbow": True}, {"collapse_threads": True, "diversity": 0.5}, {"collapse_duplicates": True},
-         {"aggregation": "before_elbow", "elbow": True}]
+        [{}, {"cutoff_ratio": 0.5}, {"collapse_threads": True, "diversity": 0.5}, {"collapse_duplicates": True},
+         {"aggregation": "before_elbow", "cutoff_ratio": 0.5}]
     ),
 )  # fmt: skip
 def test_every_candidate_is_a_hit_or_was_dropped_once_with_a_reason(
