@@ -355,14 +355,14 @@ def _open(file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def _rows_of(file: Path, table: str = "manifest") -> tuple[Any, ...]:
     """The rows of a small table of a published file; duckdb.Error if it cannot be read."""
     state = file.stat()
-    return _read_once(file, table, state.st_ino, state.st_size, state.st_mtime_ns)
+    return _read_once(file, state.st_ino, state.st_size, state.st_mtime_ns)[table]
 
 
-@lru_cache(maxsize=8)
-def _read_once(file: Path, table: str, *state: int) -> tuple[Any, ...]:
-    """The rows of a small table of a published file in this state: a build asks for them ten times."""
+@lru_cache(maxsize=4)
+def _read_once(file: Path, *state: int) -> dict[str, tuple[Any, ...]]:
+    """The rows of the small tables of a published file in this state: a build asks for them ten times."""
     with _open(file) as connection:
-        return tuple(connection.execute(f"FROM {table}").fetchall())
+        return {t: tuple(connection.execute(f"FROM {t}").fetchall()) for t in ("manifest", "partitions")}
 
 
 def _copy(source: Path, target: Path) -> None:
