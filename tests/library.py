@@ -16,7 +16,7 @@ CHAT = {"name": "chat", "kind": "conversation", "path": "chat/*"}
 SOURCES = (MAIL, ODD, NOTES, DOCS, JOURNAL, CHAT)
 SECTIONS = {
     "index": {"ann_max_vectors": 9999},
-    "mail": {"max_archive_bytes": 4 << 20},
+    "mail": {"max_archive_bytes": 4 << 20, "max_message_bytes": 1 << 20},
     "mcp": {"max_seconds": HUNG},
 }
 

@@ -22,6 +22,7 @@ _FORMER = {
     ".anonymous": '`credentials = ""` sends none',
     ".ca_file": "SSL_CERT_FILE of the environment names the file",
     ".port": "`host` has it, as `imap.example.org:143`",
+    ".until": "`since` has the last month, as `2004-01/2010-12`",
     ".revision": "`name` has the commit, as `name@commit`",
     "_variable": '`credentials = "NAME"` reads NAME_USER and NAME_PASSWORD, or NAME_TOKEN',
 }

@@ -16,7 +16,7 @@ from dagster_project.config.remote_settings import RemoteSettings, checked_url, 
 from dagster_project.extras.registry import load, remotes
 
 _LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
-_MONTH = r"^(19|20)\d\d-(0[1-9]|1[0-2])$"
+_MONTH = r"(19|20)\d\d-(0[1-9]|1[0-2])"
 _TEMPLATE_FIELDS = {"list", "year", "month", "month_name"}
 
 
@@ -27,8 +27,10 @@ class HttpRemote(RemoteSettings):
     url: str = Field(
         description="address with `{year}`, `{month:02}` or `{month_name}`, and for several lists `{list}`"
     )
-    since: str = Field(pattern=_MONTH, description="first month, as `2004-01`")
-    until: str | None = Field(None, pattern=_MONTH, description="last month; none: the current one")
+    since: str = Field(
+        pattern=f"^{_MONTH}(/{_MONTH})?$",
+        description="first month, as `2004-01`, or first and last, as `2004-01/2010-12`",
+    )
     lists: tuple[str, ...] = Field(
         (), description="what stands for `{list}`; none: `list_id` or the source's name"
     )
@@ -64,8 +66,8 @@ class HttpRemote(RemoteSettings):
         refuse_open_credentials(self, self.url)
         if len(self.lists) > 1 and "{list" not in self.url:
             raise ValueError("several lists need {list} in the address")
-        if self.until and self.until < self.since:
-            raise ValueError("until is before since")
+        if "/" in self.since and self.since[8:] < self.since[:7]:
+            raise ValueError("the last month of since is before the first")
         return self
 
 

@@ -53,9 +53,10 @@ class Archive:
 
 def archives(remote: HttpRemote, list_id: str, now: datetime) -> list[Archive]:
     """The archives that a remote has by now, the newest month first."""
-    year, month = map(int, (remote.until or now.strftime("%Y-%m")).split("-"))
+    first, _, last = remote.since.partition("/")
+    year, month = map(int, (last or now.strftime("%Y-%m")).split("-"))
     result = []
-    while f"{year}-{month:02}" >= remote.since:
+    while f"{year}-{month:02}" >= first:
         ends_at = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
         for name in remote.lists or (list_id,):
             url = remote.url.format(list=name, year=year, month=month, month_name=calendar.month_name[month])

@@ -156,7 +156,7 @@ def _by_repository(mails: Iterable[InboxMail]) -> Iterator[tuple[Path, list[Inbo
 def _read(mail: InboxMail, objects: Objects, limit: int) -> RawMail:
     blob = objects.read(mail.blob, "blob", limit)
     if blob.fault == TOO_LARGE:
-        fault = f"too_large: {blob.size} bytes, where a mail may have {limit}"
+        fault = f"too_large: {blob.size} bytes, mail.max_message_bytes is {limit}"
         return RawMail(mail.place, b"", fault=fault)
     if blob.fault:
         return RawMail(mail.place, b"", fault=_fault(blob.fault, mail.blob, mail.repository))

@@ -113,7 +113,7 @@ def lying_web_server(chance: random.Random, folder: Path) -> None:
         server.files[path] = MAIL
         credentials = {"credentials": chance.choice(["FUZZED", "OTHER"])}
         url = f"{server.address}/{{year}}-{{month:02}}"
-        remote = {"kind": "http", "url": url, "since": "2004-01", "until": "2004-01", **LIMITS, **credentials}
+        remote = {"kind": "http", "url": url, "since": "2004-01/2004-01", **LIMITS, **credentials}
         _fetched(folder, {"name": "dev", "kind": "mbox", "fetch": remote}, server)
 
 

@@ -65,7 +65,7 @@ def fed_http(folder: Path, feed: Feed) -> Iterator[Remote]:
             server.files[path] = mbox(discussion(month * 1000, 200, "compactor"))
             server.plan[path] = [in_blocks(feed.noted)] * 10_000
         yield {
-            "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01", "until": "2004-03",
+            "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01/2004-03",
             "requests_per_minute": 10_000,
         }  # fmt: skip
 

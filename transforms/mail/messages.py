@@ -263,7 +263,7 @@ def _rejected_row(copy: Copy, reason: str) -> dict[str, Any]:
 def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
     if len(mail.data) <= (limit := settings.max_message_bytes):
         return None
-    return f"too_large: {len(mail.data)} bytes, where a mail may have {limit}"
+    return f"too_large: {len(mail.data)} bytes, mail.max_message_bytes is {limit}"
 
 
 def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:

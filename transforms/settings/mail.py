@@ -10,7 +10,7 @@ from transforms.settings.base import Internal, StageSettings
 class MailSettings(StageSettings):
     """How raw mail becomes messages and attachments."""
 
-    max_message_bytes: Internal[int] = Field(64 << 20, gt=0, description="bytes; a larger mail is set aside")
+    max_message_bytes: int = Field(64 << 20, gt=0, description="bytes; a larger mail is set aside")
     max_archive_bytes: int = Field(4 << 30, gt=0, description="bytes of one archive file after decompression")
     max_attachment_bytes: Internal[int] = Field(64 << 20, gt=0)
     """Bytes of a compressed attachment after decompression."""

@@ -288,7 +288,7 @@ def test_a_build_makes_no_evaluation(measured: Workspace):
 
 
 @pytest.mark.exhaustive
-def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace, every_key: None):
+def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace):
     with_queries(built, "publish_check = true\n")
     before = (built.index / "CURRENT").resolve()
     text = built.config.read_text()

@@ -209,7 +209,7 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
     ids=lambda value: next(iter(value)) if isinstance(value, Mapping) else "",
 )
 def test_a_setting_remakes_the_tables_that_depend_on_it(
-    built: Workspace, sections: dict[str, dict[str, object]], remade: tuple[str, ...] | None, every_key: None
+    built: Workspace, sections: dict[str, dict[str, object]], remade: tuple[str, ...] | None
 ):
     sources = [{"name": s.name, "kind": s.kind, "path": s.path} for s in built.settings.sources]
     plan = built.configure(*sources, **sections).plan()

@@ -33,7 +33,7 @@ def server() -> Iterator[Archives]:
 def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
     """A source that is fetched from the server."""
     fetch = {
-        "kind": "http", "url": f"{server.address}/remote.{{year}}{{month:02}}", "since": "2004-01", "until": "2004-01",
+        "kind": "http", "url": f"{server.address}/remote.{{year}}{{month:02}}", "since": "2004-01/2004-01",
         "requests_per_minute": 10_000, **changes,
     }  # fmt: skip
     return {"name": "remote-list", "kind": "mbox", "fetch": fetch}
@@ -98,7 +98,7 @@ def test_a_fault_that_passes_is_repeated_and_one_that_does_not_is_not(work: Work
     assert result.success
     assert [s for _, s in server.take_asked()] == [500, 503, 200]
     server.plan[MONTH] = [status(403)] * 5
-    work.configure(remote_source(server, until="2004-02", since="2004-01"))
+    work.configure(remote_source(server, since="2004-01/2004-02"))
     server.plan["/remote.200402"] = [status(403)] * 5
     result = run_fetch(work)
     assert not result.success
@@ -170,7 +170,7 @@ def test_the_command_fetches_all_or_some_and_tells_what_came(work: Workspace, se
     refused = told("local")
     assert refused.exit_code == 2
     assert "no source with fetch is called 'local'; there are: remote-list" in refused.stderr
-    work.configure(remote_source(server, until="2004-02"))
+    work.configure(remote_source(server, since="2004-01/2004-02"))
     server.plan["/remote.200402"] = [status(401)]
     failed = told()
     assert (failed.exit_code, "│ failed" in failed.output) == (10, True)

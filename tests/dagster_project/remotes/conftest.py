@@ -34,7 +34,7 @@ def http(tmp_path: Path, server: Archives, every_key: None) -> Fetch:
 
     def run(**changes: Any) -> Fetched:
         remote = {
-            "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01", "until": "2004-01",
+            "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01/2004-01",
             **PASSWORD, "timeout_seconds": 2, "requests_per_minute": 10_000, **changes,
         }  # fmt: skip
         source = {"name": "dev", "kind": "mbox", "fetch": {k: v for k, v in remote.items() if v is not None}}

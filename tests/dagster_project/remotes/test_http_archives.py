@@ -135,8 +135,7 @@ def test_templates_name_lists_years_and_months():
     remote = HttpRemote(
         kind="http",
         url="https://example.org/{list}/{year}-{month_name}.txt.gz",
-        since="2003-12",
-        until="2004-01",
+        since="2003-12/2004-01",
         lists=("dev", "users"),
     )
     assert [(a.stem, a.url) for a in archives(remote, "-", NOW)] == [
@@ -214,11 +213,11 @@ def test_a_fetch_that_is_killed_goes_on_where_it_was(
     tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
 ):
     server.plan[MARCH] = [stalled_after(5000)]
-    fetch(since="2004-01", until="2004-02")
+    fetch(since="2004-01/2004-02")
     server.take_asked()
     remote = {"kind": "http", "url": f"{server.address}/{{list}}.{{year}}{{month:02}}", "since": "2004-01"}
     work = Workspace(tmp_path).configure(
-        {"name": "dev", "kind": "mbox", "fetch": remote | {"until": "2004-03"}}
+        {"name": "dev", "kind": "mbox", "fetch": remote | {"since": "2004-01/2004-03"}}
     )
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(work.config)])
     partial = tmp_path / "state/sources/.fetch/dev/dev.2004-03.part"
