@@ -19,6 +19,7 @@ from dagster_project.index.search.opened_version import HnswScores
 from dagster_project.index.search.ranking import Near, row_batches
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.static import PackagedTokenCounter
+from dagster_project.system.sql_files import SqlFile
 from transforms.context.candidates import borne_out, in_stretches, query_parts, telling_terms
 from transforms.context.passages import Passage
 from transforms.context.selection import most_passages
@@ -38,6 +39,7 @@ _LEAST_CANDIDATES = 20
 """Candidates of a query, where the settings name no number."""
 _LEAST_TURN = 20
 """Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without what it answers."""
+_SQL = SqlFile(__file__, "context_index.sql", least_turn=str(_LEAST_TURN))
 _SEARCHED: dict[str, Any] = {
     "fusion": "blend", "vector_search": "exact", "per_document": 1 << 30, "collapse_threads": False,
     "aggregation": "off", "cutoff_ratio": None, "diversity": 0.0,
@@ -260,7 +262,9 @@ class IndexForContext:
             facts = {"own": list(asker.own), "earlier": settings.include == "earlier", "until": asker.until}
             facts |= {"conversation": asker.conversation_id}
             text = {"text": asker.text, "least": _LEAST_TURN} if "\n" in asker.text.strip() else {}
-            result = self.index.connection.execute(_HIDDEN + (_BROUGHT if text else ""), facts | text)
+            result = self.index.connection.execute(
+                _SQL("hidden_with_turns" if text else "hidden"), facts | text
+            )
             hidden = result.fetchnumpy()["chunk_no"].astype(np.int64)
             mask = fitting
             if len(hidden):
@@ -272,19 +276,13 @@ class IndexForContext:
     def _described(self, candidates: pl.DataFrame) -> pl.DataFrame:
         """The candidates with what they are chunks of, but for turns that say nothing by themselves."""
         numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
-        chunks = self.index.frame(
-            f"SELECT {_FACTS} FROM chunks WHERE chunk_no IN ({numbers}) AND (chunk_kind <> 'turn' OR "
-            f"list_sum([s.byte_end - s.byte_start FOR s IN spans]) >= {_LEAST_TURN})"
-        )
+        chunks = self.index.frame(_SQL("described", numbers=numbers))
         return candidates.join(chunks, on="chunk_no", how="inner", maintain_order="left")
 
     def _in_stretches(self, candidates: pl.DataFrame, allowed: Sequence[np.ndarray | None]) -> pl.DataFrame:
         """The candidates as `steps.in_stretches` has them, of turns those that the query may find."""
         documents = candidates.drop_nulls("turn").get_column("document_id").unique().to_list()
-        turns = self.index.frame(
-            f"SELECT {_FACTS} FROM chunks WHERE chunk_kind = 'turn' AND doc_id IN (SELECT unnest($ids::VARCHAR[]))",
-            documents,
-        )
+        turns = self.index.frame(_SQL("turns"), documents)
         spread = in_stretches(candidates, turns)
         masks = {row: mask for row, mask in enumerate(allowed) if mask is not None}
         may = [
@@ -296,28 +294,6 @@ class IndexForContext:
         )
 
 
-_FACTS = """chunk_no::BIGINT AS chunk_no, chunk_id, doc_id AS document_id, source_kind,
-chunk_kind = 'window_segment' AS is_segment,
-CASE chunk_kind WHEN 'turn' THEN chunk_index::BIGINT END AS turn,
-list_min([s.byte_start FOR s IN spans IF s.role = 'own']) AS byte_start,
-list_max([s.byte_end FOR s IN spans IF s.role = 'own']) AS byte_end"""
-
-
-_HIDDEN = """
-SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT unnest($own::VARCHAR[])) OR $earlier AND doc_id IN (
-  SELECT doc_id FROM conversation_windows WHERE conversation_id = $conversation OR last_at > $until
-  UNION ALL SELECT message_id FROM messages WHERE effective_at > $until
-  UNION ALL SELECT doc_id FROM documents WHERE coalesce(modified_at, created_at) > $until
-)
-"""
-_BROUGHT = """
-UNION SELECT chunk_no FROM (
-  SELECT chunk_no, unnest(string_split(text_display, chr(10))[2:]) AS line FROM chunks WHERE chunk_kind = 'turn'
-) WHERE strlen(line) >= $least AND line IN (
-  SELECT unnest([line, regexp_replace(line, '^.*?: ', '')]) FROM unnest(string_split($text, chr(10))) AS _(line)
-)
-"""
-"""Turns with a line of a text of several, which may have time and speaker before it."""
 _CHUNKING = (
     "mail", "blocks", "chunks", "documents", "document_chunks", "conversations", "terms", "sentences",
 )  # fmt: skip

@@ -18,11 +18,13 @@ from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.index.search.similar import similar
 from dagster_project.index.search.statements.assistant_sql import bounded_rows
 from dagster_project.outgoing.receipts import Disclosed
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError
 from transforms.settings.search import SearchSettings
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
 _OTHERS = "text by others"
+_SQL = SqlFile(__file__, "answers.sql", dated=DATED)
 
 
 class Shown(NamedTuple, Generic[_Answer]):
@@ -275,7 +277,7 @@ def thread(index: SearchIndex, name: str, limit: int, start: int = 0) -> Shown[T
     if kind not in ("thread", "message"):
         raise QueryError(f"{name!r} is a {kind}, which is in no thread: name a thread or a mail")
     values = {"id": id_, "limit": limit + 1, "start": start}
-    rows = index.connection.execute(_THREAD, values).to_arrow_table().to_pylist()
+    rows = index.connection.execute(_SQL("thread"), values).to_arrow_table().to_pylist()
     if not rows:
         raise QueryError(f"{name!r} has no mail at the place {start}")
     mails = [
@@ -297,29 +299,11 @@ def thread(index: SearchIndex, name: str, limit: int, start: int = 0) -> Shown[T
     return Shown(answer, [Disclosed(mail.message_id, mail.subject or "", mail.message_id) for mail in mails])
 
 
-_THREAD = """
-SELECT n.thread_id, n.message_id, n.parent_id, n.depth, t.subject AS thread_subject,
-  m.from_name, m.from_addr, m.effective_at, m.subject
-FROM thread_tree n JOIN threads t USING (thread_id) LEFT JOIN messages m USING (message_id)
-WHERE n.thread_id = $id OR n.thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id = $id)
-ORDER BY n.position LIMIT $limit OFFSET $start
-"""
-
-
 def sources(index: SearchIndex) -> Shown[SourceList]:
     """The sources of the index."""
-    rows: list[dict[str, Any]] = index.connection.execute(_SOURCES).to_arrow_table().to_pylist()
+    rows: list[dict[str, Any]] = index.connection.execute(_SQL("sources")).to_arrow_table().to_pylist()
     answer = SourceList(index_version=index.manifest["version"], sources=[Source(**row) for row in rows])
     return Shown(answer, [])
-
-
-_SOURCES = f"""
-SELECT source AS name, list_sort(list(DISTINCT source_kind)) AS kinds,
-  (SELECT coalesce(list(DISTINCT list_id ORDER BY list_id), []) FROM memberships m
-    WHERE m.source = c.source AND list_id IS NOT NULL) AS lists,
-  count(DISTINCT doc_id) AS documents, count(*) AS passages, max(dated_at) AS newest
-FROM chunks c LEFT JOIN ({DATED}) USING (doc_id) GROUP BY source ORDER BY source
-"""
 
 
 def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:

@@ -201,9 +201,9 @@ def _holds(ascending: np.ndarray, value: int) -> bool:
     return place < len(ascending) and int(ascending[place]) == value
 
 
-_HASHES = " UNION ALL ".join(
-    f"SELECT md5_number_lower({name}) AS hash FROM {table}"
-    for table, name in {
-        "messages": "message_id", "documents": "doc_id", "conversation_windows": "doc_id", "nodes": "node_id",
-    }.items()
-)  # fmt: skip
+_HASHES = """
+SELECT md5_number_lower(message_id) AS hash FROM messages
+UNION ALL SELECT md5_number_lower(doc_id) FROM documents
+UNION ALL SELECT md5_number_lower(doc_id) FROM conversation_windows
+UNION ALL SELECT md5_number_lower(node_id) FROM nodes
+"""

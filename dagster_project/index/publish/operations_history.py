@@ -32,12 +32,12 @@ EMBEDDINGS = "embeddings"
 _TELLING_TEXTS = 10
 _MATERIALIZATIONS = 100
 _SHOWN = {"readiness": LAGS, "embeddings": (REUSE, LIVE_SHARE), "search_index": (INDEX_BYTES,)}
-_SIZE = "pow(2, ceil(log2(greatest(char_count, 64))))::BIGINT"
 _COUNTED = {
     QUARANTINE: "SELECT split_part(reason, ':', 1) AS name, count(*) AS rows FROM quarantine "
     "GROUP BY ALL ORDER BY rows DESC, name",
     BLOCKS: "SELECT kind AS name, count(*) AS rows FROM blocks GROUP BY ALL ORDER BY rows DESC, name",
-    SIZES: f"SELECT format('{{:,}}', {_SIZE}) AS name, count(*) AS rows FROM chunks GROUP BY {_SIZE} ORDER BY {_SIZE}",
+    SIZES: "SELECT format('{:,}', pow(2, ceil(log2(greatest(char_count, 64))))::BIGINT AS size) AS name, count(*) AS rows "
+    "FROM chunks GROUP BY size ORDER BY size",
     MONTHS: "SELECT strftime(effective_at, '%Y-%m') AS name, count(*) AS rows FROM messages "
     "WHERE effective_at IS NOT NULL GROUP BY ALL ORDER BY name",
 }

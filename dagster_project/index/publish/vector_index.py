@@ -64,8 +64,8 @@ def measured(file: Path) -> dict[str, Any]:
         use(connection)
         queries = _vectors(
             connection.execute(
-                f"SELECT vector FROM embeddings WHERE chunk_no % {max(1, vectors // _QUERIES)} = 0 "
-                f"ORDER BY chunk_no LIMIT {_QUERIES}"
+                "SELECT vector FROM embeddings WHERE chunk_no % $step = 0 ORDER BY chunk_no LIMIT $most",
+                {"step": max(1, vectors // _QUERIES), "most": _QUERIES},
             ).to_arrow_table()
         )
         k = min(_K, vectors)

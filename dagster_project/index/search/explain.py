@@ -226,9 +226,9 @@ def _chunks_of(index: SearchIndex, ident: str) -> list[int]:
 
 
 def _names(index: SearchIndex, numbers: set[int]) -> dict[int, tuple[str, str, str]]:
-    listed = ", ".join(str(int(n)) for n in sorted(numbers)) or "-1"
     rows = index.connection.execute(
         "SELECT chunk_no, chunk_id, CASE WHEN source_kind = 'document' THEN parent_id ELSE doc_id END, title FROM chunks "
-        f"WHERE chunk_no IN ({listed})"
+        "WHERE chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
+        {"numbers": [int(n) for n in numbers]},
     ).fetchall()
     return {int(number): (chunk, doc, index.screen.text(title)) for number, chunk, doc, title in rows}

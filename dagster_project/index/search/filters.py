@@ -13,7 +13,12 @@ import polars as pl
 
 from dagster_project.index.files.arrays import SearchArrays
 from dagster_project.index.search.conditions.copies import ShownCopies, named_places, shown_copies
-from dagster_project.index.search.conditions.field_values import DATED, FieldConditions, FieldValues, refused
+from dagster_project.index.search.conditions.field_values import (
+    FIELDS_SQL,
+    FieldConditions,
+    FieldValues,
+    refused,
+)
 from dagster_project.index.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
 from transforms.retrieval import collapse
@@ -296,10 +301,7 @@ class Conditions:
     @cached_property
     def _by_time(self) -> np.ndarray:
         """All chunks, those of the newest document first; what has no time is last."""
-        rows = self.connection.execute(
-            f"SELECT chunk_no FROM chunks LEFT JOIN ({DATED}) USING (doc_id) ORDER BY dated_at DESC NULLS LAST, doc_id, "
-            "attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no"
-        ).fetchnumpy()
+        rows = self.connection.execute(FIELDS_SQL("newest_first")).fetchnumpy()
         return np.asarray(rows["chunk_no"], dtype=np.int64)
 
     @property

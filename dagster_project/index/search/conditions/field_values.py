@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.index.search.conditions.people import MAILS, People
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval.query_fields import age, size, time_span
 from transforms.retrieval.query_language import META, Leaf
@@ -24,74 +25,11 @@ UNION ALL SELECT doc_id, first_at, last_at FROM conversation_windows
 """
 """The time of every mail, document and window, and that of the last turn of a window."""
 
-# A path is looked for as whole components, the last with or without its ending, anywhere in the path. A pattern, unlike
-# GLOB, takes no longer for more wildcards.
-_AT_PATH = "regexp_matches(path, $path)"
-
 _OF_ROWS = ("source", "kind", "l", "tag")
 """The fields by which a ranking elsewhere can restrict a search by itself."""
 
-# Statements that give the numbers of the chunks of documents whose field has the value.
-_CHUNKS_OF = "SELECT chunk_no FROM chunks WHERE doc_id IN ({})"
-_STATEMENTS = {
-    "m": "SELECT chunk_no FROM chunks WHERE doc_id = $value",
-    "l": _CHUNKS_OF.format("SELECT message_id FROM memberships WHERE list_id IN (SELECT unnest($names))"),
-    "source": "SELECT chunk_no FROM chunks WHERE source IN (SELECT unnest($names)) UNION "
-    + _CHUNKS_OF.format(
-        "SELECT message_id FROM memberships WHERE NOT is_canonical AND source IN (SELECT unnest($names))"
-    ),
-    "tag": _CHUNKS_OF.format(
-        "SELECT doc_id FROM (SELECT doc_id, unnest(tags) AS tag FROM documents) WHERE tag IN (SELECT unnest($names))"
-    ),
-    "type": _CHUNKS_OF.format(
-        "SELECT doc_id FROM documents WHERE list_has_any(string_split(concat_ws(', ', doc_type, format), ', '), $names)"
-    ),
-    "kind": "SELECT chunk_no FROM chunks WHERE source_kind = $value",
-    "path": f"""
-SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM documents WHERE {_AT_PATH})
-UNION SELECT chunk_no FROM (SELECT chunk_no, unnest(diff_files) AS path FROM chunks) WHERE {_AT_PATH}
-""",
-    "d": f"SELECT chunk_no FROM chunks JOIN ({DATED}) USING (doc_id) "
-    "WHERE ($since IS NULL OR ended_at >= $since) AND ($until IS NULL OR dated_at < $until)",
-    "larger": _CHUNKS_OF.format(
-        "SELECT message_id FROM messages WHERE raw_bytes > $size "
-        "UNION ALL SELECT doc_id FROM documents WHERE strlen(text) > $size"
-    ),
-    "keyword": "SELECT chunk_no FROM chunks JOIN chunk_keywords USING (chunk_id) WHERE keyword IN (SELECT unnest($names))",
-    "thread": _CHUNKS_OF.format(
-        "SELECT message_id FROM thread_tree WHERE thread_id = $value OR thread_id IN "
-        "(SELECT thread_id FROM thread_tree WHERE message_id = $value)"
-    ),
-    "series": _CHUNKS_OF.format(
-        "SELECT message_id FROM patch_series WHERE series_id = $value OR series_id IN "
-        "(SELECT series_id FROM patch_series WHERE message_id = $value)"
-    ),
-}
-_COPIED = (
-    "SELECT 1 FROM memberships m JOIN messages USING (message_id) WHERE m.source <> messages.source "
-    "AND m.source IN (SELECT unnest($names::VARCHAR[])) LIMIT 1"
-)
-# Classes, if the index has any, go by a rule of their own for documents.
-_CLASSED = "LEFT JOIN chunk_classes c USING (chunk_id)"
-_OF_VALUE = {
-    ("has", "patch"): _CHUNKS_OF.format("SELECT doc_id FROM chunks WHERE has_patch_markers"),
-    ("has", "attachment"): _CHUNKS_OF.format("SELECT message_id FROM attachments"),
-    ("is", "unanswered"): _CHUNKS_OF.format(
-        """
-SELECT root.message_id FROM thread_tree root JOIN messages asking USING (message_id)
-WHERE root.parent_id IS NULL AND NOT root.is_ghost AND NOT EXISTS (
-  FROM thread_tree answer JOIN messages answering ON answering.message_id = answer.message_id
-  WHERE answer.thread_id = root.thread_id AND answer.message_id <> root.message_id
-    AND answering.from_addr IS DISTINCT FROM asking.from_addr
-)"""
-    ),
-    ("is_code", "true"): f"SELECT chunk_no FROM chunks {_CLASSED} WHERE coalesce(c.is_code, chunks.is_code)",
-    (
-        "is_code",
-        "false",
-    ): f"SELECT chunk_no FROM chunks {_CLASSED} WHERE NOT coalesce(c.is_code, chunks.is_code)",
-}
-"""The statements of the fields that take few values."""
+FIELDS_SQL = SqlFile(__file__, "field_values.sql", dated=DATED)
+"""The numbers of the chunks whose field, or field and value, is that of the statement's name."""
 _NAMES = {
     "l": ("mailing list", "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL"),
     "source": ("source", "SELECT source FROM chunks UNION SELECT source FROM memberships ORDER BY ALL"),
@@ -135,26 +73,28 @@ class FieldValues:
         if not self.has_keywords and leaf.field == "keyword":
             raise refused(leaf, "keyword: the index has no table of keywords")
         if not self.has_classes and leaf.field == "is_code":
-            return self._numbers(f"SELECT chunk_no FROM chunks WHERE is_code = {leaf.value}")
+            return self._numbers(FIELDS_SQL("is_code_without_classes"), value=leaf.value)
         if leaf.field in _NAMES:
-            return self._numbers(_STATEMENTS[leaf.field], names=self._names(leaf))
+            return self._numbers(FIELDS_SQL(leaf.field), names=self._names(leaf))
         if leaf.field.startswith(META):
-            return self._numbers(_CHUNKS_OF.format("SELECT unnest($names)"), names=self._with_metadata(leaf))
-        if (leaf.field, leaf.value) in _OF_VALUE:
-            return self._numbers(_OF_VALUE[leaf.field, leaf.value])
+            statement = FIELDS_SQL("of_documents", ids="SELECT unnest($names)")
+            return self._numbers(statement, names=self._with_metadata(leaf))
+        if leaf.field in ("has", "is"):
+            return self._numbers(FIELDS_SQL(f"{leaf.field} {leaf.value}"))
         if leaf.field in MAILS:
-            return self._numbers(
-                _CHUNKS_OF.format(MAILS[leaf.field]), **self.people.named(leaf.value)._asdict()
-            )
+            statement = FIELDS_SQL("of_documents", ids=MAILS[leaf.field])
+            return self._numbers(statement, **self.people.named(leaf.value)._asdict())
         if leaf.field == "path":
+            # As whole components, the last with or without its ending. A pattern, unlike GLOB, takes no longer for more
+            # wildcards.
             path = _wildcards(leaf.value.strip("/"))
-            return self._numbers(_STATEMENTS["path"], path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
+            return self._numbers(FIELDS_SQL("path"), path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
         if leaf.field == "larger":
-            return self._numbers(_STATEMENTS["larger"], size=size(leaf.value))
+            return self._numbers(FIELDS_SQL("larger"), size=size(leaf.value))
         if leaf.field == "sensitivity":
             return self._sensitivity.filter(pl.col("sensitivity") == leaf.value)["chunk_no"].to_numpy()
         bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
-        return self._numbers(_STATEMENTS[leaf.field], value=bare)
+        return self._numbers(FIELDS_SQL(leaf.field), value=bare)
 
     def lacks(self, leaf: Leaf) -> bool:
         """True if a leaf names a list, source, tag, type, keyword or key of frontmatter that the index does not hold."""
@@ -176,12 +116,12 @@ class FieldValues:
 
     def has_copies_in(self, sources: Sequence[str]) -> bool:
         """True if a mail is in one of these sources that is published with the copy of another one."""
-        rows = self.connection.execute(_COPIED, {"names": list(sources)}).fetchall()
+        rows = self.connection.execute(FIELDS_SQL("copied"), {"names": list(sources)}).fetchall()
         return bool(rows)
 
     def dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
         """The chunks of what is from between two times."""
-        return self._numbers(_STATEMENTS["d"], since=since, until=until)
+        return self._numbers(FIELDS_SQL("d"), since=since, until=until)
 
     @cached_property
     def _sensitivity(self) -> pl.DataFrame:

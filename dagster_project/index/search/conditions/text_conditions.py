@@ -72,8 +72,7 @@ _OF_DOCUMENTS = {
     "nq": "lake_text(text_display)",
 }
 _UNAUTHORED_TEXTS = (
-    "SELECT chunk_no, lake_text(text_display) AS text_display FROM stored_chunks "
-    f"WHERE chunk_kind = '{UNAUTHORED}'"
+    "SELECT chunk_no, lake_text(text_display) AS text_display FROM stored_chunks WHERE chunk_kind = $kind"
 )
 _SHOWN = ("", "b", "q")
 """The fields of which what a mail without a word of its author shows is a part."""
@@ -120,7 +119,7 @@ class TextConditions:
         """The chunks without postings that show one of some words."""
         holds = np.zeros(self.postings.chunk_count, dtype=bool)
         if leaf.field in _SHOWN and not self.postings.ranked.all():
-            rows = self.connection.execute(_UNAUTHORED_TEXTS).to_arrow_table()
+            rows = self.connection.execute(_UNAUTHORED_TEXTS, {"kind": UNAUTHORED}).to_arrow_table()
             texts = pl.DataFrame(rows)
             is_match = texts.get_column("text_display").str.contains(_any_word(words))
             holds[texts.filter(is_match).get_column("chunk_no").to_numpy()] = True
