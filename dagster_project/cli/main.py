@@ -102,9 +102,20 @@ COMMANDS = {
 """By name, in the order in which somebody meets them; those of extras stand behind them."""
 
 
+_EXIT_CODES = """\b
+Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
+5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
+8 another build is running; 9 a service on the network failed, or would cost more than the budget;
+10 a remote could not be fetched, the rest was done; 11 the disk is full; 12 a folder cannot be written;
+130 interrupted by Ctrl-C; 143 ended by SIGTERM; 1 any other fault."""
+
+
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.
 @click.group(
-    cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "color": True}
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    epilog=_EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"], "color": True},
 )
 @click.version_option(package_name="weft")
 def main() -> None:
@@ -113,13 +124,6 @@ def main() -> None:
     `weft init PLACE` writes the settings for an archive, `weft build` reads it, `weft search "some words"` asks it.
     Commands take the settings of --config, else of $WEFT_CONFIG, else of ./weft.toml. `weft help` lists the pages of the
     documentation.
-
-    \b
-    Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
-    5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
-    8 another build is running; 9 a service on the network failed, or would cost more than the budget;
-    10 a remote could not be fetched, the rest was done; 11 the disk is full; 12 a folder cannot be written;
-    130 interrupted by Ctrl-C; 143 ended by SIGTERM; 1 any other fault.
     """
     for name in ("dagster", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
