@@ -105,6 +105,7 @@ def write_odd_archives(work: Workspace) -> None:
     """One of everything that can be wrong with an archive, below mail/odd/."""
     good = mbox(discussion(310, 60, "write-ahead log"))
     packed = gzip.compress(good, mtime=0)
+    huge = [Mail(400, "x" * 79 + "\n"), Mail(401, ("line " * 15 + "\n") * 20_000)]
     (work.folder / "mail" / "odd" / "folder.mbox").mkdir(parents=True)
     for name, mails in {
         "empty.mbox": b"",
@@ -113,6 +114,7 @@ def write_odd_archives(work: Workspace) -> None:
         "false.mbox.gz": good,
         "packed.mbox.bz2": bz2.compress(mbox([Mail(300, "Packed by bzip2.", "Packed")])),
         "picture.mbox": b"\xff\xd8\xff\xe0\x00\x10JFIF" + bytes(range(256)) * 40,
+        "huge.mbox": huge,
         "bomb.mbox.gz": gzip.compress(bytes(5 << 20), mtime=0),
         "nested.mbox": [Mail(500, f"I agree with all of it.\n{NESTED}", "Nested")],
         "dashes.mbox": [Mail(700, ONLY_DASHES, "", headers=ATTACHED)],

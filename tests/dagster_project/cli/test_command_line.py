@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_quarantined_with_its_reason(library: Workspace):
     expected = {
         "empty.mbox": "empty_file", "folder.mbox": "not_a_file", "broken.mbox.gz": "truncated_archive",
         "nothing.mbox.gz": "empty_file", "false.mbox.gz": "broken_archive", "picture.mbox": "not_mail",
-        "bomb.mbox.gz": "compression_bomb",
+        "huge.mbox": "too_large", "bomb.mbox.gz": "compression_bomb",
     }  # fmt: skip
     assert reasons(library).items() >= expected.items()
 
@@ -81,6 +81,10 @@ def test_what_cannot_be_read_is_quarantined_with_its_reason(library: Workspace):
 def test_mails_before_the_break_of_an_archive_are_kept(library: Workspace):
     (kept,) = library.column("SELECT count(*) FROM messages WHERE place LIKE 'broken%'")
     assert 30 < kept < 60
+
+
+def test_the_other_mails_of_a_file_with_one_too_large_are_kept(library: Workspace):
+    assert library.column("SELECT message_id FROM messages WHERE place LIKE 'huge%'") == ["m400@example.org"]
 
 
 def test_quotes_ten_thousand_deep_are_read(library: Workspace):
