@@ -101,7 +101,8 @@ COMMANDS = {
 } | {name: command for extra in extras() for name, command in extra.commands.items()}
 """By name, in the order in which somebody meets them; those of extras stand behind them."""
 
-
+# With `color`, Click does not cut sequences out of texts silently: the stream shows them.
+_OPTIONS = {"help_option_names": ["-h", "--help"], "color": True}
 _EXIT_CODES = """\b
 Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
 5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
@@ -110,13 +111,7 @@ Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source canno
 130 interrupted by Ctrl-C; 143 ended by SIGTERM; 1 any other fault."""
 
 
-# With `color`, Click does not cut sequences out of texts silently: the stream shows them.
-@click.group(
-    cls=LazyGroup,
-    lazy=COMMANDS,
-    epilog=_EXIT_CODES,
-    context_settings={"help_option_names": ["-h", "--help"], "color": True},
-)
+@click.group(cls=LazyGroup, lazy=COMMANDS, epilog=_EXIT_CODES, context_settings=_OPTIONS)
 @click.version_option(package_name="weft")
 def main() -> None:
     """Search mail, notes, documentation and chats.
