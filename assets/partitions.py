@@ -1,6 +1,5 @@
 """The source types with their partitions and tables."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from transforms.schemas.registry import tables_of
@@ -18,10 +17,6 @@ class SourceType:
     partitions: str
     tables: tuple[str, ...]
     compared: tuple[str, ...] | None = None
-
-    def compared_inputs(self, inputs: Iterable[str]) -> list[str]:
-        """Those of a stage's inputs whose content decides whether its outputs are up to date."""
-        return [table for table in inputs if self.compared is None or table in self.compared]
 
 
 MAIL = SourceType("mail", "mail", tables_of("mail"))
@@ -57,8 +52,3 @@ CONTEXT = SourceType(
     ),
 )
 """The tables of what each window of a conversation finds in the published index, which does not contain them."""
-
-
-def partitions_named(kind: str) -> str:
-    """Dagster's name of the partitions of a source type, or of what adds to those of one."""
-    return next(s.partitions for s in (*SOURCE_TYPES, CONTEXT) if s.name == kind)

@@ -111,11 +111,6 @@ class Stage:
         """True if the stage asks the published index."""
         return "index" in self.needs.resources
 
-    @property
-    def further_deps(self) -> list[str]:
-        """The assets that are made before it beside its inputs: those named, and the index."""
-        return [*self.needs.deps, *(["search_index"] if self.asks_index else [])]
-
     def code_version(self, settings: SettingsOf | None) -> str:
         """The version of the code with a digest of `settings`, by which stored tables are compared."""
         version = f"{self.version}b" if self.in_buckets else self.version
@@ -140,7 +135,8 @@ class Stage:
     def compared_inputs(self) -> list[str]:
         """The inputs whose content decides whether the tables of a partition are up to date, sorted."""
         inputs = [*self.inputs, *(["search_index"] if self.asks_index else [])]
-        return [] if self.source_type is None else sorted(self.source_type.compared_inputs(inputs))
+        kind = self.source_type
+        return sorted(table for table in inputs if kind and (kind.compared is None or table in kind.compared))
 
 
 def terms_stage(source_type: SourceType, name: str, chunk_table: str, settings: TermSettings) -> Stage:

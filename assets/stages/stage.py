@@ -65,7 +65,7 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.shown.group,
         # Read in the step itself: of each input that Dagster loads it stores two events.
-        deps=[*inputs, *stage.further_deps],
+        deps=[*inputs, *stage.needs.deps, *(["search_index"] if stage.asks_index else [])],
         outs={name: _out(stage, name) for name in stage.outputs},
         can_subset=len(stage.outputs) > 1,
         pool="embedding" if "embedder" in stage.needs.resources else None,

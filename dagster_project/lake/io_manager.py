@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import ibis
 
-from assets.partitions import IN_PARTS, partitions_named
+from assets.partitions import CONTEXT, IN_PARTS
 from assets.protocols.lake import Partitions, Parts
 from dagster_project.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.lake.lake_backend import LakeBackend
@@ -59,7 +59,8 @@ class LakeIOManager(dg.IOManager):
     def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
         """A table over all partitions that Dagster knows, or the whole table if it has none."""
         kind = partitions_of(table)
-        keys = instance.get_dynamic_partitions(partitions_named(kind)) if kind else [None]
+        named = CONTEXT.partitions if kind == CONTEXT.name else kind
+        keys = instance.get_dynamic_partitions(named) if named else [None]
         return self.table(table, keys)
 
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:

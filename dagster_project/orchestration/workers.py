@@ -93,7 +93,10 @@ def workers_for(
     """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
     tasks = settings.engine.tasks
     count = min(tasks or _PROCESSES, os.cpu_count() or 1, len(partitions))
-    is_little = tasks is None and source_bytes(settings, partitions) < _SIDE_BY_SIDE_BYTES
+    sources = make_sources(settings)
+    there = {partition.key for partition in sources.discover()}
+    size = sum(sources.bytes_of(partition) for partition in partitions if partition.key in there)
+    is_little = tasks is None and size < _SIDE_BY_SIDE_BYTES
     if count < 2 or not instance.is_persistent or is_little or settings.engine.kind != OWN_ENGINE:
         yield None
         return
@@ -102,13 +105,6 @@ def workers_for(
         yield workers
     finally:
         workers.close()
-
-
-def source_bytes(settings: Settings, partitions: Sequence[SourcePartition]) -> int:
-    """Bytes of the source files of some partitions, as they are stored."""
-    sources = make_sources(settings)
-    keys = {partition.key for partition in sources.discover()}
-    return sum(sources.bytes_of(partition) for partition in partitions if partition.key in keys)
 
 
 def most_of_run(workers: Workers, partitions: int) -> int:

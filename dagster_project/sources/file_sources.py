@@ -19,7 +19,14 @@ from dagster_project.config.settings import (
 from dagster_project.remotes.landing import Landing
 from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
-from dagster_project.sources.mail_places import mail_partition, mail_paths, month_of, period_of, youngest_year
+from dagster_project.sources.mail_places import (
+    mail_partition,
+    mail_paths,
+    month_of,
+    period_of,
+    without_source,
+    youngest_year,
+)
 from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
 from dagster_project.sources.reading_files import TooLargeError, bounded, content, open_file, why_unreadable
 from dagster_project.sources.trees import tree_files, tree_parts
@@ -301,17 +308,19 @@ class FileSources:
         for file, month in assigned:
             period = month and period_of(month, source.grain, youngest)
             grouped.setdefault(mail_partition(source, file.name, file.folder, period), []).append(file)
-        keys: set[str] = set()
+        units: dict[str, tuple[str | None, list[_File]]] = {}
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
         ):
-            partition = period if period not in keys else partition_name(f"{period}@{list_id or ''}")
-            keys.add(partition)
+            name = period if period not in units else partition_name(f"{period}@{list_id or ''}")
+            units[name] = list_id, files
+        short = without_source(source.name, units)
+        for name, (list_id, files) in units.items():
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
                 [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
             )
-            yield SourcePartition(source.name, partition, list_id, fingerprint), files
+            yield SourcePartition(source.name, short[name], list_id, fingerprint), files
 
     def _identify(self, path: Path, *, dated: bool = False) -> tuple[str, str | None]:
         """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date header."""

@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -218,6 +219,17 @@ def mail_partition(
     if period is None or source.grain == "archive":
         return partition_name(stem), list_id
     return partition_name(f"{prefix}{period}"), list_id
+
+
+def without_source(source: str, names: Iterable[str]) -> dict[str, str]:
+    """Names of partitions without that of their source at the beginning, by the whole name; two never become one.
+
+    >>> without_source("dev", ["dev.2004-01", "docs.2004-01"])
+    {'dev.2004-01': '2004-01', 'docs.2004-01': 'docs.2004-01'}
+    """
+    short = {name: re.sub(rf"^{re.escape(source)}[._-]+(?=\w)", "", name) for name in names}
+    counts = Counter(short.values())
+    return {name: rest if counts[rest] == 1 else name for name, rest in short.items()}
 
 
 def month_of(name: str) -> str | None:

@@ -26,7 +26,7 @@ def test_each_grain_makes_its_partitions(made_once: Workspace):
         u.key: u.source_type for u in made_once.plan().partitions if u.source not in ("odd", "chat")
     }
     assert partitions == {
-        "dev/dev.2004-01": "mail", "dev/dev.2004-05": "mail", "docs/guide": "documents",
+        "dev/2004-01": "mail", "dev/2004-05": "mail", "docs/guide": "documents",
         "docs/old": "documents", "docs/reference": "documents", "docs/top": "documents",
         "journal/all": "documents", "notes/all": "documents",
     }  # fmt: skip
@@ -127,7 +127,7 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
         (made.folder / name).unlink()
     shutil.rmtree(made.folder / "docs/guide")
     result = made.configure(MAIL, ODD, NOTES, DOCS, CHAT, **SECTIONS).build()
-    assert result.plan.vanished == ("dev/dev.2004-02", "docs/guide", "journal/all")
+    assert result.plan.vanished == ("dev/2004-02", "docs/guide", "journal/all")
     assert result.published and not result.published["built_on_previous"]
     assert [made.files_with(word) for word in words] == [[], [], []]
     assert made.sql(SEEN) == since != []

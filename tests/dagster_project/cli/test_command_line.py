@@ -185,7 +185,7 @@ def test_a_source_that_is_not_there_loses_nothing_and_stops_no_other(built: Work
     assert json.loads(told.read_text())["event"] == "source_failed"
     assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
     assert built.column("SELECT count(*) FROM messages WHERE message_id = 'm900@example.org'") == [1]
-    assert built.lake.partitions("messages")[-1] == "users/users.2004-01"
+    assert built.lake.partitions("messages")[-1] == "users/2004-01"
     again = built.weft("build", "--json")
     assert (again.exit_code, json.loads(again.stdout)["outcome"]) == (4, "UNCHANGED")
     assert built.weft("doctor").output.count("source users: ") == 1
@@ -210,7 +210,7 @@ def test_what_a_lost_source_would_have_to_be_read_for_is_left_or_stops_the_build
     result = built.build()
     assert {p.partition("/")[0] for p in result.plan.stale} == {"dev"}
     assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
-    built.lake.path("messages", "users/users.2004-01").write_bytes(b"damaged")
+    built.lake.path("messages", "users/2004-01").write_bytes(b"damaged")
     with pytest.raises(SourceError, match="source users"):
         built.build()
     assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
@@ -342,7 +342,7 @@ def test_an_index_of_a_table_answers_until_another_is_built_and_one_of_another_m
 
 @pytest.mark.parametrize("damage", [Path.unlink, _truncated])
 def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, damage: Callable[[Path], None]):
-    january = "dev/dev.2004-01"
+    january = "dev/2004-01"
     for table, partition in (
         ("messages", january),
         ("message_chunks", january),

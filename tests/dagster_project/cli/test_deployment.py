@@ -330,7 +330,7 @@ def test_dagster_keeps_its_state_in_postgres(
     assert "Dagster keeps its state in PostgreSQL, which has" in str(found(workspace)["ok"])
     with workspace.instance() as instance:
         assert type(instance.event_log_storage).__name__ == "PostgresEventLogStorage"
-        assert instance.get_materialized_partitions(dg.AssetKey("messages")) == {"dev/dev.2004-01"}
+        assert instance.get_materialized_partitions(dg.AssetKey("messages")) == {"dev/2004-01"}
         assert prune_runs(instance) == 0
     assert list(home.rglob("*.db")) == []
 

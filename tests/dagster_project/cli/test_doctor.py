@@ -83,7 +83,7 @@ def _no_sources(work: Workspace) -> None:
         (_index_with_fewer_rows, "index", "fault", "blocks"),
         (_damaged_vectors, "cache", "fault", "weft cache verify --discard"),
         (_no_index, "index", "warning", "weft build"),
-        (_a_mail_more, "sources", "warning", "dev/dev.2004-09"),
+        (_a_mail_more, "sources", "warning", "dev/2004-09"),
         (_no_sources, "sources", "fault", "source users"),
     ],
     ids=lambda value: getattr(value, "__name__", "").strip("_"),

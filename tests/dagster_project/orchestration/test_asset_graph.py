@@ -10,7 +10,7 @@ from dagster_project.definitions import build_definitions
 from tests.archives import Workspace
 from transforms.operations import publish_checks, table_checks
 
-JANUARY = "dev/dev.2004-01"
+JANUARY = "dev/2004-01"
 
 
 @pytest.fixture(scope="module")

@@ -66,9 +66,9 @@ def test_a_backfill_of_one_source_leaves_the_others_and_what_runs_make_alone(wor
     for number, name in enumerate(("dev", "users", "users")):
         two.write(f"{name}/{name}.2004-0{number + 1}.mbox", discussion(number * 10, 2, name))
     with two.instance() as instance:
-        begun_run(two, instance, MAIL.tables, "users/users.2004-02")
+        begun_run(two, instance, MAIL.tables, "users/2004-02")
         asked = backfill(two.settings, with_daemon(instance), ["users"])
-    assert asked.partitions == ("users/users.2004-03",)
+    assert asked.partitions == ("users/2004-03",)
 
 
 def test_a_source_that_is_none_is_named(archives: Workspace):

@@ -29,7 +29,7 @@ from transforms.operations import publish_checks
 
 PARTITIONED = [*MAIL.tables]
 JOBS = {REPORT, EVALUATE, SEARCH, REFRESH_NOW, WHOLE_LAKE, "mail_partitions", "documents_partitions"}
-JANUARY, FEBRUARY, USERS = "dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"
+JANUARY, FEBRUARY, USERS = "dev/2004-01", "dev/2004-02", "users/2004-01"
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def followed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_mails_that_come_or_grow_make_their_partitions_and_embed_a_text_each(followed: Followed):
-    assert list(followed.result.plan.stale) == [JANUARY, "dev/dev.2004-03"]
+    assert list(followed.result.plan.stale) == [JANUARY, "dev/2004-03"]
     assert embedded(followed.result) == 7
     published = followed.result.published
     assert published and (published["changed_partitions"], published["built_on_previous"]) == (2, True)
@@ -266,10 +266,10 @@ def test_runs_are_made_of_neighbours_with_equal_needs(workspace: Workspace):
     plan = workspace.plan()
     with workspace.instance() as instance:
         sync_partitions(instance, plan.partitions)
-        tables = tuple(plan.stale["dev/dev.2004-01"])
+        tables = tuple(plan.stale["dev/2004-01"])
         assert set(tables) == set(PARTITIONED)
-        assert partition_runs(instance, plan.stale) == [Work(tables, "dev/dev.2004-01", "dev/dev.2004-05")]
+        assert partition_runs(instance, plan.stale) == [Work(tables, "dev/2004-01", "dev/2004-05")]
         assert partition_runs(instance, plan.stale, limit=3) == [
-            Work(tables, "dev/dev.2004-01", "dev/dev.2004-03"),
-            Work(tables, "dev/dev.2004-04", "dev/dev.2004-05"),
+            Work(tables, "dev/2004-01", "dev/2004-03"),
+            Work(tables, "dev/2004-04", "dev/2004-05"),
         ]

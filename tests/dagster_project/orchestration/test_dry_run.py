@@ -10,8 +10,8 @@ from dagster_project.orchestration.build import build
 from dagster_project.orchestration.dry_run import Outlook, outlook
 from tests.archives import Mail, Workspace, discussion
 
-DEV = ["dev/dev.2004-01", "dev/dev.2004-02"]
-ALL = [*DEV, "users/users.2004-01"]
+DEV = ["dev/2004-01", "dev/2004-02"]
+ALL = [*DEV, "users/2004-01"]
 
 
 def looked(work: Workspace) -> Outlook:
@@ -103,7 +103,7 @@ def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace, every_ke
     built.write("users/users.2004-02.mbox", [Mail(400, "Still here.", "Still here")])
     configured(built, threads={"subject_days": 7})
     found = looked(built)
-    assert found.removed == ("users/users.2004-01",)
+    assert found.removed == ("users/2004-01",)
     assert found.whole == {
         name: f"other settings of {name}" for name in ("mail_buckets", "threads", "thread_tree")
     }

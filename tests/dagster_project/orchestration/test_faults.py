@@ -63,14 +63,14 @@ def assert_undisturbed(work: Workspace, expected: Workspace) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "messages/dev/dev.2004-01": (truncated, "no whole Parquet file"),
-    "message_terms/dev/dev.2004-02": (emptied, "no whole Parquet file"),
-    "message_blocks/dev/dev.2004-02": (Path.unlink, "missing"),
+    "messages/dev/2004-01": (truncated, "no whole Parquet file"),
+    "message_terms/dev/2004-02": (emptied, "no whole Parquet file"),
+    "message_blocks/dev/2004-02": (Path.unlink, "missing"),
     "threads": (of_another_schema, "of another schema"),
     "chunk_context": (of_another_type, "of another schema"),
     "corpus_measures": (Path.unlink, "missing"),
-    "embeddings/dev/dev.2004-01": (truncated, "no whole Parquet file"),
-    "embeddings/users/users.2004-01": (Path.unlink, "missing"),
+    "embeddings/dev/2004-01": (truncated, "no whole Parquet file"),
+    "embeddings/users/2004-01": (Path.unlink, "missing"),
 }
 
 
@@ -81,8 +81,8 @@ def cut_inside(file: Path) -> None:
 
 
 SPOILED_FILES: dict[str, Callable[[Path], None]] = {
-    "messages/dev/dev.2004-02": flip, "message_chunks/dev/dev.2004-01": cut_inside,
-    "message_terms/dev/dev.2004-01": flip, "memberships": flip, "embeddings/dev/dev.2004-02": flip,
+    "messages/dev/2004-02": flip, "message_chunks/dev/2004-01": cut_inside,
+    "message_terms/dev/2004-01": flip, "memberships": flip, "embeddings/dev/2004-02": flip,
 }  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(built: Workspa
     assert built.plan().is_empty, "the footers tell nothing of it"
     (told,) = (f for f in examination(built.settings) if f.area == "lake")
     assert told.state == "fault" and told.found.startswith(f"{len(files)} of") and "--verify" in told.remedy
-    damages = DAMAGES | {f"{table}/users/users.2004-01": (Path.unlink, "missing") for table in MAIL.tables}
+    damages = DAMAGES | {f"{table}/users/2004-01": (Path.unlink, "missing") for table in MAIL.tables}
     for name, (damage, _) in damages.items():
         damage(lake / f"{name}.parquet")
     done = weft(built.folder, "build", "--verify", "--json", "--config", built.config)
@@ -121,14 +121,14 @@ def older_chunks(file: Path) -> None:
 def test_lake_and_index_of_an_older_version_are_made_again_and_that_is_said(
     built: Workspace, built_once: Workspace
 ):
-    older_chunks(Path(str(built.lake.path("message_chunks", "dev/dev.2004-01"))))
+    older_chunks(Path(str(built.lake.path("message_chunks", "dev/2004-01"))))
     with duckdb.connect(str((built.index / CURRENT).resolve())) as connection:
         connection.execute("UPDATE manifest SET value = 'older' WHERE key IN ('layout', 'layout_version')")
     with pytest.raises(IndexUnavailableError, match="has the layout older, this version of Weft reads"):
         open_index(built.settings)
     anew = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
     planned = weft(built.folder, "plan", "--config", built.config).out
-    assert "1  message_chunks is of another version of Weft, such as dev/dev.2004-01" in planned
+    assert "1  message_chunks is of another version of Weft, such as dev/2004-01" in planned
     assert anew in planned and "damaged" not in planned
     done = weft(built.folder, "build", "--config", built.config)
     assert done.code == 0, done.err
@@ -155,7 +155,7 @@ def test_a_published_file_that_is_lost_while_it_is_read_is_published_again(
     built: Workspace, built_once: Workspace
 ):
     """With a file of the lake that is damaged inside, which the publisher meets as it has no version to copy from."""
-    spoiled = Path(str(built.lake.path("message_terms", "dev/dev.2004-01")))
+    spoiled = Path(str(built.lake.path("message_terms", "dev/2004-01")))
     current = (built.index / CURRENT).resolve()
     query = ["What does the compactor do?"]
     with (
@@ -215,16 +215,16 @@ def test_a_partition_that_is_lost_while_it_is_read_and_comes_back_is_read_again(
     aside = tmp_path / "aside"
 
     def lose(stage: str, partition: str | None, rows: int) -> None:
-        if partition == "dev/dev.2004-01" and not aside.exists():
+        if partition == "dev/2004-01" and not aside.exists():
             lost.rename(aside)
 
     assert workspace.build(tell=lose).published
     assert workspace.sql("SELECT count(*) FROM messages") == [(3,)]
-    assert list(workspace.lake.partitions("messages")) == ["dev/dev.2004-01"], (
+    assert list(workspace.lake.partitions("messages")) == ["dev/2004-01"], (
         "a file that went is no longer read"
     )
     aside.rename(lost)
-    assert list(workspace.build().plan.stale) == ["dev/dev.2004-02"]
+    assert list(workspace.build().plan.stale) == ["dev/2004-02"]
     counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM quarantine)"
     assert workspace.sql(counts) == [(6, 0)]
     assert workspace.plan().is_empty

@@ -187,7 +187,7 @@ def test_the_hour_begins_with_a_fetch_and_goes_on_with_what_is_there_if_a_remote
         assert (begins.job_name, daemon.look()) == (REFRESH_NOW, [])
         assert not daemon.run(checked=False).success
         (local,) = daemon.look()
-        assert (local.job_name, local.tags["dagster/partition"]) == ("mail_partitions", "local/local.2004-01")
+        assert (local.job_name, local.tags["dagster/partition"]) == ("mail_partitions", "local/2004-01")
         assert local.tags[REFRESH_TAG] == begins.tags[REFRESH_TAG]
 
 

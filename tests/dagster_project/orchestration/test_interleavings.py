@@ -160,7 +160,7 @@ def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
             elif step == "lost":
                 daemon.look(is_lost=True)
             elif step == "by hand":
-                run_of_dagster(work, instance, MAIL.tables, "dev/dev.2004-02")
+                run_of_dagster(work, instance, MAIL.tables, "dev/2004-02")
             elif step in ("run", "kill"):
                 if daemon.queued:
                     (daemon.run if step == "run" else daemon.kill)()

@@ -110,7 +110,7 @@ def _cut_power(folder: Path, seed: int, told: Path) -> None:
     definitions = build_definitions(work.settings)
     build = partial(run_command, ["build", "--config", str(work.config)])
     wholes = Work(tuple(table for phase in whole_phases(work.settings) for table in phase))
-    works = Work(MAIL.tables, partition := "dev/dev.2004-02", partition), wholes
+    works = Work(MAIL.tables, partition := "dev/2004-02", partition), wholes
     for made in works:
         definitions.resolve_job_def(made.job)
 

@@ -21,7 +21,7 @@ GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microsec
 LANES = {"slow_body_chars": 2000}
 AT_ONCE = {"slow_at_once_bytes": 0}
 MONTH, OTHER = "dev.2004-01.mbox", "dev.2004-02.mbox"
-PARTITION = "dev/dev.2004-01"
+PARTITION = "dev/2004-01"
 WAITING = "SELECT doc_id FROM readiness WHERE waits_for = 'slow lane'"
 LONG = ("message_chunks", "message_exclusions", "message_terms")
 STALL = "SELECT count(*) FROM chunks WHERE text_lex LIKE '%stall%'"
@@ -122,7 +122,7 @@ def test_very_long_texts_wait_behind_others_and_are_made_run_by_run(made: Worksp
         (request,) = asked
         assert {key.path[-1] for key in request.asset_selection or ()} == set(LONG)
         assert request.tags["dagster/partition"] == PARTITION and request.tags["dagster/priority"] == "-1"
-        begun_run(made, instance, LONG, "dev/dev.2004-02", tags=LATER)
+        begun_run(made, instance, LONG, "dev/2004-02", tags=LATER)
         skipped, _ = next_requests(made.settings, instance, "two")
         assert isinstance(skipped, dg.SkipReason) and "before other very long texts" in str(
             skipped.skip_message

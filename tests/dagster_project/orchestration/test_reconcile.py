@@ -20,8 +20,8 @@ from tests.archives import Mail, Workspace, discussion
 from tests.daemon import HOUR, Daemon
 from tests.runs import begun_run, run_of_dagster
 
-JANUARY, FEBRUARY, MARCH = (f"dev/dev.2004-0{month}" for month in (1, 2, 3))
-USERS = "users/users.2004-01"
+JANUARY, FEBRUARY, MARCH = (f"dev/2004-0{month}" for month in (1, 2, 3))
+USERS = "users/2004-01"
 PAGES, WINDOW = "notes/all", "chat/room.0001"
 READ = ("attachments", "messages", "quarantine")
 MAILS = {JANUARY: MAIL.tables, FEBRUARY: MAIL.tables}

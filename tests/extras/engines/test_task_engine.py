@@ -22,7 +22,7 @@ from transforms.errors import EngineError, WeftError
 
 LARGEST = 10_000
 """Bytes of a partition that may pass through an engine."""
-PARTITIONS = ["dev/dev.2004-01", "dev/dev.2004-02", "users/users.2004-01"]
+PARTITIONS = ["dev/2004-01", "dev/2004-02", "users/2004-01"]
 
 
 class InThisProcess:
@@ -79,7 +79,7 @@ def test_a_failed_task_names_source_partition_stage_and_reason_and_leaves_the_ot
     in_the_way.touch()
     with work.instance() as instance:
         with pytest.raises(
-            WeftError, match=r"partition dev/dev.2004-01, stage message_blocks, on \S+: \w+Error: "
+            WeftError, match=r"partition dev/2004-01, stage message_blocks, on \S+: \w+Error: "
         ) as fault:
             made(work, instance, cluster)
         assert fault.value.step == "message_blocks"

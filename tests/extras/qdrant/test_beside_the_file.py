@@ -181,7 +181,7 @@ def test_the_next_version_is_as_one_from_nothing_and_one_that_was_never_switched
     with monkeypatch.context() as killed:
         killed.setattr(DuckDBPublisher, "_switch", _killed)
         with pytest.raises(KeyboardInterrupt):
-            points.publish("dev/dev.2004-02")
+            points.publish("dev/2004-02")
     assert current(points) == first
     take_lake(points, after).publish()
     assert mirrored(current(points))[0].number == 2  # type: ignore[index]

@@ -216,7 +216,7 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
         "LEFT JOIN chunk_context x USING (chunk_id)"
     )
     (before,) = built.column(texts)
-    (own,) = built.column(f"{texts} WHERE partition = 'dev/dev.2004-01'")
+    (own,) = built.column(f"{texts} WHERE partition = 'dev/2004-01'")
     with (built.folder / "mail" / "dev" / "dev.2004-01.mbox").open("ab") as archive:
         archive.write(mbox([Mail(990, "One more came to January.", "more")]))
     built.build()
@@ -265,12 +265,12 @@ def test_an_hours_mail_makes_its_own_part_of_the_vectors_and_leaves_the_others(
     assert embedded(result) == 5
     after = files_of_vectors(built)
     assert {name: after[name] for name in before} == before
-    assert after.keys() - before.keys() == {"dev/dev.2004-03", "dev/dev.2004-04"}
-    assert len(lake.ids("embeddings", "dev/dev.2004-04")) == 1
+    assert after.keys() - before.keys() == {"dev/2004-03", "dev/2004-04"}
+    assert len(lake.ids("embeddings", "dev/2004-04")) == 1
 
     (built.folder / "mail" / "dev" / "dev.2004-03.mbox").unlink()
     assert embedded(built.build()) == 0
-    assert len(lake.ids("embeddings", "dev/dev.2004-04")) == 2
+    assert len(lake.ids("embeddings", "dev/2004-04")) == 2
     full = rebuilt(built, tmp_path / "full")
     assert differences(built.index, full.index) == {}
     written = [{name: data for name, (_, data) in files_of_vectors(work).items()} for work in (built, full)]

@@ -63,11 +63,11 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
 
     two_lists(work.folder, storage=storage)
     gone.unlink()
-    store.delete_object(Bucket=BUCKET, Key="lists/message_blocks/dev/dev.2004-01.parquet")
+    store.delete_object(Bucket=BUCKET, Key="lists/message_blocks/dev/2004-01.parquet")
     result = work.build()
-    assert result.plan.vanished == ("users/users.2004-02",)
-    assert list(result.plan.stale) == ["dev/dev.2004-01", "dev/dev.2004-02"]
-    assert result.plan.damaged == {f"{LAKE}/message_blocks/dev/dev.2004-01.parquet": "missing"}
+    assert result.plan.vanished == ("users/2004-02",)
+    assert list(result.plan.stale) == ["dev/2004-01", "dev/2004-02"]
+    assert result.plan.damaged == {f"{LAKE}/message_blocks/dev/2004-01.parquet": "missing"}
     assert differences(work.index, built_once.index) == {}
     root = Path(str(built_once.lake.base))
     assert keys(store) == {f"lists/{p.relative_to(root)}" for p in root.rglob("*.parquet")}
@@ -119,7 +119,7 @@ def test_a_look_lists_the_objects_and_reads_the_footers_of_new_ones(
     looked = []
     for changed in (None, None, "many/7", "many/8"):
         if changed == "many/7":
-            other = local.path("message_blocks", "dev/dev.2004-01")
+            other = local.path("message_blocks", "dev/2004-01")
             store.upload_file(str(other), BUCKET, f"lists/messages/{changed}.parquet")
         if changed == "many/8":
             store.delete_object(Bucket=BUCKET, Key=f"lists/messages/{changed}.parquet")

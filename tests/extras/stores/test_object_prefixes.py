@@ -78,7 +78,7 @@ def test_a_prefix_is_copied_once_and_changes_follow(s3: Any, fetch: Fetch, work:
     found = fetch()
     assert (found.added, found.changed, found.removed) == (1, 1, 1)
     assert names(work) == ["dev.2004-02.mbox", "dev.2004-03.mbox"]
-    assert [u.key for u in make_sources(work.settings).discover()] == ["dev/dev.2004-02", "dev/dev.2004-03"]
+    assert [u.key for u in make_sources(work.settings).discover()] == ["dev/2004-02", "dev/2004-03"]
 
 
 @pytest.mark.exhaustive

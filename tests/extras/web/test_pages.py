@@ -554,7 +554,7 @@ def test_another_model_and_a_running_build_are_said(built: Workspace):
             assert "A build is running" in web.get("/").text
         seen = built.settings.root / "cache" / "seen.json"
         seen.parent.mkdir(exist_ok=True)
-        seen.write_text('{"dev/dev.2004-01": ["", "2999-01-01T00:00:00+00:00"]}')
+        seen.write_text('{"dev/2004-01": ["", "2999-01-01T00:00:00+00:00"]}')
         assert "does not show that yet" in web.get("/").text
     with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:
         connection.execute("UPDATE manifest SET value = 'another' WHERE key = 'model'")

@@ -33,8 +33,8 @@ def present_texts(chunks: pa.Table | None, exclusions: pa.Table | None) -> set[T
     if chunks is None or exclusions is None:
         return set()
     waits = pc.equal(exclusions.column("reason"), SLOW_LANE)
-    accounted = _texts(chunks) | _texts(exclusions.filter(pc.invert(waits)))
-    return accounted - _texts(exclusions.filter(waits))
+    accounted = {*_texts(chunks), *_texts(exclusions.filter(pc.invert(waits)))}
+    return accounted.difference(_texts(exclusions.filter(waits)))
 
 
 def chunks_in_time(
@@ -53,7 +53,7 @@ def chunks_in_time(
     `PATCH_FILES` files. What is left out has an exclusion with the reason `slow_lane`.
     """
     waiting = _long_texts(messages, attachments, settings)
-    waiting = waiting.filter(pa.array([text not in present for text in _pairs(waiting)], pa.bool_()))
+    waiting = waiting.filter(pa.array([text not in present for text in _texts(waiting)], pa.bool_()))
     size = pc.sum(waiting.column("byte_end")).as_py() or 0
     if limit is None:
         limit = max(_LITTLE, _SHARE * (_bytes(messages, "body") + _bytes(attachments, "text")))
@@ -81,11 +81,7 @@ def _are_slow(rows: pa.Table, parts: pa.Array) -> pa.Array:
     return pc.and_(pc.is_in(rows.column("attachment_id"), parts), pc.equal(rows.column("lane"), "slow"))
 
 
-def _texts(rows: pa.Table) -> set[TextId]:
-    return set(_pairs(rows))
-
-
-def _pairs(rows: pa.Table) -> list[TextId]:
+def _texts(rows: pa.Table) -> list[TextId]:
     return list(zip(rows.column("doc_id").to_pylist(), rows.column("attachment_id").to_pylist(), strict=True))
 
 

@@ -64,7 +64,7 @@ def started(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("started")
     found = {kind: built_once.copied(folder / kind) for kind in ("first", "update")}
     shutil.rmtree(found["first"].index)
-    found["update"].publish("dev/dev.2004-02")
+    found["update"].publish("dev/2004-02")
     return found
 
 

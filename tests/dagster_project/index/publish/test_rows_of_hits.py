@@ -56,7 +56,7 @@ def test_versions_share_the_first_rows_and_later_ones_take_their_place(
     built: Workspace, built_once: Workspace
 ):
     folders = []
-    for without in ("dev/dev.2004-02", "dev/dev.2004-01", ""):
+    for without in ("dev/2004-02", "dev/2004-01", ""):
         built.publish(without)
         folders.append(folder_of((built.index / "CURRENT").resolve()))
     assert differences(built.index, built_once.index) == {}

@@ -15,8 +15,8 @@ from tests.timing import until
 
 pytestmark = pytest.mark.exhaustive
 
-PARTITION = "dev/dev.2004-02"
-BEGUN, READ, PUBLISHES = ".runs/*", "lake/messages/dev/dev.2004-02.parquet", "index/.build-*"
+PARTITION = "dev/2004-02"
+BEGUN, READ, PUBLISHES = ".runs/*", "lake/messages/dev/2004-02.parquet", "index/.build-*"
 KILLS = (
     (("run",), BEGUN),
     (("code server",), READ),

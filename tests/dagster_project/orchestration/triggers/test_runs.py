@@ -25,7 +25,7 @@ from tests.runs import begun_run, run_of_dagster
 from tests.timing import HUNG, until
 
 READ = ("attachments", "messages", "quarantine")
-USERS = "users/users.2004-01"
+USERS = "users/2004-01"
 FAILURE, STARTED = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.STARTED
 
 

@@ -154,7 +154,7 @@ def test_pages_of_other_origins_neither_read_nor_run_anything(
 
 
 def test_a_partition_is_materialized_from_the_page(browser: Any, server: Server, sample: Workspace):
-    partition = "quern-dev/quern-dev.2025-02"
+    partition = "quern-dev/2025-02"
     file = Path(str(sample.lake.path("messages", partition)))
     before = file.read_bytes()
     file.unlink()
@@ -172,8 +172,8 @@ def test_a_partition_is_materialized_from_the_page(browser: Any, server: Server,
 
 def test_a_range_of_partitions_is_one_run(server: Server):
     tags = {
-        "dagster/asset_partition_range_start": "quern-dev/quern-dev.2025-02",
-        "dagster/asset_partition_range_end": "quern-dev/quern-dev.2025-04",
+        "dagster/asset_partition_range_start": "quern-dev/2025-02",
+        "dagster/asset_partition_range_end": "quern-dev/2025-04",
     }
     before = made(server, "message_blocks")
     run = server.materialize(["message_blocks"], tags)
@@ -182,7 +182,7 @@ def test_a_range_of_partitions_is_one_run(server: Server):
 
 
 def test_a_backfill_publishes_once_at_its_end(server: Server, sample: Workspace):
-    partitions = ["quern-dev/quern-dev.2025-02", "quern-dev/quern-dev.2025-04"]
+    partitions = ["quern-dev/2025-02", "quern-dev/2025-04"]
     write_mails(sample, "quern-dev.2025-04", 8000, "lock keepers")
     published, messages = made(server, "search_index"), made(server, "messages")
     backfill = server.backfill(MAIL.tables, partitions)

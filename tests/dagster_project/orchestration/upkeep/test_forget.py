@@ -115,7 +115,7 @@ def test_what_is_compared_is_what_the_tables_have(head: str):
 
 def test_names_stand_for_mails_people_notes_chats_and_sources(library: Workspace):
     mail = find(library.settings, ["<m800@example.org>"])
-    assert (mail.mails, mail.partitions, mail.quoted_by) == (1, ("dev/dev.2004-05",), ("m801@example.org",))
+    assert (mail.mails, mail.partitions, mail.quoted_by) == (1, ("dev/2004-05",), ("m801@example.org",))
     assert find(library.settings, ["ADA@example.org"]).mails > 3
     assert find(library.settings, ["notes:Compaction.md"]).documents == 1
     (chat,) = library.lake.partitions("conversations")
@@ -138,7 +138,7 @@ def test_sources_give_forgotten_mails_and_notes_as_faults_alone(workspace: Works
     Forgotten(made.lake.base).begin([("mail", "m800@example.org"), ("document", "notes:place.md")])
     sources = make_sources(made.settings)
     parts = {p.key: p for p in sources.discover()}
-    faults = [m.fault for m in sources.mails(parts["dev/dev.2004-03"]) if not m.data]
+    faults = [m.fault for m in sources.mails(parts["dev/2004-03"]) if not m.data]
     faults += [f.fault for p in parts.values() if p.source == "notes" for f in sources.files(p) if not f.data]
     assert [f and f.partition(":")[0] for f in faults] == ["forgotten", "forgotten"]
 
@@ -156,7 +156,7 @@ def test_fetched_archives_are_written_without_what_is_forgotten(tmp_path: Path, 
         compress("".join(f"From a Mon Jan  5 10:00:00 2004\n{m.text()}\n" for m in mails).encode())
     )
     Forgotten(work.lake.base).begin([("mail", "m2@example.org")])
-    make_sources(work.settings).cut_fetched({"far/far.2004-01"})
+    make_sources(work.settings).cut_fetched({"far/2004-01"})
     sources = make_sources(work.settings)
     (partition,) = sources.discover()
     assert [id_and_author(m) for m in sources.mails(partition)] == [
