@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -63,23 +64,33 @@ def test_without_an_extra_everything_else_works(deleted: set[str], built_once: W
     assert "@example.org" in found
 
 
+@pytest.mark.exhaustive
+def test_without_any_extra_the_tests_of_the_core_pass(tmp_path: Path):
+    root, place = PACKAGE.parent, without(set(FOLDERS), tmp_path)
+    (place / "tests").mkdir()
+    for child in (*root.iterdir(), *(root / "tests").iterdir()):
+        if child.name != "extras" and not (there := place / child.relative_to(root)).exists():
+            there.symlink_to(child)
+    rooms = "tests/docs tests/dagster_project/composition tests/dagster_project/cli/test_command_line.py"
+    program = shlex.split(f"{sys.executable} -m pytest -q -m 'not exhaustive' -p no:cacheprovider {rooms}")
+    done = subprocess.run(program, cwd=place, capture_output=True, text=True, timeout=HUNG)
+    assert done.returncode == 0 and "...." in done.stdout, done.stdout + done.stderr
+
+
 def commands(folder: str) -> set[str]:
     """The names of the commands of an extra."""
     return set(dict(zip(FOLDERS, registry.extras(), strict=True))[folder].commands)
 
 
-@pytest.mark.parametrize(
-    ("extra", "place", "package"),
-    [
-        ("mailboxes", "imap_folders:ImapFolder", "imapclient"),
-        ("qdrant", "service:make_mirror", "qdrant_client"),
-        ("web", "command:serve", "jinja2"),
-    ],
-)
-def test_the_fault_of_a_missing_package_names_it(
-    extra: str, place: str, package: str, monkeypatch: pytest.MonkeyPatch
-):
-    place = f"dagster_project.extras.{extra}.{place}"
+PACKAGE_OF = {
+    "mailboxes.imap_folders:ImapFolder": "imapclient", "qdrant.service:make_mirror": "qdrant_client",
+    "web.command:serve": "jinja2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PACKAGE_OF)
+def test_the_fault_of_a_missing_package_names_it(place: str, monkeypatch: pytest.MonkeyPatch):
+    extra, package, place = place.partition(".")[0], PACKAGE_OF[place], f"dagster_project.extras.{place}"
     for loaded in [name for name in sys.modules if name.startswith(f"dagster_project.extras.{extra}.")]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, package, None)
@@ -108,11 +119,10 @@ def test_a_search_loads_no_extra(built_once: Workspace):
 
 
 def test_an_extra_is_another_if_its_files_or_its_tests_are(tmp_path: Path):
-    files = [
-        tmp_path / top / "extras" / place
-        for top in ("dagster_project", "tests")
-        for place in ("a/x.py", "b/y/z.sql")
+    places = [
+        f"{top}/extras/{file}" for top in ("dagster_project", "tests") for file in ("a/x.py", "b/y/z.sql")
     ]
+    files = [tmp_path / place for place in places]
     for file in files:
         file.parent.mkdir(parents=True)
         file.touch()
@@ -120,9 +130,7 @@ def test_an_extra_is_another_if_its_files_or_its_tests_are(tmp_path: Path):
     for file in files:
         file.write_text("more")
         seen.append(digests(tmp_path))
-    changed = [
-        [name for name in new if new[name] != old[name]] for old, new in zip(seen, seen[1:], strict=False)
-    ]
+    changed = [[name for name in new if new[name] != old[name]] for old, new in pairwise(seen)]
     assert changed == [["a"], ["b"], ["a"], ["b"]]
     files[0].rename(files[0].with_name("w.py"))
     assert digests(tmp_path)["a"] != seen[-1]["a"]
