@@ -32,9 +32,7 @@ def deployment(settings: Settings) -> Iterator[Finding]:
     try:
         configured = yaml.safe_load((home / "dagster.yaml").read_text())
     except (OSError, yaml.YAMLError) as error:
-        remedy = (
-            "put docs/deploy/dagster-postgres.yaml there as dagster.yaml, or set DAGSTER_HOME to where it is"
-        )
+        remedy = "put docs/deploy/dagster-postgres.yaml there as dagster.yaml, or set DAGSTER_HOME"
         yield _fault(f"{home / 'dagster.yaml'} cannot be read ({error})", remedy)
         configured = None
     missing = list(_secrets(settings, configured or {}))

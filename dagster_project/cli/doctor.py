@@ -196,9 +196,7 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
         yield Finding("sources", "fault", str(fault), "mend what the message names; no build works before")
         return
     for broken in sources.broken.values():
-        yield Finding(
-            "sources", "fault", broken, "mend what the message names; the index keeps what it has of it"
-        )
+        yield Finding("sources", "fault", broken, "mend what the message names; the index keeps its rows")
     waiting = [u.key for u in partitions if fingerprint_in_lake(u, lake) != u.fingerprint]
     if waiting:
         names = ", ".join(waiting[:3])

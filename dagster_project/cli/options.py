@@ -142,9 +142,7 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _SEARCH_OPTIONS = (
-    click.option(
-        "--profile", type=TEXT_TYPE, help="Search as this profile of the settings says, or a built-in one."
-    ),
+    click.option("--profile", type=TEXT_TYPE, help="Search by this profile, of the settings or built in."),
     click.option(
         "--expand",
         type=click.Choice(get_args(Expansion)),

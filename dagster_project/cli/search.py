@@ -42,9 +42,7 @@ from transforms.settings.search import SearchOptions
 @CONFIG
 @JSON
 @click.option("--plain", is_flag=True, help="Take QUERIES as text; nothing in them is syntax.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit of the settings."
-)
+@click.option("--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit.")
 @click.option(
     "--turn",
     "turns",

@@ -167,9 +167,7 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
     IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector.
     """
     if not index.is_file():
-        raise IndexUnavailableError(
-            f"{index} is no file: name a published index, such as index/weft-….duckdb"
-        )
+        raise IndexUnavailableError(f"{index} is not a file: name a published index, as index/weft-….duckdb")
     try:
         with duckdb.connect(str(index), read_only=True) as connection:
             manifest: dict[str, str] = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
