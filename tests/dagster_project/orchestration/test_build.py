@@ -106,9 +106,7 @@ def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(built: Wor
 
 
 @pytest.mark.exhaustive
-def test_what_goes_and_changes_is_published_as_if_it_had_never_been_otherwise(
-    built: Workspace, tmp_path: Path
-):
+def test_removed_and_changed_mails_are_published_as_by_a_full_build(built: Workspace, tmp_path: Path):
     """The context of short replies, canonical copies and the target of a link go; ids get other texts and times."""
     compactor = discussion(0, 6, "compactor")
     changed = Mail(3, "I was wrong: it stops.", "Re: compactor", reply_to=0)

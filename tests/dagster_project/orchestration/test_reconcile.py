@@ -80,9 +80,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_first_phase_that_has_something_left_is_next(
-    empty: tuple[Workspace, dg.DagsterInstance], case: str
-):
+def test_the_first_phase_with_something_left_is_next(empty: tuple[Workspace, dg.DagsterInstance], case: str):
     work, instance = empty
     given, runs, expected = CASES[case]
     plan = Plan((), vanished=(), **{"stale": {}, "publish": False, **given})
@@ -207,7 +205,7 @@ def test_each_source_gets_a_run_where_none_can_be_read(daemon: Daemon):
     assert {run.tags["dagster/partition"] for run in daemon.look()} == {JANUARY, USERS}
 
 
-def test_what_dagster_makes_is_known_from_its_runs_and_backfills(
+def test_the_work_of_dagster_is_known_by_its_runs_and_backfills(
     built: Workspace, instance: dg.DagsterInstance
 ):
     planned(built.settings, instance)

@@ -129,9 +129,7 @@ def test_a_list_that_is_missing_empties_no_folder(imap: Fetch, script: dict[str,
 
 
 @pytest.mark.parametrize("stage", ["greeting", "LOGIN", "SEARCH", "BODIES"])
-def test_an_imap_server_that_drips_is_left_at_the_time_limit(
-    imap: Fetch, script: dict[str, Answer], stage: str
-):
+def test_an_imap_server_that_drips_ends_at_the_time_limit(imap: Fetch, script: dict[str, Answer], stage: str):
     script[stage] = says(*[b"x"] * 100_000, pause=0.02)
     with pytest.raises(FetchError, match="the time limit of 0.5 s is over"):
         imap(time_limit_seconds=0.5)

@@ -245,9 +245,7 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
     assert all(marks in shown[where] for where in (COMMANDS[5], "/api/get?id=m1@example.org"))
 
 
-def test_a_block_is_masked_as_for_assistants_unless_its_owner_says_otherwise(
-    office: Workspace, tmp_path: Path
-):
+def test_a_block_is_masked_as_for_assistants_unless_the_owner_wants_it(office: Workspace, tmp_path: Path):
     note, manifest = tmp_path / "question.txt", tmp_path / "manifest.json"
     note.write_text("The compactor of the office uploads with these keys")
     masked = office.weft("context", str(note), "--manifest", str(manifest)).stdout

@@ -74,9 +74,7 @@ def said(chat: Chat) -> list[tuple[str, str]]:
     ],
     ids=["irssi", "weechat", "znc", "hexchat"],
 )
-def test_lines_of_irc_have_nick_text_and_time(
-    log: str, messages: list[tuple[str, str]], first: str, last: str
-):
+def test_a_line_of_irc_has_nick_text_time(log: str, messages: list[tuple[str, str]], first: str, last: str):
     (chat,) = chats_of("irc", log, "znc/#doors/2024-03-05")
     assert said(chat) == messages
     assert [f"{at:%Y-%m-%d %H:%M:%S}" for at in (chat.entries[0].at, chat.entries[-1].at)] == [first, last]

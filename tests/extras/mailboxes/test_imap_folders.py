@@ -164,9 +164,7 @@ def test_the_connection_is_encrypted_and_its_certificate_checked(
     assert folder.fetch(tls=tls, host=host).added == 3
 
 
-def test_a_refused_login_must_be_mended_and_shows_no_password(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_refused_login_is_a_fault_and_shows_no_password(folder: Folder, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MAIL_PASSWORD", "wr0ng-secret")
     with pytest.raises(FetchError, match="refuses the login .*; check MAIL_USER and MAIL_PASSWORD") as fault:
         folder.fetch()

@@ -100,9 +100,7 @@ def test_sentences_of_one_that_reads_the_whole_document_are_asked_for_once(
 
 
 @pytest.mark.exhaustive
-def test_a_chunk_that_the_service_refuses_has_the_sentence_of_what_is_known(
-    built: Workspace, gemini: Loopback
-):
+def test_a_chunk_that_the_service_refuses_has_a_structural_sentence(built: Workspace, gemini: Loopback):
     telling(built, "gemini")
     first = built.column("SELECT text_display FROM chunks ORDER BY chunk_no")[0]
     gemini.reply = lambda prompt: json.dumps(

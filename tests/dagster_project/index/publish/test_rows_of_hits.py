@@ -52,9 +52,7 @@ def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(
         HitRows(tmp_path / "rows", keys).of([0])
 
 
-def test_versions_share_the_first_rows_and_later_ones_take_their_place(
-    built: Workspace, built_once: Workspace
-):
+def test_versions_share_first_rows_and_later_ones_take_their_place(built: Workspace, built_once: Workspace):
     folders = []
     for without in ("dev/2004-02", "dev/2004-01", ""):
         built.publish(without)

@@ -68,9 +68,7 @@ def test_a_pattern_that_is_too_large_is_a_fault_of_the_query(
     assert type(fault(connection, published(built_once), statement, pattern)) is QueryError
 
 
-def test_a_limit_of_memory_is_no_fault_of_the_file(
-    built_once: Workspace, connection: duckdb.DuckDBPyConnection
-):
+def test_a_limit_of_memory_spoils_no_file(built_once: Workspace, connection: duckdb.DuckDBPyConnection):
     for setting in ("memory_limit = '30MB'", "temp_directory = ''"):
         connection.execute(f"SET {setting}")
     assert type(fault(connection, published(built_once), LARGE)) is MemoryLimitError
