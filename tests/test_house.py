@@ -219,6 +219,21 @@ def test_names_are_nouns():
     assert sum(str(word).strip("_") in PARTICIPLES for word in words) <= NAMED_BY_PARTICIPLES
 
 
+INVERTED = re.compile(r"(?:\A|[.;:] |\n\n *)(?:What|Of|Who(?:so)?ever|Whichever) (?!\d)|"
+    r"\b(?:of which|is no|has none|stands|lies|told|anew|from nothing|what is of)\b(?! longer| one)")  # fmt: skip
+INVERTED_SENTENCES = 594
+"""Sentences of pages and of docstrings of public names that hide who does what; they may only fall."""
+
+
+def test_sentences_say_who_does_what():
+    named = [
+        n for f in modules() for n in nodes(f) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)
+    ]
+    public = [ast.get_docstring(n) or "" for n in named if not vars(n).get("name", "").startswith("_")]
+    texts = [*public, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
+    assert sum(len(INVERTED.findall(text)) for text in texts) <= INVERTED_SENTENCES
+
+
 SQL = re.compile(
     r"\b(SELECT|INSERT INTO|CREATE (OR REPLACE )?(TABLE|VIEW|MACRO|TEMP)|UPDATE .* SET|DELETE FROM|COPY|ATTACH)\b"
 )

@@ -49,7 +49,7 @@ def _fault(problem: str, remedy: str) -> Finding:
 
 
 def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding]:
-    """Whether the variables that the settings and Dagster's name are set, and no password stands in a file."""
+    """Whether the variables that the settings and Dagster's name are set, and no password is in a file."""
     names = dict.fromkeys(_variables(configured))
     for remote in filter(None, (source.remote for source in settings.sources)):
         names |= dict.fromkeys(remote.variables(os.environ).values())

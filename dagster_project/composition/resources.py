@@ -25,7 +25,7 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
     that puts the value into the run, and ends a run that would have sent nothing where the variable is not set.
     """
 
-    # Dagster knows this annotation only where it is no string, so this module does not import `annotations`.
+    # Dagster knows this annotation only where it is not a string, so this module does not import `annotations`.
     working: dg.ResourceDependency[WorkingObject]
 
     @classmethod

@@ -22,7 +22,7 @@ Kind = Literal["mail", "address", "document", "partition", "source"]
 
 
 class Forgotten:
-    """The list of what was forgotten. It lies in the lake, for whatever makes partitions reads that.
+    """The list of what was forgotten. It is in the lake, for whatever makes partitions reads that.
 
     While it is `unfinished`, an earlier version, a cache or the history may still hold what was forgotten. Hashes of
     addresses can be tried out by whoever knows the address; names are in none of them.

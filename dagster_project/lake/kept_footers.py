@@ -148,7 +148,7 @@ def local_footers(file: Path) -> LocalFooters:
 
 
 def _checksum(path: str, row: Sequence[object]) -> int:
-    """The checksum of a row: SQLite takes what stands in its pages as it is."""
+    """The checksum of a row: SQLite takes what is in its pages as it is."""
     return crc32(repr((path, *row)).encode("utf-8", "surrogatepass"))
 
 

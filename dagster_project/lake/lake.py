@@ -165,7 +165,7 @@ class ParquetLake:
         return read_code_version(self.path(table, partition))
 
     def is_stored(self, table: str, partition: str | None = None) -> bool:
-        """True if there is a file of the table, whatever stands in it."""
+        """True if there is a file of the table, whatever is in it."""
         return self._look.has(table, partition) if self._look else bool(self.path(table, partition).exists())
 
     def code_versions(self, table: str) -> list[str]:

@@ -24,7 +24,7 @@ def service_of(name: str) -> str:
 
 
 class NoLanguageModel:
-    """Stands where the settings name no language model."""
+    """Is where the settings name no language model."""
 
     model = "none"
 

@@ -273,7 +273,7 @@ def fetch_sources(
     """Run the assets of all sources with `fetch`, or of those named, and say what became of each.
 
     A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the
-    build lock. SettingsError for a name that is no fetched source.
+    build lock. SettingsError for a name that is not a fetched source.
     """
     remote = {s.name: s for s in settings.sources if s.remote}
     if unknown := sorted(set(names) - set(remote)):

@@ -130,7 +130,7 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
     """Ask for a backfill of the stale partitions of all sources, or of those named.
 
     Runs of every hour go on meanwhile; when it ends, one publish follows.
-    SettingsError for a name that is no source, WeftError where no daemon runs that would work it off.
+    SettingsError for a name that is not a source, WeftError where no daemon runs that would work it off.
     """
     if unknown := sorted(set(names) - {s.name for s in settings.sources}):
         raise SettingsError(f"no source is called {unknown[0]!r}")

@@ -197,7 +197,7 @@ def _damages(
     Files with the columns of another version of Weft are none of them.
     """
     published = publisher.published_partitions()
-    # A file that was never made is no damage: what is published was there once.
+    # A file that was never made is not damage: what is published was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
     whole = whole_tables(settings, lake)
     versions = whole | {

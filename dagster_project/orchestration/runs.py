@@ -208,7 +208,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
 
 
 def _in_words(message: str, kind: str) -> str:
-    """What an error says, without Python's name for it; what to do where something stands in the way of a file."""
+    """What an error says, without Python's name for it; what to do where something is in the way of a file."""
     text = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
     if kind in {error.__name__ for error in IN_THE_WAY}:
         text += ": move away what stands there, and build again"

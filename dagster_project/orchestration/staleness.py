@@ -100,7 +100,7 @@ def stale_reasons(
 
 
 def _reason(stage: Stage, partition: str, footers: Sequence[ParquetFooter | None], lake: ParquetLake) -> str:
-    """Why a stage has to run, of what stands in the files that it made."""
+    """Why a stage has to run, of what is in the files that it made."""
     there = [footer for footer in footers if footer]
     if not there and not any(lake.is_stored(table, partition) for table in stage.tables):
         return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])

@@ -27,7 +27,7 @@ _READ_BACK = 1 << 20
 
 
 class Disclosed(NamedTuple):
-    """A text that an answer showed: what it stands in, and its bytes there where it is a part; and the document it is of."""
+    """A text that an answer showed: what it is in, and its bytes there where it is a part; and the document it is of."""
 
     place: str
     text: str

@@ -1,7 +1,7 @@
 """Monthly mbox archives over HTTP: which months are asked for, and how an answer becomes a file or a fault.
 
 A month is asked for with the validators of the answer before, so that an unchanged one costs a few
-bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2). What is no mbox, such as
+bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2). What is not an mbox, such as
 a login page, never becomes a file.
 """
 

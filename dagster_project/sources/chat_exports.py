@@ -267,7 +267,7 @@ class ExportReader:
 
 
 def zipped_format(file: Path) -> str:
-    """What a zip holds, as formats of a source are named; ChatFormatError if that is no chat, or it is no zip."""
+    """What a zip holds, as formats of a source are named; ChatFormatError if that is not a chat, or it is not a zip."""
     with ZippedExport(file, 0) as archive:
         format_, names = _contents(archive.names, "auto")
         if format_ != "files":

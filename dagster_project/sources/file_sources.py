@@ -77,7 +77,7 @@ class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
     A file whose size, modification and change times and inode are as remembered is not read
-    again. What is remembered lies in `memory`, a file that may be deleted at any time.
+    again. What is remembered is in `memory`, a file that may be deleted at any time.
     """
 
     def __init__(

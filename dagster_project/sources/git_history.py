@@ -274,7 +274,7 @@ def _commits(
 
 
 def _entries(objects: Objects, tree: str) -> tuple[dict[str, str] | None, str | None]:
-    """By name the blobs `m` and `d` of a tree; what is no file is empty. None and the fault if it cannot be read."""
+    """By name the blobs `m` and `d` of a tree; what is not a file is empty. None and the fault if it cannot be read."""
     tree_object = objects.read(tree, "tree")
     if tree_object.fault:
         return None, tree_object.fault
@@ -300,7 +300,7 @@ def _changed(before: dict[str, str], now: dict[str, str]) -> dict[str, tuple[str
 
 
 def _meaning(changed: dict[str, tuple[str, str]], mail: str) -> tuple[str, str, str]:
-    """Blob that came, blob that was removed, and the blob that stands at `m` now."""
+    """Blob that came, blob that was removed, and the blob that is at `m` now."""
     kind, blob = changed.get("m", ("", ""))
     came = blob if kind in ("A", "M") else ""
     mail = came or ("" if kind == "D" else mail)

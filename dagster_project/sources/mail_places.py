@@ -30,7 +30,7 @@ _MAILDIR_PARTS = ("cur", "new", "tmp")
 
 
 class MailPath(NamedTuple):
-    """A file of a source, its name inside it, why it is not read, if it is not, and the mail folder it lies in."""
+    """A file of a source, its name inside it, why it is not read, if it is not, and the mail folder it is in."""
 
     path: Path
     name: str
@@ -196,7 +196,7 @@ def _single_mails(root: Path) -> _Files:
 
 
 def _fault(path: Path) -> str | None:
-    """Why something is not a mail, though it lies where mails do."""
+    """Why something is not a mail, though it is where mails are."""
     return "not_a_file: the path is a folder" if is_folder(path) else None
 
 

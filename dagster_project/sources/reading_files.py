@@ -65,7 +65,7 @@ def plausible_bytes(stored: int) -> int:
 def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     """The bytes of a file, decompressed by its ending under the caps of size and ratio.
 
-    A compressed file that breaks off, or has something else behind its end, gives what stands before that, and the
+    A compressed file that breaks off, or has something else behind its end, gives what is before that, and the
     reason. TooLargeError if it passes a cap, OSError if it cannot be read.
     """
     if path.suffix not in _MEMBERS:

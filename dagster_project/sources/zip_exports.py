@@ -27,7 +27,7 @@ _BROKEN = (
 class ZippedExport:
     """The files in a zip, by name; what programs put beside them (`__MACOSX`, names with a dot) is none.
 
-    ChatFormatError for what is no zip (`no_zip`), and for one that names a place outside itself
+    ChatFormatError for what is not a zip (`no_zip`), and for one that names a place outside itself
     (`path_traversal`), as no export does.
     """
 

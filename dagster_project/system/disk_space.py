@@ -10,7 +10,7 @@ from transforms.errors import UnwritableError, WeftError
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TEXTS = ("No space left on device", "disk is full", "Disk quota exceeded", "File too large")
 IN_THE_WAY = (IsADirectoryError, NotADirectoryError, FileExistsError)
-"""Errors raised when a file stands where a folder belongs, or the reverse."""
+"""Errors raised when a file is where a folder belongs, or the reverse."""
 _OF_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 _TEXTS_OF_MACHINE = tuple(map(os.strerror, _OF_MACHINE))
 _TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")

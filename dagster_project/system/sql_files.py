@@ -19,7 +19,7 @@ class SqlFile:
     """The statements of a file, which is read when the first of them is wanted."""
 
     def __init__(self, module: str, name: str, **values: str):
-        """`module` is the `__file__` of the module that the file lies beside; `values` are those of all statements."""
+        """`module` is the `__file__` of the module that the file is beside; `values` are those of all statements."""
         self._path, self._values = Path(module).with_name(name), values
 
     def __call__(self, statement: str, /, **values: str) -> str:

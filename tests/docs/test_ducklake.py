@@ -9,9 +9,7 @@ import pytest
 from dagster_project.index.publish.lake_file import lake_file
 from tests.archives import Workspace
 
-extension = pytest.importorskip(
-    "duckdb_extension_ducklake", reason="the extension of DuckDB is not installed"
-)
+extension = pytest.importorskip("duckdb_extension_ducklake", reason="DuckDB's extension is not installed")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
 

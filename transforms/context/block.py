@@ -71,7 +71,7 @@ def compile_block(
 ) -> CompiledBlock:
     """The block of as many of `passages`, in their order, as the budget holds, without what `earlier` blocks showed.
 
-    A passage that repeats a chosen one, or that lies inside or across its bytes, is left out. The first one that does
+    A passage that repeats a chosen one, or that is inside or across its bytes, is left out. The first one that does
     not fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and what follows may
     fit. With `expand`, what is left of the budget shows sections and mails in place of the passages from them, the best
     first.

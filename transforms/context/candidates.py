@@ -83,7 +83,7 @@ def _asked_parts(text: str) -> list[str]:
 
 
 def _halves(part: str) -> list[str]:
-    """What stands before and behind each "and" or "or" with enough words on both sides; nothing if there is none.
+    """What is before and behind each "and" or "or" with enough words on both sides; nothing if there is none.
 
     The halves of a question ("How long have Ann and her husband …") ask nothing: `parts` knows those of several questions.
     Nor do those of several sentences, such as turns of a chat ("and it was loud").

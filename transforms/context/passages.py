@@ -31,7 +31,7 @@ _APART = 3
 class Passage:
     """A chunk as it is displayed: its text and position.
 
-    `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it stands in, with the bytes of
+    `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it is in, with the bytes of
     that, where there is one. `tags` are the document's, `page_starts` the bytes at which its pages begin. `turn` is the
     number of a turn of a chat in its window, whose text begins with a line that names speaker and time. `lines` and
     `around_lines` are the first and last line that these bytes touch, from 1. `cut` are the characters that are shown of a
@@ -105,7 +105,7 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
 
 
 def title_line(passage: Passage) -> str:
-    """The heading under which a passage stands in a block."""
+    """The heading under which a passage is in a block."""
     date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
     return f"## {_name(passage.title)}{date}\n\n"
 
@@ -223,7 +223,7 @@ def as_quote(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """A title or a name as it stands in a line of Weft's."""
+    """A title or a name as it is in a line of Weft's."""
     return _escape_brackets(_one_line(text))
 
 

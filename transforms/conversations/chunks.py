@@ -140,7 +140,7 @@ def conversation_chunks(
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
     lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers
-    or whose thread it stands in. A chunk of the kind
+    or whose thread it is in. A chunk of the kind
     `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
     indexed. Spans are bytes of the window's Markdown, of a file those of its text.
     """

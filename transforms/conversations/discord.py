@@ -148,7 +148,7 @@ def looks_like_telegram(data: bytes) -> bool:
 def read_telegram(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of an export, of one chat or of an account; those of an account are called `name/title`.
 
-    Dates are seconds since 1970 where the export has them, else in `timezone`. ChatFormatError if it is no export.
+    Dates are seconds since 1970 where the export has them, else in `timezone`. ChatFormatError if it is not an export.
     """
     try:
         export = json.loads(data)

@@ -33,7 +33,7 @@ class NamedFile(NamedTuple):
 class Entry(NamedTuple):
     """One entry of a chat: `kind` is message, media (no text), deleted or system (no author).
 
-    `key` is its id in its program, `answers` that of the message it answers or whose thread it stands in; empty if none.
+    `key` is its id in its program, `answers` that of the message it answers or whose thread it is in; empty if none.
     """
 
     at: datetime

@@ -50,7 +50,7 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
 
     Replaced are full names of `names` (those of two and more words, and addresses, whatever their
     case, single words as written), a name or an unambiguous first name behind an `@`, a telephone number behind
-    an `@`, and whatever stands between the marks that WhatsApp puts around a mention. First names
+    an `@`, and whatever is between the marks that WhatsApp puts around a mention. First names
     without an `@` stay: they are too often other words.
     """
     originals = list(texts)

@@ -198,7 +198,7 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     name = attached_file(first if media else text) if media or below else None
     files = (NamedFile(name, (name,)),) if name else ()
     if media:
-        # A caption stands on the lines behind the mark.
+        # A caption is on the lines behind the mark.
         caption = text[media.end() :].strip("\n")
         return Entry(at, author, caption, "message" if caption else "media", files=files)
     if DELETED.fullmatch(text):
@@ -295,7 +295,7 @@ _NOTICE = re.compile(
 _PEOPLE_DO = [re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _DOES]
 _PEOPLE_ADD = [re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _ADDS]
 ACTION = re.compile("|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _DOES)]))
-"""What stands in a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
+"""What is in a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
 _AND = re.compile(r", | (?:and|und|y|e|et|en|ve|i|и|dan|och|&) ")
 _GROUP = re.compile(
     r" (?:to|from|zur|aus|al|del|ao|do|da|au|du|à|de|nel|al|aan|uit|van|z|в|из|ke|dari|i|från|using|via|über) "

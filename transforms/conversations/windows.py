@@ -81,7 +81,7 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
 
     `count`: so many entries each, keys 0001 and on. `day`: one per day of `timezone`, keys the day.
     `gap`: cut at silences of `gap_hours`, and at `messages`; keys the UTC time of the first entry.
-    An entry that stands behind a later one belongs to the later one's time.
+    An entry that is behind a later one belongs to the later one's time.
     """
     marks = _marks([e.at for e in chat.entries], settings, timezone)
     result: list[Window] = []
@@ -192,7 +192,7 @@ def consolidate(
     """The messages as one Markdown text, in the form of the egregora design.
 
     Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line
-    and its text; a blank line stands between messages and a line end behind the last. A line of a
+    and its text; a blank line is between messages and a line end behind the last. A line of a
     text that looks like such a heading gets a backslash before it, so that nobody can forge a
     message. No messages make an empty text.
     """

@@ -254,7 +254,7 @@ def _title(parsed: Markdown | None, stored: Converted, kind: str, path: str) -> 
 
 
 def _page_title(title: str, names: list[str]) -> str:
-    """A title element without the name of the site: the heading with which it begins, or what stands before one at its end.
+    """A title element without the name of the site: the heading with which it begins, or what is before one at its end.
 
     >>> _page_title("Tests - The Book", ["The Book", "Tests"]), _page_title("Tests - The Book", ["The Book"])
     ('Tests', 'Tests')

@@ -26,9 +26,9 @@ _HEADING = re.compile(r"^((?: {0,4}(?:>|[-*+]|\d{1,9}[.)]))* {0,4})(#{1,6})(?=\s
 _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
 _STATES = re.compile(rb"""^state:\s*["']?(?:open|opened|closed|OPEN|CLOSED)\b""", re.M)
 _BETWEEN = frozenset("[], \t\r\n\ufeff")
-"""What stands between records: of lists, of lists of lists, and of one list behind the other."""
+"""What is between records: of lists, of lists of lists, and of one list behind the other."""
 _HEADING_LEVEL = 2
-"""What is added to the levels of headings in a text: it stands below the heading of a turn."""
+"""What is added to the levels of headings in a text: it is below the heading of a turn."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ def _is_comment(record: Any) -> bool:
 
 
 def _fault(record: Any) -> str | None:
-    """Why a record is no issue; None if it is one."""
+    """Why a record is not an issue; None if it is one."""
     if not isinstance(record, Mapping):
         return "no_issue: the record is no object"
     if not isinstance(record.get("title"), str) or not record["title"].strip():

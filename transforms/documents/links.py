@@ -68,7 +68,7 @@ def document_links(
 
     Needed are `doc_id`, `source`, `path`, `title` and `aliases` of the documents, and `node_id`,
     `doc_id`, `position`, `title`, `slug` and `heading_start` of the nodes, of all partitions. `from_id` is
-    the node a reference stands in. A reference leads to a document of its source, or to the node that
+    the node a reference is in. A reference leads to a document of its source, or to the node that
     its fragment names by slug, by the text of the heading or by a block id; a fragment that names
     nothing leads to the document. `to_id` is null if there is no document, where a path leaves the
     root of the source, and for a URL, unless a known Message-ID is part of it (`mid:` of RFC 2392,

@@ -141,7 +141,7 @@ class Outline(NamedTuple):
 def outline(text: str, body_start: int = 0) -> Outline:
     """The outermost blocks of `text` from byte `body_start` on: what `parse` finds, in a fifth of the time.
 
-    What lies inside a block is passed over by its range; only a list, quote or footnote that holds a
+    What is inside a block is passed over by its range; only a list, quote or footnote that holds a
     fence or an indented line is looked into, for the code in it.
     """
     data = text.encode()

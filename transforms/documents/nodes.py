@@ -34,7 +34,7 @@ def document_nodes(documents: pa.Table) -> pa.Table:
     """The nodes of all documents, conforming to `schemas.DOCUMENT_NODES`, each document's in its order.
 
     The first node of a document is the document itself. A heading under which nothing but blanks
-    stands before the next heading of its level or above is not a node and does not use a slug. The span of a
+    is before the next heading of its level or above is not a node and does not use a slug. The span of a
     node covers its children; its own text is `[byte_start, byte_end)` up to `body_end`.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_NODES.names}

@@ -84,6 +84,6 @@ def _replace_complaints(tree: nodes.document) -> None:
 
 
 def _literal(source: str) -> nodes.Node:
-    """What stands in the text for inline markup that docutils does not know."""
+    """What is in the text for inline markup that docutils does not know."""
     role = _ROLE.fullmatch(source)
     return nodes.Text(source) if role is None else nodes.literal("", role["text"])

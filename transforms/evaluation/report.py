@@ -39,7 +39,7 @@ def derived_tags(judgements: Judgements, facts: pl.DataFrame) -> dict[str, list[
     """Tags that follow from the best right answers of a query (the query sets of pginbox).
 
     `short-reply`: one is too short to be understood alone; `patch-review`: one comments on a patch;
-    `long-debate`: one stands in a thread of 20 mails or more; `attachment-heavy`: one stands in a
+    `long-debate`: one is in a thread of 20 mails or more; `attachment-heavy`: one is in a
     thread with three attachments or more. `facts` has a row per chunk, see `retrieved_measures`.
     """
     right = judgements.grades.filter((pl.col("level") == "chunk") & (pl.col("grade") > 0))
@@ -60,7 +60,7 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 
     `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted characters :
     all), checksum (of the embedded text), thread_size and thread_attachments. `duplicates` is the share of
-    chunks whose text stands above them in the same list already.
+    chunks whose text is above them in the same list already.
     """
 
     def shares(frame: pl.DataFrame) -> dict[str, float | None]:
@@ -316,7 +316,7 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
     """Right documents that a search did not return: LOSSES, with the stage that dropped the last chunk of each.
 
     `runs` is `schemas.EVALUATION_RUNS`, `right` has query_id and doc_id, `stages` those of each profile in their
-    order. A chunk that stands behind the first KEPT of a list is not seen in it.
+    order. A chunk that is behind the first KEPT of a list is not seen in it.
     """
     frames = [pl.DataFrame(schema=LOSSES)]
     for profile, order in stages.items():

@@ -20,7 +20,7 @@ _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _OUTLINE = f"{_W}pPr/{_W}outlineLvl"
 _MAX_STYLES = 2000
 _BODY_LEVEL = 9
-"""The level of text that is no heading (ECMA-376, 17.3.1.20)."""
+"""The level of text that is not a heading (ECMA-376, 17.3.1.20)."""
 _STYLE_ID = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 """Names that a rule of mammoth may hold as they are."""
 _MAMMOTH_FAULTS = (
@@ -214,7 +214,7 @@ def _each(element: Element, *tags: str) -> Iterator[Element]:
 
 
 def _inline(element: Element) -> str:
-    """The text of a paragraph; notes in brackets, without what stands in frames and comments."""
+    """The text of a paragraph; notes in brackets, without what is in frames and comments."""
     parts = [element.text or ""]
     for child in element:
         if child.tag == f"{_TEXT}s":

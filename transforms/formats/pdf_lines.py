@@ -22,7 +22,7 @@ _FONT_NAME_BYTES = 128
 _BOLD_CHARS = 80
 """Characters of a line at most that counts as bold."""
 _WORD_GAP = 0.15
-"""Distance of two glyphs : size of the letters, from which a blank stands between them."""
+"""Distance of two glyphs : size of the letters, from which a blank is between them."""
 _SPACED_LETTERS = 3
 """Letters for each gap in a word at least; one with more gaps is spaced out."""
 

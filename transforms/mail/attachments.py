@@ -126,7 +126,7 @@ def attachment_text(
 def document_text(
     data: bytes, filename: str | None, declared_type: str, convert: Convert
 ) -> AttachmentText | None:
-    """The text of an attached document, or the reason for none; None if it is no document."""
+    """The text of an attached document, or the reason for none; None if it is not a document."""
     kind = document_kind(data, filename or "", declared_type)
     if kind is None:
         return None

@@ -10,7 +10,7 @@ BOM = b"\xef\xbb\xbf"
 Dialect = Literal["mboxrd", "mboxo", "content-length"]
 
 # RFC 5322 section 2.2: a header name is printable ASCII without the colon. A second envelope
-# line, escaped as `>From `, stands before the headers where a relay put its own in front.
+# line, escaped as `>From `, is before the headers where a relay put its own in front.
 _HEADER_NEXT = re.compile(rb"(?:>From [^\n]*\n)*(?=[!-9;-~]+[ \t]*:)")
 _GIT_LINE = re.compile(rb"From [0-9a-f]{40}(?:[0-9a-f]{24})? Mon Sep 17 00:00:00 2001\s*\Z")
 # Behind the sender stands a time or a year; a sentence that begins with "From " has neither.

@@ -42,7 +42,7 @@ class Declared(NamedTuple):
 
 
 class MimeLeaf(NamedTuple):
-    """A part that holds no others, the multipart/alternative it stands in, and how deep."""
+    """A part that holds no others, the multipart/alternative it is in, and how deep."""
 
     position: int
     part: Message

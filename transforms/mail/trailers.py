@@ -34,7 +34,7 @@ _NAMES_NOBODY = {"fixes", "closes", "link", "discussion"}
 def message_trailers(messages: pa.Table) -> pa.Table:
     """The `message_trailers` table of mails with message_id, source, partition and body.
 
-    A trailer stands at the beginning of a line, so that none in a quote counts. One that names several people is a
+    A trailer is at the beginning of a line, so that none in a quote counts. One that names several people is a
     row for each.
     """
     bodies = pc.cast(messages.column("body"), pa.large_binary()).to_pylist()

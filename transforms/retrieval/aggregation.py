@@ -17,7 +17,7 @@ _SIBLINGS = {"after_elbow": 1, "before_elbow": 2}
 
 
 class SectionNode(NamedTuple):
-    """Where a node stands in its document; `sibling_count` counts the children of its parent, itself included."""
+    """Where a node is in its document; `sibling_count` counts the children of its parent, itself included."""
 
     parent_id: str | None
     depth: int

@@ -67,7 +67,7 @@ class TermSegment:
     """The postings of some chunks, which have numbers of their own from 0, in the order of their slots.
 
     The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
-    same slice of `codes`, the row of `counts` that says how often the term stands in each of `bm25.FIELDS`.
+    same slice of `codes`, the row of `counts` that says how often the term is in each of `bm25.FIELDS`.
     `lengths` has a row per field: the terms that each chunk holds in it.
     """
 

@@ -18,7 +18,7 @@ VALUES = {
 
 _SHORTEST_NAME = 3
 _LIKE = 0.75
-"""Likeness (difflib) of a known field from which a name is one that is mistyped, whatever stands behind it."""
+"""Likeness (difflib) of a known field from which a name is one that is mistyped, whatever is behind it."""
 _NAME = re.compile(r"([a-z][a-z_]+):(?=\S)(?!:|//|\\)")
 _SCHEMES = ("mailto", "urn", "tel", "doi", "news", "data", "javascript", "about", "magnet", "sip")
 _PATH = re.compile(r"/|\w\.\w{1,8}(?:#|$)")
@@ -77,7 +77,7 @@ def age(value: str) -> timedelta | None:
 
 
 def size(value: str) -> int | None:
-    """The bytes of `5000`, `100K`, `1.5M` or `1G` (of 1,024); None if it is no size.
+    """The bytes of `5000`, `100K`, `1.5M` or `1G` (of 1,024); None if it is not a size.
 
     >>> size("1.5K")
     1536

@@ -66,7 +66,7 @@ group: LPAR sequence _RPAR
 
 @dataclass(frozen=True)
 class Leaf:
-    """One thing that is looked for: `value` in `field`; `exact` if it stands between quotes.
+    """One thing that is looked for: `value` in `field`; `exact` if it is between quotes.
 
     `query` and `position` (character) say where it stands.
     """
@@ -186,7 +186,7 @@ def leaves_of(condition: Condition) -> Iterator[Leaf]:
 
 
 def _tokens(query: str) -> Iterator[Token]:
-    """The tokens of a query; what is no syntax is a WORD.
+    """The tokens of a query; what is not syntax is a WORD.
 
     Quotes, parentheses, `-` and fields count at the start of a word alone, so that f(x), 5" and
     std::vector are words. A parenthesis closes the one opened last, inside of a word or before it.
@@ -288,7 +288,7 @@ class _Reader:
 
     @contextmanager
     def counting(self, node: Tree[Any]) -> Iterator[Tree[Any] | Token]:
-        """What stands before a factor, which counts for the words in it."""
+        """What is before a factor, which counts for the words in it."""
         inner, factor = node.children
         before, self.factor = self.factor, self.factor * float(str(factor))
         yield inner

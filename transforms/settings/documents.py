@@ -29,7 +29,7 @@ ISSUE_NEEDS = {
 
 
 def _patterns(needs: dict[str, str]) -> dict[str, str]:
-    """`needs`; ValueError naming the first that is no regular expression."""
+    """`needs`; ValueError naming the first that is not a regular expression."""
     for name, pattern in needs.items():
         try:
             re.compile(pattern)

@@ -67,7 +67,7 @@ class PeopleSettings(StageSettings):
     @field_validator("aliases")
     @classmethod
     def _of_one(cls, aliases: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-        """ValueError if something is no address, or belongs to two."""
+        """ValueError if something is not an address, or belongs to two."""
         owners: dict[str, str] = {}
         for name, addresses in aliases.items():
             for address in addresses:

@@ -26,7 +26,7 @@ _LINES = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$|^(?:\[[^\n]*\n){3}")
 """The line below the head of a table of psql; lines of a log that begin with a time in brackets, or notes."""
 _WORD = re.compile(r"\w+")
 SAYS_SOMETHING = 15
-"""Characters from which what stands above a patch explains it."""
+"""Characters from which what is above a patch explains it."""
 _EXPLAINS = 0.5
 """Share of what matches from which the words above a patch are shown in its place."""
 _WORDS = 4
@@ -72,7 +72,7 @@ def has_lines(text: str, content_class: str) -> bool:
 
 
 def commit_message(text: str) -> str:
-    r"""What stands above the first diff or the list of its files, without the line of its author and its trailers.
+    r"""What is above the first diff or the list of its files, without the line of its author and its trailers.
 
     >>> commit_message("From: Ann\n\nFix it.\n\nFixes: 1ab4 (\"Add it\")\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
     'Fix it.'

@@ -11,7 +11,7 @@ _BREAK = r"[^\p{L}\p{M}\p{N}]"
 _EDGE = rf"[{_BREAK}{UNSPACED}]"
 """What a word ends at; Chinese and Japanese words stand beside each other."""
 _MARK = "\x1f"
-"""Stands before each character that is not a letter, mark or digit, where a text is made ready for long patterns."""
+"""Is before each character that is not a letter, mark or digit, where a text is made ready for long patterns."""
 _AT_ONCE = 16
 """Words of a pattern on the text as it is: each class of characters between two of them takes some 40 KB."""
 
@@ -70,7 +70,7 @@ def _pattern(words: list[str], *, is_cut: bool) -> str:
 
 
 def _marked_pattern(words: list[str]) -> str:
-    """The pattern of a phrase in a text where _MARK stands before each break, which makes breaks cheap to find."""
+    """The pattern of a phrase in a text where _MARK is before each break, which makes breaks cheap to find."""
     before = rf"(?:^|{_MARK}.)" if _needs_edge(words[0][0]) else ""
     end = rf"(?:{_MARK}|$)" if _needs_edge(words[-1][-1]) else ""
     marked = ["".join(_mark(letter) + re.escape(letter) for letter in word) for word in words]

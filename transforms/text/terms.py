@@ -97,7 +97,7 @@ def stems(words: list[str], settings: TermSettings) -> list[str]:
 
 
 class _Occurrences(NamedTuple):
-    """Occurrences of words: the text each stands in, its place in `distinct`, and the distinct words."""
+    """Occurrences of words: the text each is in, its place in `distinct`, and the distinct words."""
 
     rows: np.ndarray
     codes: np.ndarray
@@ -267,7 +267,7 @@ def word_parts(text: str, settings: TermSettings) -> list[str]:
 
 
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
-    """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term stands in each field of each chunk."""
+    """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term is in each field of each chunk."""
     frame = pl.DataFrame(chunks.select(list(TERM_COLUMNS)))
     lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
     frame = frame.with_columns(pl.col(lists).list.join("\n"))

@@ -80,7 +80,7 @@ def _print_understood(console: Console, query: Understood) -> None:
 
 
 def _print_hit(console: Console, hit: dict[str, Any], details: Details, is_further: bool) -> None:
-    """One hit; a further one of its thread stands under the subject of the first, unless it has another."""
+    """One hit; a further one of its thread is under the subject of the first, unless it has another."""
     subject = Text(hit["subject"] or "(no subject)", style="bold cyan")
     facts = Text(" · ".join(_facts(hit)))
     if is_further and _bare(hit["subject"]) == _bare(hit["thread_subject"]):

@@ -76,7 +76,7 @@ class SparkCluster:
 
 
 def _outcomes(place: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: the outcome of each task whose number stands in `batches`."""
+    """Runs in a worker: the outcome of each task whose number is in `batches`."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             outcome = pickle.dumps(run_task(place, number))

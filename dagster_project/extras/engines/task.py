@@ -1,6 +1,6 @@
 """A task: one partition, whose tables it makes and writes to the lake. Imports no Dagster.
 
-What its tasks are about stands in a file of the lake. So through an engine pass only the place of this file and a number,
+What its tasks are about is in a file of the lake. So through an engine pass only the place of this file and a number,
 and back come names, hashes and counts; a machine that does not see the lake finds no file.
 """
 

@@ -1,4 +1,4 @@
-"""The ASGI application of `weft serve`: its routes, and what stands before them."""
+"""The ASGI application of `weft serve`: its routes, and what is before them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection

@@ -125,7 +125,7 @@ def flowing(html: Markup, data: bytes) -> Markup:
 def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     """The lines of a text with what they are: text or aligned, which is known of a paragraph as a whole, or trailers.
 
-    Blank lines are what stands before them.
+    Blank lines are what is before them.
     """
     kind = "text"
     for is_blank, run in groupby(lines, key=lambda line: not line.strip()):

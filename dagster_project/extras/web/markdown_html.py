@@ -13,7 +13,7 @@ from transforms.documents.markdown import DIALECT, parse
 
 _CALLOUT = re.compile(rb">[ \t]*\[!")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
-"""What stands behind the bar of an embedded picture and is no name: its width, or width and height."""
+"""What is behind the bar of an embedded picture and is not a name: its width, or width and height."""
 _BESIDE = re.compile(
     rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})", re.IGNORECASE
 )

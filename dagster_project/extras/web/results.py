@@ -191,7 +191,7 @@ _REASONS = 8
 
 @dataclass(frozen=True)
 class StageView:
-    """A stage: its name, its share of the time, how many hits it kept and dropped, and where the id stands in it."""
+    """A stage: its name, its share of the time, how many hits it kept and dropped, and where the id is in it."""
 
     name: str
     milliseconds: float

@@ -1,4 +1,4 @@
-"""The row of a hit, and the text it stands in, in SQLite files beside a published file.
+"""The row of a hit, and the text it is in, in SQLite files beside a published file.
 
 A table of a published file is read in thousands of rows; these cost as much as the few rows that are read. What of a row
 only hits show is one column of JSON.

@@ -53,7 +53,7 @@ COMPRESSED_COLUMNS = {
     "chunks": ("text_display", "text_embed", *(c for c in terms.COLUMN_OF.values() if c.endswith("_lex")))
 }
 """Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. What is
-shown of a hit stands in the arrays."""
+shown of a hit is in the arrays."""
 
 MADE_HERE = {"chunks": "chunk_no INTEGER", "quarantine": "first_seen TIMESTAMPTZ"}
 """Columns that a publish makes when the rows are there."""

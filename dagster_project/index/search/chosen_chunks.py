@@ -107,7 +107,7 @@ def _explained(
     """What is shown of each hit: in place of a piece of a patch the opening of its mail, where this explains it.
 
     It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
-    stands above, count for both.
+    is above, count for both.
     """
     patches = {
         place: opening

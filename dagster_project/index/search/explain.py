@@ -150,7 +150,7 @@ def _first(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
 
 
 def _answer(index: SearchIndex, last: Moment, tables: Sequence[StageTable]) -> str:
-    """Where a candidate stands among the hits, or why it does not, by the last stage that had it."""
+    """Where a candidate is among the hits, or why it is not, by the last stage that had it."""
     if last.rank is not None and last.stage == "final":
         return f"hit {last.rank}"
     if last.rank is not None:

@@ -183,7 +183,7 @@ class Conditions:
     def shown(
         self, conditions: Sequence[Condition], may_lack: Callable[..., Iterable[Leaf]] = excluded_leaves
     ) -> ShownCopies:
-        """What a lens of these conditions shows, none of them on text; to exclude a name that nothing has is no fault.
+        """What a lens of these conditions shows, none of them on text; to exclude a name that nothing has is not a fault.
 
         QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names what else there is.
         """

@@ -300,7 +300,7 @@ def _with_facts(
 
 
 def _node(fact: Mapping[str, Any]) -> str | None:
-    """The section that a chunk stands in."""
+    """The section that a chunk is in."""
     return fact["parent_id"] if fact["breadcrumb"] is not None else None
 
 

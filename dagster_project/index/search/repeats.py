@@ -34,7 +34,7 @@ def said_once(
 
 
 def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows; a turn before or behind one of a chat is left out if it is a hit itself, or stands beside a higher one."""
+    """The rows; a turn before or behind one of a chat is left out if it is a hit itself, or is beside a higher one."""
     by_doc: dict[str, list[str]] = {}
     for row in rows:
         by_doc.setdefault(row["doc_id"], []).append(row["snippet"])

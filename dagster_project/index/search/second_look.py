@@ -96,7 +96,7 @@ class SecondLook:
         return self._shares(queries, texts)
 
     def _shares(self, queries: Sequence[int], texts: Sequence[str]) -> list[float]:
-        """The share of the words of its query that stands in each text."""
+        """The share of the words of its query that is in each text."""
         if not any(texts):
             return [0.0] * len(texts)
         version = self.batch.version
@@ -146,6 +146,6 @@ def _is_mail(row: Mapping[str, Any]) -> bool:
 
 
 def _open(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """True for each mail that is no reply."""
+    """True for each mail that is not a reply."""
     subjects = pl.Series([row["subject"] if _is_mail(row) else None for row in rows], dtype=pl.String)
     return pl.select(~is_reply(pl.lit(subjects)).fill_null(True)).to_series().to_list()

@@ -217,9 +217,7 @@ def test_what_cannot_follow_is_made_of_the_lake_and_sent_anew_where_the_collecti
     require_equal(client, points, changed)
 
 
-def test_much_longer_texts_are_sent_to_another_collection(
-    points: Workspace, client: EdgeClient, tmp_path: Path
-):
+def test_much_longer_texts_go_to_another_collection(points: Workspace, client: EdgeClient, tmp_path: Path):
     points.write("dev/dev.2004-03.mbox", [Mail(900 + n, "Long. " * 500, "Long") for n in range(3)])
     assert points.build().published and mirrored(current(points))[0].number == 1  # type: ignore[index]
     new = points.copied(tmp_path / "new")

@@ -251,9 +251,7 @@ def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_p
     assert built.weft("cache", "import", str(built.config)).exit_code == 5
 
 
-def test_an_hours_mail_makes_its_own_part_of_the_vectors_and_leaves_the_others(
-    built: Workspace, tmp_path: Path
-):
+def test_an_hours_mail_makes_its_own_part_of_vectors_and_leaves_others(built: Workspace, tmp_path: Path):
     lake = built.lake
     before = files_of_vectors(built)
     assert set(lake.parts("embeddings")) == set(before) == set(lake.partitions("messages"))

@@ -29,7 +29,7 @@ def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunk
     The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit
     into `target_chars`; short blocks are gathered; what is larger is split at paragraphs, list
     items, lines, sentences and words, in this order, and begins with up to `overlap_chars` of what
-    stands before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
+    is before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
     role own are disjoint and, with the exclusions, cover the text.
     """
     rows = ChunkRows("section", f"sections-{VERSION}", settings)
@@ -75,7 +75,7 @@ def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
     """Ranges of neighbouring sections: one section each, but for those under `min_chars`.
 
     A short section goes with what follows it if that is its child or sibling, else with what
-    stands before it, else alone.
+    is before it, else alone.
     """
     starts = [*document.section_starts, len(document.text)]
     ranges: list[tuple[int, int]] = []

@@ -234,7 +234,7 @@ class Lines:
         return np.frombuffer(selected or b"", dtype=np.uint8)
 
     def _texts(self, heads: RowNos, stops: RowNos) -> pa.LargeBinaryArray:
-        """Lines at even places, what stands between them at odd ones, without a copy of the bytes."""
+        """Lines at even places, what is between them at odd ones, without a copy of the bytes."""
         offsets = np.empty(2 * self.n, dtype=np.int64)
         offsets[0::2], offsets[1::2] = heads, stops
         parts = [None, pa.py_buffer(offsets), self.buffer]

@@ -35,7 +35,7 @@ class Marks(NamedTuple):
 def mark_quotes(lines: Lines) -> Marks:
     """Marks lines that begin with `>`, with the depth their marks say."""
     marked = (lines.byte == ord(">")) & (lines.indent <= 8)
-    # A heading of supercite stands above lines with initials, not among other quotes.
+    # A heading of supercite is above lines with initials, not among other quotes.
     alone = marked & (lines.last == ord(":")) & ~(lines.shifted(marked, 1) | lines.shifted(marked, -1))
     supercite = lines.matches(rules.SUPERCITE_HEADER, alone)
     supercite |= lines.matches(rules.GROUPWISE, marked & (lines.last == ord(">")))

@@ -250,7 +250,7 @@ def _one() -> pl.Expr:
 
 
 def _duplicates(bodies: pl.DataFrame) -> list[pl.DataFrame]:
-    """Chunks most of whose text stands in other mails of their thread: by their own text, and by all they show."""
+    """Chunks most of whose text is in other mails of their thread: by their own text, and by all they show."""
     lines = compared_lines(bodies)
     lists = bodies.select("list_id", chunk=pl.col("chunk_id").hash(seed=0))
     return [

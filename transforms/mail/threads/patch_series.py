@@ -29,7 +29,7 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     branch are revisions of each other if the title of the cover letter or of a lone patch is equal
     (of two senders: if the version is the next one, too),
     if at least half of the parts of the smaller one have equal titles, if they have equal titles and
-    follow each other in version or share a thread, if the higher version stands in the thread of the
+    follow each other in version or share a thread, if the higher version is in the thread of the
     lower, or if a link of the later one says so (`v1: https://…`). A mail that is not a patch belongs to
     the nearest patch above it in its thread; a reply without one to the last patch of its subject.
     Deterministic, whatever the order of the rows.

@@ -51,7 +51,7 @@ def message_references(messages: pa.Table) -> pa.Table:
 
     Looked for are URLs that hold a Message-ID (percent-encoded or inside of another URL, too),
     Message-IDs in angle brackets, and commits with their title, as in `Fixes: 0123abc ("title")`.
-    What stands behind a trailer's name is of that kind.
+    What is behind a trailer's name is of that kind.
     """
     spans = pl.concat(_candidates(messages.column("body")), how="diagonal")
     prefix = pl.col("prefix")
@@ -139,7 +139,7 @@ def _named_by_url(urls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _named_by_id(angled: pl.DataFrame) -> pl.DataFrame:
-    """What stands in angle brackets and may be a Message-ID: it holds a digit, as few addresses do."""
+    """What is in angle brackets and may be a Message-ID: it holds a digit, as few addresses do."""
     may_be = pl.col("target").str.contains(r"\d.*@") & ~pl.col("target").str.contains("://", literal=True)
     return angled.with_columns(
         named_id=pl.when(may_be).then(_message_id(pl.col("target"))),

@@ -37,7 +37,7 @@ _BASE64_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 
 class Find(NamedTuple):
-    """What kind of secret or personal data stands at the bytes from `start` to `end` of a text."""
+    """What kind of secret or personal data is at the bytes from `start` to `end` of a text."""
 
     start: int
     end: int
@@ -77,14 +77,14 @@ def coded_prefixes() -> dict[str, list[tuple[int, Form]]]:
 
 
 def begins_word(data: bytes, at: int) -> bool:
-    """True if no letter or digit stands before `at`, those of an escape (`%5F`, `\\n`) left aside."""
+    """True if no letter or digit is before `at`, those of an escape (`%5F`, `\\n`) left aside."""
     if at == 0 or not data[at - 1 : at].isalnum():
         return True
     return data[at - 3 : at - 2] == b"%" or data[at - 2 : at - 1] == b"\\"
 
 
 def token_at(data: bytes, at: int, form: Form) -> Find | None:
-    """The token whose prefix stands at `at`, to its end on a later line if a mail program broke it."""
+    """The token whose prefix is at `at`, to its end on a later line if a mail program broke it."""
     if not begins_word(data, at):
         return None
     run = _RUN.match(data, at, at + _LINE)
@@ -121,7 +121,7 @@ def _joined(data: bytes, at: int) -> tuple[bytes, list[tuple[int, int]]]:
 
 
 def coded_token_at(data: bytes, at: int, core: bytes, meanings: list[tuple[int, Form]]) -> Find | None:
-    """The base64 around `at`, if it says a token whose coded prefix stands there."""
+    """The base64 around `at`, if it says a token whose coded prefix is there."""
     if data[at : at + len(core)] != core:
         return None
     for before, form in meanings:
@@ -148,7 +148,7 @@ _PUTTY = re.compile(rb"Private-Lines: ([0-9]{1,3})[ \t]*\r?\n")
 
 
 def block_at(data: bytes, at: int) -> Find | None:
-    """The private key whose first line stands at `at`: to its last line, else over the lines of base64 below it."""
+    """The private key whose first line is at `at`: to its last line, else over the lines of base64 below it."""
     begin = _BEGIN.match(data, at)
     if not begin:
         return None
@@ -170,7 +170,7 @@ def _lines(data: bytes, place: int) -> int:
 
 
 def block_before(data: bytes, at: int) -> Find | None:
-    """The private key whose last line stands at `at` and whose first lines are cut off."""
+    """The private key whose last line is at `at` and whose first lines are cut off."""
     end = _END.match(data, at)
     if not end:
         return None

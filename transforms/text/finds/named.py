@@ -1,4 +1,4 @@
-"""Secrets that are known by what stands before them: `password: …`, `--token …`, headers, files and sentences."""
+"""Secrets that are known by what is before them: `password: …`, `--token …`, headers, files and sentences."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -155,7 +155,7 @@ def _is_password(value: _Value, before: bytes, sign: bytes) -> bool:
 
 
 def _begins_line(before: bytes) -> bool:
-    """True if nothing but a name and marks of lists or quotes stands on the line so far."""
+    """True if nothing but a name and marks of lists or quotes is on the line so far."""
     line = before[before.rfind(b"\n") + 1 :]
     return re.fullmatch(rb"[\s>|*+\"'-]*(?:export |set |mot de |[\w-]{1,20} )?[\w.-]*", line) is not None
 

@@ -64,7 +64,7 @@ _CARD = re.compile(
     rb"[2-6][0-9]{12,18})(?![\w/-]|\.[0-9]|[ -][0-9]{4})"
 )
 _OF_CARD = re.compile(rb"(?i)card|karte|carte|kort|tarjeta|visa|amex|\bpan\b|\bcc\b")
-"""What stands before the number of a card without gaps: one in ten of all numbers of that length has a right check digit."""
+"""What is before the number of a card without gaps: one in ten of all numbers of that length has a right check digit."""
 _ISSUER = re.compile(
     rb"(?:4[0-9]{12}(?:[0-9]{3}(?:[0-9]{3})?)?|5[1-5][0-9]{14}|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|"
     rb"720)[0-9]{12}|3[47][0-9]{13}|"
@@ -87,7 +87,7 @@ NUMBER_SHAPES = (
 
 
 def email_at(data: bytes, at: int) -> Find | None:
-    """The address whose `@` stands at `at`; files, accounts of programs and ids in addresses of pages are none."""
+    """The address whose `@` is at `at`; files, accounts of programs and ids in addresses of pages are none."""
     domain = _DOMAIN.match(data, at)
     if (
         not domain
@@ -111,7 +111,7 @@ def email_at(data: bytes, at: int) -> Find | None:
 
 
 def written_email_at(data: bytes, at: int) -> Find | None:
-    """The address whose `(at)`, or ` dot ` in words, stands at `at`."""
+    """The address whose `(at)`, or ` dot ` in words, is at `at`."""
     before = data[max(0, at - _LONGEST_LOCAL) : at]
     if domain := _WRITTEN.match(data, at):
         bare = before.rstrip(b" \t")

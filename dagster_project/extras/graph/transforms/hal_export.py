@@ -52,7 +52,7 @@ class Folder(NamedTuple):
     """The files of one folder of the graph, by name; `doc_id` is None for a folder above documents.
 
     A document's folder holds all below it. Of other folders only `index.json` is meant (and the schema
-    in the topmost); what else lies there are folders of their own.
+    in the topmost); what else is there are folders of their own.
     """
 
     path: str

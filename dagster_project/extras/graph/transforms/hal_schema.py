@@ -1,4 +1,4 @@
-"""The JSON Schema of the `index.json` files of the exported graph, which lies beside them."""
+"""The JSON Schema of the `index.json` files of the exported graph, which is beside them."""
 
 from typing import Any
 

@@ -73,7 +73,7 @@ _FUNCTION_WORDS = frozenset(_COMMON.split())
 def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_KEYWORDS) -> pa.Table:
     """The keywords of all trees, as `schemas.KEYWORDS`, best first in each folder.
 
-    A document at `_keywords/words.md` lists those of the folder it stands in: rows of a table whose
+    A document at `_keywords/words.md` lists those of the folder it is in: rows of a table whose
     first column is the term and whose last is the score. For the other documents of a source the best
     `most` are computed as such lists say: count × heading × kind × rarity, over the pages of
     the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
@@ -257,7 +257,7 @@ def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
 
 
 def _heading_factors(pages: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
-    """Columns gram and factor: the highest heading that a word or pair of words stands in."""
+    """Columns gram and factor: the highest heading that a word or pair of words is in."""
     titles = [(title, 1) for title in pages["title"]]
     titles += [(m[2], len(m[1])) for text in pages["text"] for m in _HEADING_LINE.finditer(text)]
     grams = _grams(_tokens(pl.Series([t for t, _ in titles], dtype=pl.String), term_settings))

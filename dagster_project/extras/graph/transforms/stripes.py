@@ -60,7 +60,7 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
 
 
 def stripe_orders(similarities: pa.Table) -> pa.Table:
-    """The orders of every document as `schemas.STRIPE_ORDERS`; ties go to the chunk that stands first."""
+    """The orders of every document as `schemas.STRIPE_ORDERS`; ties go to the chunk that is first."""
     group = ["doc_id", "baseline"]
     frame = pl.DataFrame(similarities).with_columns(
         is_baseline=pl.col("chunk_index") == pl.col("baseline_index")

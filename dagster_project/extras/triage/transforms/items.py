@@ -35,9 +35,9 @@ SCREEN = SafetySettings(secrets="mask", emails="mask", phones="mask")
 _WISHES = {
     "enhancement", "feature", "feature request", "question", "documentation", "docs", "discussion", "proposal",
 }  # fmt: skip
-"""Labels of what is no report of a fault, and needs nothing."""
+"""Labels of what is not a report of a fault, and needs nothing."""
 _NOTHING = {"", "_no response_", "n/a", "none", "-", "…", "..."}
-"""What stands below a heading that was not filled in."""
+"""What is below a heading that was not filled in."""
 _READ_CHARS = 100_000
 """Characters of an issue in which is looked for what it needs."""
 _TITLE = re.compile(r"\A\s*# [^\n]*\n")
@@ -99,7 +99,7 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
 
 
 def _body(text: str, body_start: int) -> str:
-    """What stands behind the frontmatter and the title of a document."""
+    """What is behind the frontmatter and the title of a document."""
     body = text.encode()[body_start:].decode(errors="replace")
     title = _TITLE.match(body)
     return body[title.end() :] if title else body
@@ -130,7 +130,7 @@ def _number(value: object, path: str) -> int | None:
 def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
     """Of each issue the names of what its source needs and neither its text nor a comment has.
 
-    `needs` are regular expressions by source and name. What stands below an empty heading, and hints of templates, do not
+    `needs` are regular expressions by source and name. What is below an empty heading, and hints of templates, do not
     count; what by its labels is a wish or a question needs nothing.
     """
     patterns = {source: {n: re.compile(p) for n, p in own.items()} for source, own in needs.items()}

@@ -64,7 +64,7 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
 
 
 def relate(connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, terms: TermSettings) -> None:
-    """Create the tables `lake_<table>` of the relations of what the lens shows, from `messages` and what stands beside it;
+    """Create the tables `lake_<table>` of the relations of what the lens shows, from `messages` and what is beside it;
     `counted`, the chunks whose words are not those of `src` then, and their terms."""
     run = connection.execute
     run(_SQL("unled"))

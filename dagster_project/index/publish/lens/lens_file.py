@@ -62,7 +62,7 @@ class Lens(NamedTuple):
 
 
 def lens_file(root: Path, published: Path, lens: Lens) -> Path:
-    """Where the version that is published in a file stands under a lens."""
+    """Where the version that is published in a file is under a lens."""
     digest = text_hash(f"{VERSION}\x00{lens.where}")[:12]
     return root / LENSES / text_hash(lens.name)[:12] / f"{published.stem}-{digest}.duckdb"
 

@@ -170,7 +170,7 @@ def _wildcards(value: str) -> str:
 
 
 def refused(leaf: Leaf, reason: str) -> QueryError:
-    """The fault at a leaf, which stands in a query or is a filter beside it."""
+    """The fault at a leaf, which is in a query or is a filter beside it."""
     return QuerySyntaxError(leaf.query, leaf.position, reason) if leaf.query else QueryError(reason)
 
 

@@ -1,6 +1,6 @@
 """Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
 
-Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) stands beside its first chunk.
+Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) is beside its first chunk.
 A mail without a word of its author has a chunk without postings: what it shows is read.
 """
 
@@ -33,7 +33,7 @@ _WRITTEN = """(
 SELECT form AS word, chunk_count AS texts FROM term_forms UNION ALL SELECT term, df
 FROM terms LEFT JOIN (SELECT term, sum(chunk_count) AS changed FROM term_forms GROUP BY term) USING (term)
 WHERE changed IS NULL OR df > changed)"""
-"""Words as texts write them: a term that stands in no more chunks than the words that become it is perhaps a mere stem."""
+"""Words as texts write them: a term that is in no more chunks than the words that become it is perhaps a mere stem."""
 _NEAREST = f"""
 SELECT word FROM {_WRITTEN}
 WHERE texts > 1 AND word[1] = $word[1] AND abs(length(word) - length($word)) <= $slips
