@@ -113,7 +113,7 @@ def test_a_look_lists_the_objects_and_reads_the_footers_of_new_ones(
             Bucket=BUCKET, Key=f"lists/messages/many/{number}.parquet", Body=messages.read_bytes()
         )
     places = [("messages", p) for p in work.lake.partitions("messages")] + [
-        ("message_blocks", "dev1/dev.2004-01")
+        ("message_blocks", "dev1/2004-01")
     ]
     assert len(places) > 100
     looked = []
