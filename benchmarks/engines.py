@@ -25,11 +25,7 @@ from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.runs import run_here
 
-ENGINES = {
-    "local": 'kind = "local"',
-    "spark": 'kind = "spark"',
-    "ray": 'kind = "ray"\ntasks = 2',
-}
+ENGINES = {"local": 'kind = "local"', "spark": 'kind = "spark"', "ray": 'kind = "ray"\ntasks = 2'}
 LEAST = 2
 """Months of the smaller build: one for each worker."""
 

@@ -287,12 +287,7 @@ class Provenance:
     points to: the last of all when the step began. Of one without it compares the data version itself.
     """
 
-    def __init__(
-        self,
-        context: dg.AssetExecutionContext,
-        inputs: Collection[str],
-        compared: Collection[str],
-    ):
+    def __init__(self, context: dg.AssetExecutionContext, inputs: Collection[str], compared: Collection[str]):
         """`inputs` are the tables that the step reads by partition; those that are not `compared` make nothing stale."""
         newest = context.instance.event_log_storage.get_maximum_record_id() or 0
         uncompared = set(inputs) - set(compared)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,19 +20,14 @@ from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.outgoing.receipts import Disclosed
 from dagster_project.outgoing.screen import Screen
-from dagster_project.sources.chat_exports import (
-    Export,
-    chat_names,
-    decoded,
-    exports_at,
-    is_named_as_export,
-)
+from dagster_project.sources.chat_exports import Export, chat_names, decoded, exports_at, is_named_as_export
 from dagster_project.sources.chats import ChatFiles
 from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.context.passages import Passage, stretches
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
+from transforms.conversations.exports import Chat
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
 from transforms.errors import (
     ChatFormatError,
@@ -88,13 +83,10 @@ class ContextResult:
 
     def explained(self) -> dict[str, Any]:
         """What `weft context --explain` shows: stages with counts and milliseconds, queries with passages, omissions."""
-        queries = [
-            {**query, "text": text} for query, text in zip(self.manifest["queries"], self.texts, strict=True)
-        ]
-        facts = {
-            name: self.manifest[name] for name in ("index_version", "model", "settings", "chosen", "dropped")
-        }
-        return {"stages": list(self.stages), "queries": queries, **facts}
+        pairs = zip(self.manifest["queries"], self.texts, strict=True)
+        queries = [{**query, "text": text} for query, text in pairs]
+        names = ("index_version", "model", "settings", "chosen", "dropped")
+        return {"stages": list(self.stages), "queries": queries, **{n: self.manifest[n] for n in names}}
 
     def as_json(self) -> dict[str, Any]:
         """What `weft context --json` prints."""
@@ -128,14 +120,8 @@ def read_conversation(
     own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
     if path is not None and not exports and is_named_as_export(path):
         exports = _unknown_exports(path)
-    if timezone:
-        exports = [
-            replace(e, source=e.source.model_copy(update={"timezone": timezone}), digest=e.digest + timezone)
-            for e in exports
-        ]
-    chats = [chat for export in exports for chat in files.chats(export)]
-    messages = [e for chat in chats for e in chat.entries if e.kind == "message"]
-    faults = [f.reason for c in chats for f in c.faults]
+    chats = [chat for export in exports for chat in files.chats(_in_zone(export, timezone))]
+    messages, faults = _messages(chats), [fault.reason for chat in chats for fault in chat.faults]
     try:
         is_text = path is None or (not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults))
         if is_text and not messages:
@@ -145,8 +131,8 @@ def read_conversation(
             if mail or not looks_like_whatsapp(content):
                 own += [mail["message_id"]] if mail else []
                 return ConversationText(content, 1, Asker(own), context_rules(settings, path))
-            chat = conversations.masked_chat(read_whatsapp(content, _GIVEN, timezone or "UTC"), None)
-            messages = [e for e in chat.entries if e.kind == "message"]
+            chat = read_whatsapp(content, _GIVEN, timezone or "UTC")
+            messages = _messages([conversations.masked_chat(chat, None)])
     except ChatFormatError as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
     except OSError as error:
@@ -154,12 +140,21 @@ def read_conversation(
     if not messages:
         raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
-    return ConversationText(
-        conversations.consolidate(*columns).markdown,
-        len(messages),
-        Asker(own, until=max(e.at for e in messages)),
-        context_rules(settings, path),
-    )
+    markdown, last = conversations.consolidate(*columns).markdown, max(e.at for e in messages)
+    return ConversationText(markdown, len(messages), Asker(own, until=last), context_rules(settings, path))
+
+
+def _in_zone(export: Export, timezone: str | None) -> Export:
+    """An export whose times without a zone are in `timezone`, if that is given."""
+    if not timezone:
+        return export
+    source = export.source.model_copy(update={"timezone": timezone})
+    return replace(export, source=source, digest=export.digest + timezone)
+
+
+def _messages(chats: Iterable[Chat]) -> list[Any]:
+    """The messages of chats, in order, without lines of the program."""
+    return [entry for chat in chats for entry in chat.entries if entry.kind == "message"]
 
 
 def read_window(settings: Settings, window: str) -> ConversationText:
@@ -174,15 +169,10 @@ def read_window(settings: Settings, window: str) -> ConversationText:
 
 def _document_ids(settings: Settings, path: Path) -> list[str]:
     """The documents of configured sources that a file is."""
-    trees = [
-        (s.name, Path(settings.place(s)).resolve())
-        for s in settings.sources
-        if isinstance(s, DocumentSourceSettings)
-    ]
-    file = path.resolve()
-    return [
-        f"{name}:{file.relative_to(tree).as_posix()}" for name, tree in trees if file.is_relative_to(tree)
-    ]
+    sources = [s for s in settings.sources if isinstance(s, DocumentSourceSettings)]
+    trees, file = {s.name: Path(settings.place(s)).resolve() for s in sources}, path.resolve()
+    own = {name: tree for name, tree in trees.items() if file.is_relative_to(tree)}
+    return [f"{name}:{file.relative_to(tree).as_posix()}" for name, tree in own.items()]
 
 
 def _unknown_exports(path: Path) -> list[Export]:

@@ -187,10 +187,7 @@ def _leave_broken(
 
 
 def _damages(
-    settings: Settings,
-    stale: Mapping[str, Sequence[str]],
-    publisher: DuckDBPublisher,
-    lake: ParquetLake,
+    settings: Settings, stale: Mapping[str, Sequence[str]], publisher: DuckDBPublisher, lake: ParquetLake
 ) -> dict[str, str]:
     """By path, what is wrong with files of the lake and with the published one, beside those not made yet.
 

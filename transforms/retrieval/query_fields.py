@@ -30,6 +30,10 @@ _POINTERS = ("int*", "char*", "void*", "long*", "short*", "float*", "double*", "
 """Types of C, which are no patterns."""
 _WILDCARD = re.compile(r"(?!_)\w{3,}\*\w*")
 _FUZZY = re.compile(r"([^\W\d_]{4,})~([12]?)")
+_SQL = re.compile(
+    r"\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|WHERE|HAVING|VALUES|CASE|WHEN|JOIN|BETWEEN)\b"
+)
+_JOINING = re.compile(r"\b(?:AND|OR|NOT)\b")
 _OPERATOR = re.compile(r"(AND|OR|NOT)(?![^\s()])")
 _CAPITALS = re.compile(r"\s+[A-Z]{2,}(?!\S)")
 _FACTOR = re.compile(r"\d{1,3}(?:\.\d{1,3})?")
@@ -166,13 +170,18 @@ def factor_at(query: str, at: int) -> re.Match[str] | None:
     return _FACTOR.match(query, at + 1) if query.startswith("^", at) else None
 
 
+def has_operators(unquoted: str) -> bool:
+    """True if AND, OR and NOT may be operators: not in SQL, nor in a text that is in capitals as a whole."""
+    is_upper = unquoted == unquoted.upper() and len(unquoted.split()) > 4
+    return not (_SQL.search(unquoted) or (is_upper and re.search(r"\w", _JOINING.sub("", unquoted))))
+
+
 def operator(query: str, at: int) -> re.Match[str] | None:
     """AND, OR or NOT at this place; NOT NULL and the like are words, and so is NOT at the end."""
     match = _OPERATOR.match(query, at)
-    is_word = (
-        match and match[1] == "NOT" and (_CAPITALS.match(query, match.end()) or match.end() == len(query))
-    )
-    return None if is_word else match
+    if match and match[1] == "NOT" and (_CAPITALS.match(query, match.end()) or match.end() == len(query)):
+        return None
+    return match
 
 
 def bare(word: str) -> str:

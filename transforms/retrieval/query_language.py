@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from dataclasses import field as declared
-from typing import Any
+from typing import Any, NamedTuple
 
 from lark import Lark, Token, Tree, UnexpectedToken
 from lark.lexer import Lexer
@@ -47,11 +47,6 @@ META = "meta."  # begins the prefix of a field of frontmatter, whose key is the 
 _FIELD = re.compile(rf"({'|'.join(CONDITIONS)}|{re.escape(META)}[\w.-]+):(?![\s:)\\]|//|\Z)")
 # A short option of a command, a number and --option are not negations; -O2, -Wl,x and -n=1 neither.
 _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
-# AND, OR and NOT are words of SQL, and of whoever writes in capitals.
-_SQL = re.compile(
-    r"\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|WHERE|HAVING|VALUES|CASE|WHEN|JOIN|BETWEEN)\b"
-)
-_JOINING = re.compile(r"\b(?:AND|OR|NOT)\b")
 _GRAMMAR = """
 ?start: sequence
 sequence: either+
@@ -157,8 +152,7 @@ def parsed_query(text: str) -> Query:
 
     A text of several lines is pasted, and so taken as it stands.
     """
-    text = checked_query(text)
-    stripped = text.strip()
+    stripped = (text := checked_query(text)).strip()
     if "\n" in stripped:
         return plain_query(text)
     tokens = list(_tokens(text))
@@ -186,56 +180,67 @@ def leaves_of(condition: Condition) -> Iterator[Leaf]:
 
 
 def _tokens(query: str) -> Iterator[Token]:
-    """The tokens of a query; what is not syntax is a WORD.
+    """The tokens of a query; a text without syntax is a WORD.
 
     Quotes, parentheses, `-` and fields count at the start of a word alone, so that f(x), 5" and
     std::vector are words. A parenthesis closes the one opened last, inside of a word or before it.
     """
-    unquoted = re.sub(r'"[^"]*"', "", query)
-    is_upper = unquoted == unquoted.upper() and len(unquoted.split()) > 4
-    shouted = _SQL.search(unquoted) is not None or (
-        is_upper and re.search(r"\w", _JOINING.sub("", unquoted)) is not None
-    )
+    has_operators, at = query_fields.has_operators(re.sub(r'"[^"]*"', "", query)), 0
     groups: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
-    at = 0
     while at < len(query):
         begins = at == 0 or query[at - 1].isspace() or query[at - 1] in "(-:"
         if query[at].isspace():
             at += 1
-        elif begins and query[at] == '"':
-            end = query.find('"', at + 1)
-            if end < 0 and not any(map(str.isalnum, query[at:])):
-                end = len(query)
-            if end < 0:
-                raise QuerySyntaxError(query, at, 'this phrase is not closed: add a "')
-            inside = query[at + 1 : end]
-            has_words = any(map(str.isalnum, inside))
-            yield Token("PHRASE" if has_words else "WORD", inside, start_pos=at)
-            at = end + 1
-        elif at and query[at - 1] in '")' and (match := query_fields.factor_at(query, at)):
-            yield Token("BOOST", match[0], start_pos=at)
-            at = match.end()
-        elif begins and query[at] == "(":
-            groups.append(at)
-            yield Token("LPAR", "(", start_pos=at)
-            at += 1
-        elif query[at] == ")" and groups and groups[-1] is not None:
-            groups.pop()
-            yield Token("_RPAR", ")", start_pos=at)
-            at += 1
-        elif begins and (_NEGATED.match(query, at) or (query[at] == "-" and _FIELD.match(query, at + 1))):
-            yield Token("NOT", "-", start_pos=at)
-            at += 1
-        elif begins and (match := _FIELD.match(query, at)):
-            yield Token("FIELD", match[1], start_pos=at)
-            at = match.end()
-        elif begins and not shouted and (match := query_fields.operator(query, at)):
-            yield Token({"AND": "_AND", "OR": "_OR"}.get(match[1], "NOT"), match[1], start_pos=at)
-            at = match.end()
+        elif sign := (_opening(query, at, has_operators) if begins else None) or _closing(query, at, groups):
+            yield Token(sign.type, sign.text, start_pos=at)
+            if sign.type == "LPAR":
+                groups.append(at)
+            elif sign.type == "_RPAR":
+                groups.pop()
+            at = sign.end
         else:
             end = _word_end(query, at, groups)
             yield from _word_tokens(query, at, end, begins=begins)
             at = end
+
+
+class _Sign(NamedTuple):
+    """A piece of syntax: the type of its token, the text of that, and where it ends."""
+
+    type: str
+    text: str
+    end: int
+
+
+def _opening(query: str, at: int, has_operators: bool) -> _Sign | None:
+    """The sign that a word begins with: a phrase, a group, a negation, a field or an operator."""
+    if query[at] == '"':
+        return _phrase(query, at)
+    if query[at] == "(":
+        return _Sign("LPAR", "(", at + 1)
+    if _NEGATED.match(query, at) or (query[at] == "-" and _FIELD.match(query, at + 1)):
+        return _Sign("NOT", "-", at + 1)
+    if match := _FIELD.match(query, at):
+        return _Sign("FIELD", match[1], match.end())
+    if has_operators and (match := query_fields.operator(query, at)):
+        return _Sign({"AND": "_AND", "OR": "_OR"}.get(match[1], "NOT"), match[1], match.end())
+    return None
+
+
+def _phrase(query: str, at: int) -> _Sign:
+    """The phrase that begins with a quote; QuerySyntaxError if it has words and no end."""
+    end = query.find('"', at + 1)
+    if end < 0 and any(map(str.isalnum, query[at:])):
+        raise QuerySyntaxError(query, at, 'this phrase is not closed: add a "')
+    inside = query[at + 1 : end] if end > 0 else query[at + 1 :]
+    return _Sign("PHRASE" if any(map(str.isalnum, inside)) else "WORD", inside, at + len(inside) + 2)
+
+
+def _closing(query: str, at: int, groups: Sequence[int | None]) -> _Sign | None:
+    """The sign behind a phrase or group: the factor that it counts by, or the end of a group."""
+    if query[at - 1 : at] in ('"', ")") and (match := query_fields.factor_at(query, at)):
+        return _Sign("BOOST", match[0], match.end())
+    return _Sign("_RPAR", ")", at + 1) if query[at] == ")" and groups and groups[-1] is not None else None
 
 
 def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Token]:

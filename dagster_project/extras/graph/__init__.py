@@ -10,7 +10,7 @@ EXTRA = Extra(
             "Search and read",
             "Read and serve the document graph: the chunks of a document, stored questions, its files.",
             former={"ask": "graph ask", "stripe": "graph stripe", "serve-graph": "graph serve"},
-        ),
+        )
     },
     settings={"graph": f"{_HERE}.transforms.settings:GraphSettings"},
     tables=f"{_HERE}.transforms.schema:TABLES",

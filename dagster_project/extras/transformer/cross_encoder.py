@@ -66,12 +66,7 @@ class CrossEncoderScorer:
             raise not_installed(error, "transformer") from error
         logging.disable_progress_bar()
         try:
-            model = CrossEncoder(
-                name,
-                device="cpu",
-                revision=commit or None,
-                local_files_only=is_folder,
-            )
+            model = CrossEncoder(name, device="cpu", revision=commit or None, local_files_only=is_folder)
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"rerank.name = {self.name!r} cannot be opened as a cross-encoder ({str(error).splitlines()[0]})"

@@ -190,9 +190,7 @@ def test_filters_choose_between_mail_and_documents(made_once: Workspace, options
 
 
 @pytest.mark.exhaustive
-def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_renamed(
-    tmp_path: Path,
-):
+def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_renamed(tmp_path: Path):
     chunkers = ("tree", "sections", "semantic")
     work = Workspace(tmp_path / "work").configure(
         *({"name": c, "kind": "vault", "path": c, "chunker": c} for c in chunkers)

@@ -246,17 +246,11 @@ def test_with_grain_auto_a_year_that_ends_is_put_together_and_taken_apart_again(
 
     came = work.write("dev.2004-01.mbox", [Mail(20, "A happy new year.", "Re: planner", reply_to=10)])
     plan = work.build().plan
-    assert (list(plan.stale), plan.vanished) == (
-        ["dev/2003", "dev/2004-01"],
-        ("dev/2003-11", "dev/2003-12"),
-    )
+    assert (list(plan.stale), plan.vanished) == (["dev/2003", "dev/2004-01"], ("dev/2003-11", "dev/2003-12"))
     assert differences(work.index, rebuilt(work, tmp_path / "january").index) == {}
 
     came.unlink()
     plan = work.build().plan
-    assert (list(plan.stale), plan.vanished) == (
-        ["dev/2003-11", "dev/2003-12"],
-        ("dev/2003", "dev/2004-01"),
-    )
+    assert (list(plan.stale), plan.vanished) == (["dev/2003-11", "dev/2003-12"], ("dev/2003", "dev/2004-01"))
     assert differences(work.index, december.index) == {}
     assert lake_hashes(work) == lake_hashes(december)

@@ -180,10 +180,7 @@ def told(work: Workspace, lens: str, *queries: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "lens",
-    [
-        "public",
-        *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("notes", "clean", "calm", "bugs")),
-    ],
+    ["public", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("notes", "clean", "calm", "bugs"))],
 )
 def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str):
     everything = "".join(told(work, lens, "quorum", "m4@example.org"))

@@ -21,10 +21,7 @@ from tests.s3_loopback import s3_service
 from tests.timing import HUNG, until
 
 pytestmark = pytest.mark.exhaustive
-ENGINES: Mapping[str, Mapping[str, object]] = {
-    "spark": {"kind": "spark"},
-    "ray": {"kind": "ray", "tasks": 2},
-}
+ENGINES: Mapping[str, Mapping[str, object]] = {"spark": {"kind": "spark"}, "ray": {"kind": "ray", "tasks": 2}}
 WORKERS = {"spark": "pyspark.daemon", "ray": "ray::run_task"}
 """What the command of a process says that runs tasks; Spark's is that of an executor."""
 BUCKET = "weft-lake"

@@ -17,11 +17,7 @@ pytestmark = pytest.mark.exhaustive
 
 PARTITION = "dev/2004-02"
 BEGUN, READ, PUBLISHES = ".runs/*", "lake/messages/dev/2004-02.parquet", "index/.build-*"
-KILLS = (
-    (("run",), BEGUN),
-    (("code server",), READ),
-    (("code server", "run"), PUBLISHES),
-)
+KILLS = ((("run",), BEGUN), (("code server",), READ), (("code server", "run"), PUBLISHES))
 """What is killed at one moment, and the file that is new at that moment."""
 
 

@@ -253,9 +253,7 @@ def test_runs_of_weft_build_are_listed_as_the_others(server: Server, sample: Wor
     assert len(server.runs()) == len(seen) + len(own)
 
 
-PICTURES = {
-    "graph": ("/asset-groups", "sources"),
-}
+PICTURES = {"graph": ("/asset-groups", "sources")}
 """By name the pages that the documentation shows, and what each of them shows at last."""
 
 
