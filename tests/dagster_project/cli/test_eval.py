@@ -180,7 +180,7 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
 def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace, every_key: None):
     text = measured.config.read_text()
     everything = (
-        "[profiles.everything]\nelbow = true\naggregation = 'before_elbow'\ndiversity = 0.3\n"
+        "[profiles.everything]\ncutoff_ratio = 0.5\naggregation = 'before_elbow'\ndiversity = 0.3\n"
         "collapse_duplicates = true\ncollapse_threads = true\nsimilarity_threshold = 0.1\n"
     )
     measured.config.write_text(f"{text}\n{everything}")

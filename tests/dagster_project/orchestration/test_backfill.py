@@ -12,14 +12,14 @@ from tests.archives import Workspace, differences, discussion
 from tests.runs import begun_run, run_of_dagster
 from transforms.errors import SettingsError, WeftError
 
-MONTHS = [f"dev.2004-0{month}" for month in range(1, 6)]
+MONTHS = [f"2004-0{month}" for month in range(1, 6)]
 
 
 @pytest.fixture
 def archives(workspace: Workspace) -> Workspace:
     """Five months of mail, not built."""
     for number, name in enumerate(MONTHS):
-        workspace.write(f"{name}.mbox", discussion(number * 10, 2, f"topic {number}"))
+        workspace.write(f"dev.{name}.mbox", discussion(number * 10, 2, f"topic {number}"))
     return workspace
 
 

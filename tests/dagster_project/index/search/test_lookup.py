@@ -186,9 +186,9 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
     found, opened, cut, rest, block, unknown, long, filtered, many = served.calls(
         ("search", {"query": "compactor load"}),
         ("get", {"id": "m1@example.org"}),
-        ("get", {"id": "docs:manual.md"}),
+        ("get", {"id": "docs:manual.md", "max_characters": 60}),
         ("get", {"id": "docs:manual.md", "byte_start": 60}),
-        ("context", {"text": "How does the compactor behave?"}),
+        ("context", {"text": "How does the compactor behave?", "budget_tokens": 64}),
         ("get", {"id": "m0@example.com"}),
         ("search", {"query": "x" * 20_001}),
         ("search", {"query": "compactor", "list_id": "nowhere"}),
@@ -196,7 +196,7 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
     )
     assert not any(r.is_error for r in (found, opened, cut, rest, block))
     hits = found.structured_content["hits"]
-    assert len(hits) == 2 and found.structured_content["label"]
+    assert len(hits) == 10 and found.structured_content["label"]
     assert all(hit["citation"].startswith(hit["doc_id"]) for hit in hits)
     assert opened.structured_content["text"].strip() == "Yes."
     assert (cut.structured_content["text"], cut.structured_content["is_cut"]) == (MANUAL[:60], True)
@@ -206,7 +206,7 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
         (unknown, '"kind": "UnknownIdError"'),
         (long, "at most 20000 characters"),
         (filtered, '"kind": "QueryError"'),
-        (many, "limit is 1000, and this server gives 2 at most"),
+        (many, "limit is 1000, and this server gives 50 at most"),
     ):
         assert refused.is_error and why in refused.content[0].text
 
