@@ -89,7 +89,7 @@ def _block_stage(settings: BlockSettings) -> Stage:
 
 def _chunk_stage(settings: ChunkSettings, long_bytes: int | None) -> Stage:
     def make(*tables: Any, present: Present) -> Made:
-        # What is made again although it is as it was is made whole, and what can be found stays so.
+        # A second run of current tables leaves nothing out, and texts that a search finds stay in them.
         texts = long_texts.present_texts(
             present.rows("message_chunks", ["doc_id", "attachment_id"]),
             present.rows("message_exclusions", ["doc_id", "attachment_id", "reason"]),

@@ -177,4 +177,4 @@ def _index(settings: Settings) -> Iterator[Finding]:
             text += f"; {mirror.require_answer()} answers"
         yield Finding(_AREA, "ok", text)
     except WeftError as fault:
-        yield _fault(str(fault), "mend index.url, or see that its service runs")
+        yield _fault(str(fault), "mend index.target, or see that its service runs")

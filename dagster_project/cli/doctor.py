@@ -321,7 +321,7 @@ def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
         yield Finding("index", "fault", str(fault), "weft build, which sends what is missing")
         return
     if state is None:
-        text = f"nothing says where {current.name} is in the service of `index.url`"
+        text = f"nothing says where {current.name} is in the service of `index.target`"
         yield Finding("index", "warning", text, "weft build")
     else:
         yield Finding("index", "ok", state)

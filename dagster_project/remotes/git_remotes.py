@@ -219,7 +219,7 @@ def _end_group(leader: int) -> None:
 def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
     """Commit time, object and name of every branch of a mirror; None where there is none.
 
-    What is not a repository any more is removed, so that it is cloned again.
+    A folder that is not a repository any more is removed, so that the next fetch clones it again.
     """
     if not mirror.exists():
         return None

@@ -67,8 +67,7 @@ _Name = Annotated[
     ),
 ]
 _Limit = Annotated[
-    int | None,
-    Field(ge=1, description="how many at most; more than the server's `mcp.max_results` is refused"),
+    int | None, Field(ge=1, description="how many at most; a number above the server's limit is refused")
 ]
 _Day = Annotated[date | None, Field(description="a day, as 2024-05-31; in UTC")]
 

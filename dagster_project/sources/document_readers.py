@@ -208,7 +208,7 @@ class _Reader:
         return answer
 
     def _too_much(self) -> str:
-        return f"too_large: its text has more bytes than documents.max_document_bytes ({self.settings.max_document_bytes:,})"
+        return f"too_large: its text has more than {self.settings.max_document_bytes:,} bytes, the cap"
 
     def _kill(self) -> None:
         """Kill the process and what it started."""

@@ -77,7 +77,7 @@ class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
     A file whose size, modification and change times and inode are as remembered is not read
-    again. What is remembered is in `memory`, a file that may be deleted at any time.
+    again. The file `memory` remembers them; it may be deleted at any time.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class FileSources:
         is_large = kind is None or kind in CONVERTED_FORMATS
         cap = settings.max_file_bytes if is_large else settings.max_document_bytes
         try:
-            data = bounded(file.path, cap, "the cap" if is_large else "documents.max_document_bytes")
+            data = bounded(file.path, cap, "the cap")
         except (TooLargeError, OSError) as error:
             return RawFile(file.name, b"", why_unreadable(error))
         if kind is None or kind not in CONVERTED_FORMATS:

@@ -140,9 +140,7 @@ def _check(file: RawFile, printable: str, paths: set[str], settings: DocumentSet
     if kind is None:
         raise _FileFaultError(f"unknown_format: known extensions are {', '.join(_FORMATS)}")
     if len(file.data) > settings.max_document_bytes:
-        raise _FileFaultError(
-            f"too_large: {len(file.data)} bytes, documents.max_document_bytes is {settings.max_document_bytes}"
-        )
+        raise _FileFaultError(f"too_large: {len(file.data)} bytes, the cap is {settings.max_document_bytes}")
     if kind == "rst" and len(file.data) > _MAX_RST_BYTES:
         raise _FileFaultError(
             f"too_large: {len(file.data)} bytes of reStructuredText, the cap is {_MAX_RST_BYTES}"

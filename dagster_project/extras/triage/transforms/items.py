@@ -130,8 +130,8 @@ def _number(value: object, path: str) -> int | None:
 def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
     """Of each issue the names of what its source needs and neither its text nor a comment has.
 
-    `needs` are regular expressions by source and name. What is below an empty heading, and hints of templates, do not
-    count; what by its labels is a wish or a question needs nothing.
+    `needs` are regular expressions by source and name. Text below an empty heading, and hints of templates, do not
+    count; an issue that is a wish or a question by its labels needs nothing.
     """
     patterns = {source: {n: re.compile(p) for n, p in own.items()} for source, own in needs.items()}
     lacks = []

@@ -96,7 +96,7 @@ def _people(connection: duckdb.DuckDBPyConnection) -> pa.Table:
 
 
 def _quote(connection: duckdb.DuckDBPyConnection, settings: TermSettings) -> None:
-    """Quotes and context, made anew for mails whose parent under the lens is another mail or copy than in `src`."""
+    """Rebuild quotes and context of mails whose parent under the lens is another mail or copy than in `src`."""
     run = connection.execute
     run(_SQL("answering"))
     tree = run("FROM answering ORDER BY message_id").to_arrow_table()
