@@ -1,4 +1,4 @@
-"""What is added to chunks before they are embedded: the text of a parent, quotes told apart, sentences."""
+"""Additions to chunks before they are embedded: the text of a parent, separate quotes, sentences."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

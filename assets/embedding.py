@@ -27,7 +27,7 @@ _READ_TEXTS = 4096
 
 @dataclass(frozen=True)
 class Estimate:
-    """What embedding would take: texts in all, texts without a vector, batches, their tokens and US dollars.
+    """The cost of embedding: texts in all, texts without a vector, batches, their tokens and US dollars.
 
     `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid for already.
     """
@@ -43,10 +43,10 @@ class Estimate:
 
 @dataclass
 class EmbeddingReport:
-    """What a run did: texts in all and embedded now, the tokens and calls that took, texts that were cut.
+    """The result of a run: texts in all and embedded now, the tokens and calls that took, texts that were cut.
 
     `finds` counts the secrets and personal data that did not leave this machine, by kind, `held` the
-    texts that did not. `sent_as` has the hash of what was sent for the texts that were altered.
+    texts that did not. `sent_as` has the hash of the text as sent for each altered text.
     `refused` says why texts have no vector, by their hash, now or in an earlier run. `unfinished` were sent
     by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice.
     """
@@ -71,7 +71,7 @@ class EmbeddingReport:
         self.truncated += done.truncated
 
     def include(self, other: EmbeddingReport) -> None:
-        """Add what another run over the same texts did."""
+        """Add the result of another run over the same texts."""
         self.embedded |= other.embedded
         self.tokens, self.calls = self.tokens + other.tokens, self.calls + other.calls
         self.truncated += other.truncated
@@ -98,7 +98,7 @@ def _open_texts(names: Sequence[str], lookup: VectorLookup, cache: EmbeddingCach
 
 
 def estimate(texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache) -> Estimate:
-    """What embedding `texts` (text_hash, text) would take now."""
+    """The cost of embedding `texts` (text_hash, text) now."""
     texts = _sent(texts, embedder).texts
     names, missing = missing_texts(texts, embedder, cache)
     unfinished = cache.unfinished(embedder.model, embedder.dimensions, TASK, missing)
@@ -270,9 +270,9 @@ class _Pass:
         self.unfinished: set[str] = set()
 
     def run(self, report: EmbeddingReport, progress: Progress) -> None:
-        """Embed and store batch by batch; what is under way when it fails is given back.
+        """Embed and store batch by batch; a failure gives back the texts under way.
 
-        What may be paid for without an answer, now or before, stays noted, so that the next run can say so.
+        Texts that may be paid for without an answer, now or before, stay noted, so that the next run can say so.
         """
         try:
             for done in self.embedder.embed_batches(self._batches()):

@@ -7,10 +7,10 @@ from transforms.schemas.registry import tables_of
 
 @dataclass(frozen=True)
 class SourceType:
-    """What one kind of source becomes: its name, that of its partitions, and its partitioned tables in order.
+    """A kind of source: its name, that of its partitions, and its partitioned tables in order.
 
     Every partition has the first table, by which the lake lists its partitions. If `compared` names tables, only a
-    change of these makes a partition stale: they change with all that is read of others.
+    change of these makes a partition stale: they change with every row that stages read of others.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What crosses partitions: memberships, threads, links, the context of short replies, measures, over the whole lake."""
+"""Relations across partitions: memberships, threads, links, the context of short replies, measures, over the whole lake."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

@@ -21,7 +21,7 @@ _PREVIEW_ROWS = 20
 
 
 class SavedSearch(dg.Config):
-    """What to search for; the answers replace those of the last run under the same name."""
+    """Queries to search for; their hits replace those of the last run under the same name."""
 
     name: str = "search"
     queries: list[str]
@@ -42,7 +42,7 @@ class SavedSearch(dg.Config):
 
     @property
     def options(self) -> SearchOptions:
-        """What the search changes in [search]."""
+        """The changes of the search in [search]."""
         return SearchOptions.model_validate(
             {name: getattr(self, name) for name in SearchOptions.model_fields}
         )

@@ -16,7 +16,7 @@ from transforms.settings.models import WRITTEN_KINDS, SafetySettings
 
 @dataclass
 class SentenceReport:
-    """What a run did: sentences by kind, chunks asked about now and refused, what that took, finds by kind."""
+    """The result of a run: sentences by kind, chunks asked about now and refused, the cost of that, finds by kind."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     requested: int = 0
@@ -43,7 +43,7 @@ class SentenceReport:
 
 @dataclass(frozen=True)
 class SentenceEstimate:
-    """What asking for sentences would take: chunks that want one, those to ask about, calls, most tokens and dollars."""
+    """The cost of requests for sentences: chunks that want one, those to ask about, calls, most tokens and dollars."""
 
     chunks: int = 0
     missing: int = 0
@@ -59,7 +59,7 @@ def estimate_sentences(
     model: LanguageModel,
     cache: AnswerCache,
 ) -> tuple[SentenceEstimate, pa.Table]:
-    """What `chunk_sentences` would ask for now, and what it would return if nobody was there to answer."""
+    """The cost of `chunk_sentences` now, and the table that it would return if no model answered."""
     base = context_sentences.structural_sentences(placed)
     mask = _asks_model(placed, kinds)
     asking = context_sentences.Asking(model.model, safety, kinds)
@@ -82,11 +82,11 @@ def chunk_sentences(
     model: LanguageModel,
     cache: AnswerCache,
 ) -> tuple[pa.Table, SentenceReport]:
-    """Columns chunk_id, sentence and sentence_kind for every chunk of `chunk_facts`, and what it took.
+    """Columns chunk_id, sentence and sentence_kind for every chunk of `chunk_facts`, and the report.
 
-    `kinds` says by source what its sentences are. A chunk about which the model says nothing usable,
-    or will not be asked, has the sentence of what is known. What was answered before is not asked
-    again. BudgetError and ServiceError as the model raises them; what was answered until then is kept.
+    `kinds` has the kind of sentences of each source. A chunk without a usable sentence of the model, or
+    about which it is not asked, has the sentence of the known facts. Requests with an answer in the cache are not
+    repeated. BudgetError and ServiceError as the model raises them; answers until then stay in the cache.
     """
     report = SentenceReport()
     base = context_sentences.structural_sentences(placed)
@@ -150,7 +150,7 @@ def written_sentences(
 ) -> dict[str, str]:
     """The model's usable sentence on each request that has one, by its chunk, asked `size` at a time.
 
-    What was answered before is not asked again.
+    Requests with an answer in the cache are not repeated.
     """
     answers = cache.known(sorted({r.key for r in pending}))
     missing = _unanswered(pending, answers)

@@ -44,7 +44,7 @@ def source_spec(source: str, kind: str, place: str, *, fetched: bool) -> dg.Asse
 def partitions_spec(source_type: SourceType, sources: Sequence[str]) -> dg.AssetSpec:
     """The external asset of the partitions of a source type, below its sources.
 
-    What reads a partition is below this one asset: a source that comes or goes makes nothing of others stale.
+    All readers of a partition are below this one asset: a source that comes or goes makes nothing of others stale.
     """
     return dg.AssetSpec(
         partitions_key(source_type.name),

@@ -22,10 +22,10 @@ _HASHES_AT_ONCE = 1 << 20
 
 @dataclass
 class EmbeddingTotals:
-    """What runs over one group of texts after the other did, as numbers: of the hashes, only those of refused texts stay.
+    """The sums of runs over one group of texts after the other; only the hashes of refused texts stay.
 
     `retained` texts have their vectors in parts of the table that stay as they are; `before` texts of the groups had one,
-    of which `again` were embedded once more.
+    and `again` counts those of them that were embedded once more.
     """
 
     retained: int

@@ -182,7 +182,7 @@ TABLES_TOP = """# Tables
 
 Weft keeps its tables twice: in the lake (Parquet, one file per table and partition) and in the
 published index (one DuckDB file). Names differ in a few places; each heading below is the published
-name, the lake's name stands under it. Keys are those of the published table, in which copies of a mail are
+name, the lake's name is under it. Keys are those of the published table, in which copies of a mail are
 already one.
 
 Times are UTC with microseconds. Offsets are half-open ranges of UTF-8 bytes. Hashes are hexadecimal in
@@ -197,7 +197,7 @@ LAKE_ONLY = {
     "message_terms": "Counted per chunk and field; published as `terms`, `postings` and `chunk_lengths`.",
     "document_terms": "The same for documents.",
     "conversation_terms": "The same for conversations.",
-    "conversation_query_chunks": "What a window asks the published index with.",
+    "conversation_query_chunks": "Queries of a window to the published index.",
     "conversation_candidates": "Made after publishing, by window, from the published index.",
     "conversation_documents": "Made after publishing, by window.",
     "conversation_context": "Made after publishing, by window.",
@@ -233,7 +233,7 @@ from ([operations.md](operations.md#live-sources)); [concepts.md](concepts.md#ho
 `grain` does.
 
 An unknown key is an error that names its place and the nearest key. The next build makes again what a change concerns;
-`search`, `rerank`, `queries` and `mcp` need none. Of words, the default stands first.
+`search`, `rerank`, `queries` and `mcp` need none. The default is the first of several words.
 """
 
 SETTINGS_EXAMPLES = """## Examples

@@ -1,1 +1,1 @@
-"""What the assets need from the world, as protocols; dagster_project implements them."""
+"""The needs of the assets from the world, as protocols; dagster_project implements them."""

@@ -43,7 +43,7 @@ class Engine(Protocol):
     def outcomes(
         self, run_id: str, tables: Collection[str], partitions: Sequence[str]
     ) -> Mapping[str, Outcome] | None:
-        """What tasks made of `tables` of each partition, which they make once for a run.
+        """The outcomes of tasks that make `tables` of each partition, once for a run.
 
         None if the run is to make them itself. EngineError if the engine cannot be reached, or does not see the lake.
         """

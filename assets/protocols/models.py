@@ -19,7 +19,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Embedded:
-    """What became of one batch of texts.
+    """The vectors of one batch of texts.
 
     `batch` is its number in the order in which batches were asked for, `vectors` are float32 of
     shape (texts, dimensions), `refused` names the texts that the model will not embed, by place in
@@ -39,7 +39,7 @@ class Embedder(Protocol):
 
     A text of more than `max_tokens` tokens is cut there; None means that no text is too long.
     A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
-    What `is_paid` costs `price` US dollars per million tokens. What it `remembers` of the requests of a killed run is not
+    If it `is_paid`, a million tokens cost `price` US dollars. If it `remembers` requests of a killed run, these are not
     paid for again.
     `safety` says how texts are screened before they leave this machine; None where they stay on it.
     """
@@ -88,7 +88,7 @@ class TokenCounter(Protocol):
 
 
 class FoundVectors(Protocol):
-    """Vectors of some texts in a given order, few of which are in memory at a time."""
+    """Vectors of some texts in a given order; only a few of them are in memory at a time."""
 
     @property
     def count(self) -> int:
@@ -143,13 +143,13 @@ class EmbeddingCache(Protocol):
         """Why those of `hashes` that the model refused have no vector."""
 
     def begin(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
-        """Note claimed texts before they are sent, durably; returns those of which an earlier request has no answer."""
+        """Note claimed texts before they are sent, durably; returns those whose earlier request has no answer."""
 
     def finish(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
         """Take texts off the notes of `begin`: their vectors are kept, or nothing was answered."""
 
     def unfinished(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
-        """Those of `hashes` that were sent, or about to be, and of which no answer is known."""
+        """Those of `hashes` that were sent, or about to be, without a known answer."""
 
     def compact(self, model: str, dimensions: int, task: str) -> None:
         """Merge what is stored in many small pieces."""

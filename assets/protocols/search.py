@@ -41,7 +41,7 @@ class ContextIndex(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What names the index in a manifest: index_version, model and dimensions."""
+        """The names of the index in a manifest: index_version, model and dimensions."""
 
     def suited(self, settings: ContextSettings) -> ContextSettings:
         """The settings with what they leave to the model of the index."""
@@ -56,7 +56,7 @@ class ContextIndex(Protocol):
         """
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
-        """The vector of each chunk; zeros for one that has none."""
+        """The vector of each chunk; zeros for a chunk without one."""
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them."""
@@ -80,7 +80,7 @@ class Publisher(Protocol):
         """The index of vectors in the current version: version, kind, vectors, seconds and recall."""
 
     def readiness(self) -> Readiness:
-        """What the current version says of every text: `schemas.READINESS`."""
+        """The readiness of every text of the current version: `schemas.READINESS`."""
 
 
 class PublishedTables(Protocol):
@@ -91,7 +91,7 @@ class PublishedTables(Protocol):
 
 
 class OperationsHistory(Protocol):
-    """What the runs of the last time did, and what is published."""
+    """Figures of recent runs and of the published version."""
 
     def figures(self, instance: dg.DagsterInstance) -> Figures:
         """The figures of the report on how the system does."""
@@ -116,10 +116,10 @@ class Evaluator(Protocol):
         """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
 
     def contents(self, relevance: pa.Table) -> Contents:
-        """What the index holds of what right answers can name."""
+        """The contents of the index that right answers can name."""
 
     def facts(self) -> pl.DataFrame:
-        """What the index says of each chunk, see `transforms.evaluation.report.retrieved_measures`."""
+        """The facts of each chunk, see `transforms.evaluation.report.retrieved_measures`."""
 
     def save(self, report: Mapping[str, Any]) -> Mapping[str, str]:
         """Write a report; returns the paths of its files by their kind."""

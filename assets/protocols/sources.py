@@ -37,7 +37,7 @@ class SourcePartition:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What a fetch brought: files or mails that came, changed, stayed and went, bytes and requests.
+    """The result of a fetch: files or mails that came, changed, stayed and went, bytes and requests.
 
     `newest_at` is when the newest mail or file was made, `lag_seconds` how long ago that is; None
     where nothing is there. `notes` names what was left out and why.
@@ -55,7 +55,7 @@ class Fetched:
 
 
 class Remotes(Protocol):
-    """What the sources with `fetch` are fetched from."""
+    """The remotes of the sources with `fetch`."""
 
     def fetch(self, source: str) -> Fetched:
         """Bring what is new in a source's remote.
@@ -80,7 +80,7 @@ class Sources(Protocol):
         """The files of a partition of documents in order; what cannot be read is a file with a fault."""
 
     def converted(self, data: bytes, kind: str) -> Converted:
-        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it cannot be read."""
 
     def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table, pa.Table]:
         """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of one window."""

@@ -115,7 +115,7 @@ def _batches(buckets: Sequence[str], mails: Callable[[str], int]) -> Iterator[li
 
 
 def fingerprints(rows: ibis.Table, by: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Of each group of `rows`, which have the columns `by` and `row` (int64, the hash of a row): its values of `by`, the
+    """For each group of `rows`, which have the columns `by` and `row` (int64, the hash of a row): its values of `by`, the
     number of its rows, and a hash of them whatever their order, sorted."""
     # In halves, whose sums an integer holds.
     sums = rows.group_by(*by).agg(

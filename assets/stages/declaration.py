@@ -32,7 +32,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Display:
-    """What Dagster shows of a stage.
+    """The text, group, kinds, code and lineage that Dagster shows of a stage.
 
     `code` is the function that it links to, `make` by default. `lineage` names the columns (`table.column`) that a column is
     made of; a column that is declared the same in an input comes from there.
@@ -47,7 +47,7 @@ class Display:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a stage needs beside its inputs: resources by name, and `deps`, assets that are made before it.
+    """Needs of a stage beside its inputs: resources by name, and `deps`, assets that are made before it.
 
     The resource `index` is the published index, one version for all partitions of a run, which is compared like an input.
     With `present`, `make` takes what the lake has of the partition's tables so far (`stage_run.Present`).

@@ -1,4 +1,4 @@
-"""What Dagster shows of a stage: columns and where they come from, the code, first rows, and the settings of a run."""
+"""The view of a stage in Dagster: columns and where they come from, the code, first rows, and the settings of a run."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ def warning(asset: str, name: str, passed: bool, **metadata: Any) -> dg.AssetChe
 def column_lineage(
     table: Table, inputs: Sequence[str], lineage: Mapping[str, Sequence[str]]
 ) -> dg.TableColumnLineage:
-    """Of which columns of the tables `inputs` the columns of `table` are made.
+    """The columns of the tables `inputs` that the columns of `table` are made of.
 
     `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there.
     """

@@ -40,7 +40,7 @@ class Tables(Protocol):
         """The reader of the partitions of a table."""
 
     def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
-        """A table over all partitions that Dagster knows, or the whole table if it has none."""
+        """A table over all partitions that Dagster knows, or a table without partitions as a whole."""
 
 
 def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:
@@ -174,7 +174,7 @@ class _Run:
             )
 
     def buckets(self, reads: Mapping[str, Reads]) -> Iterator[dg.Output[Any]]:
-        """The tables in parts, of which those are made that are of other code, or of other rows than there are now."""
+        """The tables in parts; rebuilds parts of other code, or of other rows than those of now."""
         start, first = time.perf_counter(), self.selected[0]
         self.progress.step(first, None, 0)
         buckets = Buckets(reads, self.loaded)
@@ -283,8 +283,8 @@ _NEVER_COMPARED = 1 << 62
 class Provenance:
     """The tags of the materializations of one step (dagster 1.13, `_build_data_version_tags` and `StaleStatusResolver`).
 
-    Of an input with partitions Dagster compares the data versions before and after the event that a materialization
-    points to: the last of all when the step began. Of one without it compares the data version itself.
+    If an input has partitions, Dagster compares the data versions before and after the event that a materialization
+    points to: the last of all when the step began. If not, it compares the data version itself.
     """
 
     def __init__(self, context: dg.AssetExecutionContext, inputs: Collection[str], compared: Collection[str]):

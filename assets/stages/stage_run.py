@@ -17,7 +17,7 @@ from assets.stages.declaration import Made, SettingsOf, Stage
 
 @dataclass(frozen=True)
 class Present:
-    """What the lake has of a partition of the tables of a stage; `is_current` if made by this code from these inputs."""
+    """A partition of the tables of a stage as the lake has it; `is_current` if made by this code from these inputs."""
 
     lake: Lake
     partition: str
@@ -50,7 +50,7 @@ class StageRun:
         bucket: str | None = None,
         present: Present | None = None,
     ) -> Made:
-        """What the stage makes of `inputs`, under the settings of the partition's source, or of one bucket."""
+        """The tables of the stage from `inputs`, under the settings of the partition's source, or of one bucket."""
         settings = self.settings
         if partition and isinstance(settings, Mapping):
             settings = settings[partition.partition("/")[0]]
@@ -103,7 +103,7 @@ class StageRun:
 
 
 def figures_of(staged: Staged, start: float) -> dict[str, Any]:
-    """What of a staged file is shown beside its rows, and the seconds since `start`."""
+    """Figures of a staged file to show beside its rows, and the seconds since `start`."""
     return {
         "content_hash": staged.content_hash,
         "bytes": staged.bytes,

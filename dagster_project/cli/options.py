@@ -105,7 +105,7 @@ _FILTERS = (
         "list_id",
         type=TEXT_TYPE,
         shell_complete=complete_list,
-        help="Only mail of this mailing list; * stands for any characters.",
+        help="Only mail of this mailing list; * matches any characters.",
     ),
     click.option(
         "--from", "author", type=TEXT_TYPE, help="Only mail of this author: words of a name, or an address."
@@ -113,7 +113,7 @@ _FILTERS = (
     click.option(
         "--path",
         type=TEXT_TYPE,
-        help="Only documents and changes of files at this path; * stands for any characters.",
+        help="Only documents and changes of files at this path; * matches any characters.",
     ),
     click.option("--tag", type=TEXT_TYPE, help="Only documents with this tag, or one below it."),
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
@@ -147,7 +147,7 @@ _SEARCH_OPTIONS = (
         "--expand",
         type=click.Choice(get_args(Expansion)),
         multiple=True,
-        help="Also show what stands around a hit; several times for more.",
+        help="Also show what is around a hit; several times for more.",
     ),
     click.option(
         "--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."

@@ -31,9 +31,7 @@ class HttpRemote(RemoteSettings):
         pattern=f"^{_MONTH}(/{_MONTH})?$",
         description="first month, as `2004-01`, or first and last, as `2004-01/2010-12`",
     )
-    lists: tuple[str, ...] = Field(
-        (), description="what stands for `{list}`; none: `list_id` or the source's name"
-    )
+    lists: tuple[str, ...] = Field((), description="values of `{list}`; none: `list_id` or the source's name")
 
     @field_validator("url")
     @classmethod

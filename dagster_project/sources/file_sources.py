@@ -263,7 +263,7 @@ class FileSources:
             return RawFile(file.name, data, str(error))
 
     def converted(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
-        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it has none."""
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it cannot be read."""
         settings = self.settings.documents
         if kind == "picture" and (settings.ocr is None or len(data) < _SMALL_PICTURE):
             raise FormatError("binary: image")

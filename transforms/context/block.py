@@ -225,7 +225,7 @@ def as_shown(passage: Passage, entry: Mapping[str, Any]) -> Passage:
 
 
 def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """What changed from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
+    """The changes from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
     old = {e["chunk_id"]: (n, e) for n, e in enumerate(first["chosen"], start=1)}
     new = {e["chunk_id"]: (n, e) for n, e in enumerate(second["chosen"], start=1)}
     stays = [c for c in new if c in old]

@@ -185,7 +185,7 @@ def in_stretches(candidates: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
-    """Of each document the `n` best chunks of a window, each chunk once (egregora).
+    """The `n` best chunks of each document and window, each chunk once (egregora).
 
     A candidate without document counts as a document of its own; one without score is last of its
     document. Documents stay in the order of their first candidate, chunks best first.
@@ -202,7 +202,7 @@ def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
 def drop_similar(
     documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarity: float
 ) -> pl.DataFrame:
-    """Of each window the chunks, best first, that are less like every better one than `similarity`."""
+    """The chunks of each window that are less like every better one than `similarity`, in their order."""
     selected: list[int] = []
     order_documents = documents.with_row_index("_row").sort(
         "window_id", "score", "chunk_id", descending=[False, True, False]

@@ -199,7 +199,7 @@ def is_noise(passage: Passage) -> bool:
 def render_thread(mails: Iterable[Mapping[str, Any]]) -> str:
     """The mails of a thread below their headers; no text of theirs can pass for a header, or for a mail, of another.
 
-    `mails` have message_id, author, effective_at, subject and body, of which all but the first may be None. Bodies are
+    `mails` have message_id, author, effective_at, subject and body, where all but the first may be None. Bodies are
     quoted as passages of a block are.
     """
     return "\n".join(map(_render_mail, mails))

@@ -53,9 +53,9 @@ def most_passages(settings: ContextSettings) -> int:
 def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
     """The table `conversation_documents` of candidates that may be shown: dedup, then the order of the context.
 
-    What only fills comes behind what covers a query. If the settings fill the budget, each turn of a chat is a document of
-    its own, and further chunks follow the documents, best first, as many as a block may hold. `vectors` is called for those
-    chunks alone whose likeness the settings want to know.
+    Documents that only fill come behind those that cover a query. If the settings fill the budget, each turn of a chat is
+    a document of its own, and further chunks follow the documents, best first, as many as a block may hold. `vectors` gets
+    only the chunks whose likeness the settings want to know.
     """
     candidates = shown_candidates(candidates)
     of_chat = pl.lit(settings.fills_budget) & (pl.col("source_kind") == "conversation")
@@ -97,7 +97,7 @@ def shown_candidates(candidates: pl.DataFrame) -> pl.DataFrame:
 
 
 class Retrieval(NamedTuple):
-    """What the queries of windows retrieved.
+    """The results of the queries of windows.
 
     queries: window_id, query and text; candidates and documents: `schemas.CONVERSATION_CANDIDATES` and
     `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents.
@@ -179,7 +179,7 @@ def context_manifest(
 def query_coverage(
     queries: pl.DataFrame, candidates: pl.DataFrame, compilation: block.CompiledBlock
 ) -> list[dict[str, Any]]:
-    """Of each query of one window the hash of its text, the numbers of its passages, and their best evidence.
+    """A record of each query of one window: the hash of its text, the numbers of its passages, and their best evidence.
 
     With its `first` candidate, and the reason if the block does not show that.
     """

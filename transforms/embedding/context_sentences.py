@@ -1,7 +1,7 @@
-"""One sentence for a chunk: what it is about and where it stands, put before the text that is embedded.
+"""One sentence for a chunk: its subject and its place, put before the text that is embedded.
 
-What is here: sentences from what is known, and the prompt of a language model and its answer. A sentence
-says nothing that grows with its thread or moves with a document's other sections, so that what is added there
+This module has sentences from known facts, and the prompt of a language model and its answer. A sentence
+says nothing that grows with its thread or moves with a document's other sections, so that an addition there
 changes no other embedded text.
 """
 
@@ -143,7 +143,7 @@ def _phrase(prefix: str, value: pl.Expr, suffix: str = "") -> pl.Expr:
 
 @dataclass(frozen=True)
 class Request:
-    """What a language model reads of one chunk; `key` names its answer in the cache: model, prompt version, hash."""
+    """The prompt's data about one chunk; `key` names its answer in the cache: model, prompt version, hash."""
 
     chunk_id: str
     key: str
@@ -163,10 +163,10 @@ class Asking:
 def requests(
     chunk_facts: pa.Table, sentences: pa.Table, asking: Asking
 ) -> tuple[list[Request], Counter[str]]:
-    """What the prompt says about each chunk of `chunk_facts`: its place, the chunks before it, its text, each cut.
+    """A request for each chunk of `chunk_facts`, with its place, the chunks before it and its text, each cut; finds by kind.
 
-    Texts are screened before they are cut, so that no half of a secret is left; finds by kind beside them. Where the
-    model reads documents, a chunk of one with more than `_LONG_CHARS` characters has the document beside it.
+    Texts are screened before they are cut, so that no half of a secret remains. If the model reads documents,
+    a chunk of one with more than `_LONG_CHARS` characters has the document beside it.
     """
     screening = screened(chunk_facts.column("text_display").to_pylist(), asking.safety)
     chunk_facts = chunk_facts.set_column(
@@ -207,7 +207,7 @@ def _documents(kinds: Mapping[str, str]) -> pl.Expr:
 
 
 class Sentences(BaseModel):
-    """What a language model answers: one sentence per chunk, in their order."""
+    """The answer of a language model: one sentence per chunk, in their order."""
 
     sentences: list[str]
 

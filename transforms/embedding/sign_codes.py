@@ -128,7 +128,7 @@ class CodedVectors:
     def differing(self, query: np.ndarray, run: _Run = map) -> Callable[[], np.ndarray]:
         """Gives the bits in which the code of the vector in each slot differs from that of a query, uint16.
 
-        That is `_NO_VECTOR` where there is no vector. What counts them is begun now by `run`.
+        A slot without a vector has `_NO_VECTOR`. `run` begins to count now.
         """
         code = sign_codes(query[None, :])[:, 0]
         distances, parts, first = np.empty(self.slots.count, dtype=np.uint16), [], 0
@@ -173,11 +173,11 @@ class CodedVectors:
 
 
 class CodeScores:
-    """The cosines of one query with vectors of unit length, of which few are computed.
+    """The cosines of one query with vectors of unit length, few of them computed.
 
     The `candidates` allowed rows with the most signs in common are put in order by the product of the
-    query with their signs, the first `rescored` of these by the true cosine. All that is returned is true
-    cosines; what is missed was not among the candidates. Where no more rows are allowed than rescored,
+    query with their signs, the first `rescored` of these by the true cosine. All results are true
+    cosines; a missed row was not among the candidates. Where no more rows are allowed than rescored,
     the search is exact. `high` and `low` are the cosines of the nearest allowed row and of the farthest of those
     that were compared, 0 if none is allowed.
     """

@@ -68,7 +68,7 @@ def fixed_point(vectors: np.ndarray) -> np.ndarray:
 
 
 def rounded(vectors: np.ndarray) -> np.ndarray:
-    """What `fixed_point` says of vectors, as float32: that is stored and compared everywhere."""
+    """Vectors with the precision of `fixed_point`, as float32, which is stored and compared everywhere."""
     return from_fixed_point(fixed_point(vectors))
 
 
@@ -78,7 +78,7 @@ def from_fixed_point(vectors: np.ndarray) -> np.ndarray:
 
 
 def embedded_hashes(table: pa.Table | None, model: str) -> set[str]:
-    """The hashes of the texts of which an `embeddings` table (text_hash, model) holds a vector of `model`."""
+    """The hashes of the texts with a vector of `model` in an `embeddings` table (text_hash, model)."""
     if table is None:
         return set()
     return set(table.filter(pc.equal(table.column("model"), model)).column("text_hash").to_pylist())

@@ -26,7 +26,7 @@ class SectionNode(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """A node that matches: its score, and the matches it stands for, none if it is one itself."""
+    """A node that matches: its score, and the matches that it replaces, none if it is one itself."""
 
     node_id: str
     score: float
@@ -46,7 +46,7 @@ def aggregated(
 
     From the deepest up: where `aggregation_threshold` of a parent's children match, in ra's later version
     two of them, the parent takes their place, and may itself be gathered with its
-    siblings then. Last, a match goes into an ancestor that is a match too. A match that stands for others
+    siblings then. Last, a match goes into an ancestor that is a match too. A match that replaces others
     has the best of their scores, in the later version the root of the sum of their squares, its own included. The order of
     `matches` makes no difference.
     """

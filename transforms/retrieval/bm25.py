@@ -29,12 +29,12 @@ _ALL_AT_ONCE = 1 << 18
 _REMEMBERED = 1 << 12
 """Chunks that hold a term, above which the mails that hold it are counted once: few terms are so common."""
 _ROUNDING = 1e-5
-"""What sums of single-precision impacts may be off, as a share of the highest score there could be."""
+"""The error of sums of single-precision impacts, as a share of the highest possible score."""
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """What the weights of some settings make of an index: frequencies by code, and the norm of the chunk in each slot.
+    """An index under the weights of some settings: frequencies by code, and the norm of the chunk in each slot.
 
     The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the mean length.
     """
@@ -66,7 +66,7 @@ def lexical_key(settings: SearchSettings) -> str:
 
 
 def idf(df: int, chunk_count: int) -> float:
-    """What a term weighs that `df` of the chunks hold; more than any chunk can score with it."""
+    """The weight of a term that `df` of the chunks hold; more than any chunk can score with it."""
     return math.log(1 + (chunk_count - df + 0.5) / (df + 0.5))
 
 
@@ -107,11 +107,11 @@ _IN_WHOLES = {"quote": 0.5, "context": 0.0, "rest": 1.0}
 
 @dataclass(frozen=True)
 class WeighedWholes:
-    """The same of mails, or of pages, as a whole: frequencies by code, those of titles apart, as each chunk has one.
+    """Whole mails, or pages, under the weights: frequencies by code, those of titles apart, as each chunk has one.
 
-    `document` is the number of the mail (page) of the chunk in each slot, -1 for what is of none; norms are by that number,
+    `document` is the number of the mail (page) of the chunk in each slot, -1 without one; norms are by that number,
     and `count` is how many there are, `mean` their mean length. How many hold a common term is remembered in `counts`. With
-    `by_chunk` a term weighs what it weighs in chunks: nearly every long page has the words that tell chunks apart.
+    `by_chunk` a term has its weight in chunks: nearly every long page has the words that tell chunks apart.
     """
 
     body: np.ndarray
@@ -163,15 +163,15 @@ class _TermList(NamedTuple):
     def impacts(
         self, part: PostingPart, weighed: Weighed, places: np.ndarray | slice = slice(None)
     ) -> np.ndarray:
-        """What the term adds to the scores of the chunks of a part (those at `places`), float32."""
+        """The addition of the term to the scores of the chunks of a part (those at `places`), float32."""
         codes = part.codes[places]
         divisor = weighed.norm.take(part.slots[places])
         divisor += weighed.frequency.take(codes)
-        # What a code stands for is weighed once, and not for each posting.
+        # Each code is weighed once, and not each posting.
         return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
 
     def weight_in(self, wholes: WeighedWholes) -> float:
-        """What the term weighs in a whole mail or page."""
+        """The weight of the term in a whole mail or page."""
         if wholes.by_chunk:
             return self.idf
         count = wholes.counts.get(self.term)

@@ -86,7 +86,7 @@ class Circumstances(NamedTuple):
 
 
 def circumstances(query: str, today: date, authors: Mapping[str, frozenset[str]]) -> Circumstances:
-    """What a query names; `authors` has names of people by their `keys`.
+    """The days and authors that a query names; `authors` has names of people by their `keys`.
 
     >>> circumstances("Where was John between August 11 and 15?", date(2024, 1, 1), {}).conditions
     ['d:*-08-11..*-08-15']

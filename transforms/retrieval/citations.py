@@ -1,4 +1,4 @@
-"""How a text is cited: where it stands, in words that lead back to it."""
+"""The citation of a text: its place, in words that lead back to it."""
 
 from bisect import bisect_right
 from collections import Counter

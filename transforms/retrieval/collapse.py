@@ -1,4 +1,4 @@
-"""Hits that one hit stands for: chunks of a document, mails of a thread, equal texts, quotes, revisions of a patch."""
+"""Hits that one hit replaces: chunks of a document, mails of a thread, equal texts, quotes, revisions of a patch."""
 
 import numpy as np
 import polars as pl
@@ -53,8 +53,8 @@ def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits, with the facts ORIGIN and REVISION, without those that say again what another hit of the query says.
 
     A chunk that is nothing but an unmarked quote goes into a hit of the mail it repeats; equal texts
-    into the best one; of the postings of a patch the latest among the hits stays. What stays has the
-    best score of what it stands for. Lists that lack the original keep the copy.
+    into the best one; of the postings of a patch the latest among the hits stays. A hit that stays has the
+    best score of those that it replaces. Lists that lack the original keep the copy.
     """
     if hits.is_empty():
         return Step(hits, nothing_dropped())

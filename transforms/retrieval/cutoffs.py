@@ -33,7 +33,7 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
     """Hits that reach `least` in a column, such as the cosine (the SecondBrain design §5) or what bears them out.
 
-    What the lexical search found passes: its words stand in the text, whatever the model makes of them.
+    Hits of the lexical search pass: the text has their words, whatever the model makes of them.
     """
     name = "cosine" if column == "vector_score" else column
     reason = pl.format("{} {} is below {}", pl.lit(name), pl.col(column).round(3), pl.lit(round(least, 3)))

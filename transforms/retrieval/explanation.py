@@ -1,4 +1,4 @@
-"""What every stage of a search did to every hit: its place before and after, its score, why it went."""
+"""The effect of every stage of a search on every hit: its place before and after, its score, why it went."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def stage_steps(before: pl.DataFrame | None, hits: pl.DataFrame, dropped: pl.Dat
 
 
 class Moment(NamedTuple):
-    """What became of something in one stage: the place of its best chunk, or why all of them went."""
+    """The fate of some chunks in one stage: the place of the best, or why all of them went."""
 
     stage: str
     chunk_no: int
@@ -55,7 +55,7 @@ class Moment(NamedTuple):
 
 
 def fate(tables: Sequence[StageTable], chunks: Sequence[int]) -> list[Moment]:
-    """What became of these chunks, stage by stage, up to the one that dropped the last of them.
+    """The fate of these chunks, stage by stage, up to the one that dropped the last of them.
 
     Empty where none is a candidate. A stage that lost no chunk but the worse ones tells of the best.
     """

@@ -53,8 +53,8 @@ _LOOKED_AT = 4
 class Places:
     """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
 
-    What is not of a mail (`is_mail`) is a thread of its own; `is_page` masks documents that are not chats. `given_members`
-    are the `members`, where they are known already.
+    A chunk that belongs to no mail (`is_mail`) forms its own thread; `is_page` masks documents that are not chats.
+    `given_members` are the `members`, where they are known already.
     """
 
     document: np.ndarray
@@ -204,7 +204,7 @@ class Fusion:
         self.wholes = None if whole is None else whole(self.chunks)
 
     def of(self, chunks: np.ndarray, words: np.ndarray, similar: np.ndarray) -> np.ndarray:
-        """The fused scores of these chunks, of which `words` says what their words add, `similar` the cosine; float64.
+        """The fused scores of these chunks, from the additions of their `words` and their cosines (`similar`); float64.
 
         `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
         (`page_weight`) of the lexical score is that of the whole mail (page). `rrf` adds 1 / (rrf_k + rank) for each list of
@@ -220,8 +220,7 @@ class Fusion:
         return self._blended(chunks, words, similar)
 
     def words(self, chunks: np.ndarray, lexical: np.ndarray) -> np.ndarray:
-        """What the words of these chunks, whose lexical scores are given, add to their fused scores, but for the weight of
-        logs."""
+        """The additions of words to the fused scores of chunks with these `lexical` scores, but for the weight of logs."""
         if self.settings.fusion == "rrf":
             return np.zeros(len(chunks))
         if self.wholes is not None:
@@ -231,7 +230,7 @@ class Fusion:
         return self.settings.lexical_weight * scaled(lexical, self.lexical.low, self.lexical.high)
 
     def at_most(self, chunks: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """What the scores of these chunks, none of which was found itself, cannot exceed; no vector is looked at."""
+        """Upper bounds of the scores of these chunks, if the search found none of them itself; reads no vector."""
         if self.settings.fusion == "rrf":
             return np.zeros(len(chunks))
         nearest = self.vector.of(self.by_vector[-1:]) if len(self.by_vector) else np.array([self.vector.high])
@@ -369,6 +368,6 @@ def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 def scaled(scores: np.ndarray, low: float, high: float) -> np.ndarray:
     """Scores with `low` at 0 and `high` at 1; where all are equal, 1 if they are above 0.
 
-    What a filter leaves alone is the best there is, and not worth nothing.
+    The only hit that a filter leaves is the best there is, and not worth nothing.
     """
     return (scores - low) / (high - low) if high > low else np.full(len(scores), float(high > 0))

@@ -50,7 +50,7 @@ above it, the nearest first; `vector` a unit vector."""
 
 
 class Patches(NamedTuple):
-    """Of each chunk the patch that its mail posts, as a number, -1 for none, the version, and if it is the latest."""
+    """For each chunk the patch that its mail posts, as a number, -1 for none, the version, and if it is the latest."""
 
     number: np.ndarray
     version: np.ndarray
@@ -58,7 +58,7 @@ class Patches(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a stage makes: hits that stay, in their new order, and DROPPED."""
+    """The result of a stage: hits that stay, in their new order, and DROPPED."""
 
     hits: pl.DataFrame
     dropped: pl.DataFrame

@@ -1,4 +1,4 @@
-"""What a search says of its own result without knowing the right one."""
+"""Labels that a search gives its own result without knowing the right one."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -15,9 +15,9 @@ LABELS = ("PASS", "WEAK", NOTHING)
 
 
 def evidence(support: np.ndarray, cosine: np.ndarray, usual: np.ndarray) -> np.ndarray:
-    """What bears out hits: the share of the query's words in each plus how far its cosine is from the `usual` one to 1.
+    """The evidence for hits: the share of the query's words in each plus how far its cosine is from the `usual` one to 1.
 
-    The usual cosine is what a tenth of the index reaches: it differs by model, language and kind of text.
+    A tenth of the index reaches the usual cosine: it differs by model, language and kind of text.
     """
     return np.asarray(support + np.maximum(cosine - usual, 0.0) / (1 - usual))
 

@@ -85,8 +85,8 @@ _AGGREGATED = SearchStage("aggregated", aggregation.in_sections, ("path",))
 def pooling(settings: SearchSettings) -> list[SearchStage]:
     """The stages from all candidates to a bounded number of them, which read no facts.
 
-    Of each document the best hits are taken before anything that looks at a bounded number of hits;
-    behind it if parts are gathered to sections, which needs them all.
+    They take the best hits of each document before a stage that looks at a bounded number of hits;
+    behind it if a stage gathers parts to sections, which needs them all.
     """
     least = settings.similarity_threshold
     return _switched_on(
@@ -163,10 +163,10 @@ def through(
 
 
 def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """What hits stand for: query, into (the chunk of a hit), chunk_no and reason, in this order.
+    """The chunks that hits replace: query, into (the chunk of a hit), chunk_no and reason, in this order.
 
-    `dropped` is what each stage dropped, in their order. What went into a hit that later went into another is
-    of that one. That a document has more such chunks is no news and left out.
+    `dropped` has the rows that each stage dropped, in their order. A chunk that went into a hit that later went into
+    another belongs to that one. Rows that only say that a document has more such chunks are left out.
     """
     chains = nothing_dropped()
     for drops in dropped:

@@ -1,4 +1,4 @@
-"""Segments of an index, of which the later ones hold what came after the first: where chunks stand, and postings."""
+"""Segments of an index, where later ones hold newer chunks: the places of chunks, and postings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -96,7 +96,7 @@ class PostingPart(NamedTuple):
 def lookups(
     slots: np.ndarray, parts: Sequence[PostingPart], slot_count: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Of each part, which of some slots are in it, and where: of many slots by marks, of few as the part finds them."""
+    """For each part, which of some slots are in it, and where: many slots by marks, few by a lookup in the part."""
     numbers = slots.astype(np.int32)
     is_marked = None
     for part in parts:
@@ -113,7 +113,7 @@ def lookups(
 
 
 class GoneTerms(NamedTuple):
-    """Of how many chunks that are gone each term has postings: the numbers of these terms, and the count of each."""
+    """The terms with postings of chunks that are gone: the numbers of these terms, and the count of such chunks for each."""
 
     numbers: TermNumbers
     counts: np.ndarray

@@ -1,4 +1,4 @@
-"""What words of a query say: the values of fields (dates, ages, sizes), patterns, factors, operators, unknown fields."""
+"""Meanings of words of a query: the values of fields (dates, ages, sizes), patterns, factors, operators, unknown fields."""
 
 import difflib
 import re
@@ -91,7 +91,7 @@ def size(value: str) -> int | None:
 
 
 def fault_of(field: str, value: str) -> str | None:
-    """What is wrong with the value of a field that looks at no text; None if nothing is."""
+    """The fault of the value of a field that looks at no text; None without one."""
     if field in VALUES and value not in VALUES[field]:
         return f"{field}: takes {', '.join(VALUES[field])}"
     if field == "d" and time_span(value) is None:
@@ -104,7 +104,7 @@ def fault_of(field: str, value: str) -> str | None:
 
 
 def unknown_field(word: str, fields: Collection[str]) -> str | None:
-    """What is wrong with a word that looks like a field and is none; None for a word.
+    """The fault of a word that looks like a field and is not one; None for a word.
 
     `psql:dump.sql:10:`, `localhost:80`, `mailto:ann` and the id `notes:Ideas.md` are words, `titel:x` and `owner:ann` are
     not.
@@ -135,7 +135,7 @@ def is_pattern(word: str) -> bool:
 
 
 def expression(pattern: str) -> str | None:
-    """The regular expression of the words that a pattern with a wildcard stands for; None for one with slips."""
+    """The regular expression of the words that a pattern with a wildcard matches; None for one with slips."""
     return ".*".join(map(re.escape, pattern.lower().split("*"))) if "*" in pattern else None
 
 

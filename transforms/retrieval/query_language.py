@@ -1,6 +1,6 @@
-"""What a query asks for: the text that ranks, and the conditions that hits must meet.
+"""The parts of a query: the text that ranks, and the conditions that hits must meet.
 
-A text without syntax is taken as it stands. docs/search.md describes the language.
+A text without syntax is taken as it is. docs/search.md describes the language.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ group: LPAR sequence _RPAR
 class Leaf:
     """One thing that is looked for: `value` in `field`; `exact` if it is between quotes.
 
-    `query` and `position` (character) say where it stands.
+    `query` and `position` (character) say where it is.
     """
 
     field: str
@@ -79,7 +79,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Negation:
-    """What must not be met."""
+    """A condition that must not be met."""
 
     part: Condition
 
@@ -99,7 +99,7 @@ class Both:
 
 @dataclass(frozen=True)
 class Either:
-    """Conditions of which one must be met."""
+    """Conditions, at least one to be met."""
 
     parts: tuple[Condition, ...]
 
@@ -114,8 +114,8 @@ Condition = Leaf | Negation | Both | Either
 class Query:
     """A query as it is understood: `text` of the `original` ranks, every one of `conditions` must be met.
 
-    `factors` says what some words of the text count, and `patterns` what the words of the index count that a pattern
-    stands for; they rank as well. `identifier` is the query if it could be the id of a mail, document or chunk, without
+    `factors` has the weights of some words of the text, and `patterns` those of the words of the index that a pattern
+    matches; they rank as well. `identifier` is the query if it could be the id of a mail, document or chunk, without
     angle brackets.
     """
 
@@ -148,9 +148,9 @@ def storable(text: str) -> str:
 
 
 def parsed_query(text: str) -> Query:
-    """What `text` asks for; QueryError if it is too long or holds syntax that cannot be understood.
+    """The query in `text`; QueryError if it is too long or holds syntax that cannot be understood.
 
-    A text of several lines is pasted, and so taken as it stands.
+    A text of several lines is pasted, and so taken as it is.
     """
     stripped = (text := checked_query(text)).strip()
     if "\n" in stripped:
@@ -293,7 +293,7 @@ class _Reader:
 
     @contextmanager
     def counting(self, node: Tree[Any]) -> Iterator[Tree[Any] | Token]:
-        """What is before a factor, which counts for the words in it."""
+        """The node before a factor, which counts for the words in it."""
         inner, factor = node.children
         before, self.factor = self.factor, self.factor * float(str(factor))
         yield inner
@@ -354,7 +354,7 @@ class _Reader:
         return Leaf(name, value, exact, token.start_pos or 0, self.query)
 
     def fault(self, token: Tree[Any] | Token, reason: str) -> QuerySyntaxError:
-        """What is wrong at a token."""
+        """The fault at a token, for this reason."""
         assert isinstance(token, Token)
         return QuerySyntaxError(self.query, token.start_pos or 0, reason)
 

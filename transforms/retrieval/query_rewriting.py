@@ -76,7 +76,7 @@ class Standalone:
 
 
 class Rewritten(BaseModel):
-    """What a language model answers."""
+    """The answer of a language model."""
 
     query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
     entities: list[Annotated[str, StringConstraints(strip_whitespace=True, max_length=100)]]

@@ -1,6 +1,6 @@
 """A second look at the best hits: features that need no model, the prompt of a model, and the new order.
 
-What is here is pure; models that give scores are in dagster_project/models/rerankers.py.
+This module is pure; models that give scores are in dagster_project/models/rerankers.py.
 """
 
 import re
@@ -54,10 +54,10 @@ were looked at, only `rank_before` is given. `reranker` says who gave the score,
 
 
 class Candidate(NamedTuple):
-    """What reranking reads of a hit: its query, rank, score and thread, and of its chunk the rest.
+    """The facts of a hit that reranking reads: its query, rank, score and thread, and of its chunk the rest.
 
-    `opens` is true for a mail that is no reply. `own` is what of the query the text says itself (`own_share`), without what
-    it quotes; of a mail that is not brief nothing is asked.
+    `opens` is true for a mail that is not a reply. `own` is the share of the query that the text says itself (`own_share`),
+    without its quotes; it is not computed for a mail that is not brief.
     """
 
     query: int
@@ -87,7 +87,7 @@ _WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 
 
 class Scores(BaseModel):
-    """What a language model answers: one score per passage, in their order."""
+    """The answer of a language model: one score per passage, in their order."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     scores: list[float]
@@ -130,15 +130,15 @@ def features(
 ) -> np.ndarray:
     """The PARTS of each candidate, already weighed, float64 of shape (candidates, PARTS).
 
-    Candidates stand one query after the other; `queries` are by number, `diagnostic` has the numbers of some.
+    Candidates are one query after the other; `queries` are by number, `diagnostic` has the numbers of some.
 
     `fused`: the score of the search, 0 to 1 between the candidates of a query. `own`: the share of the query's words, rare
-    ones weighing more, that a section or turn holds itself, less the mean of all of them, so that mail is no worse off:
-    what stands around it finds it, too, and does not make it an answer. `title`: the share of the words that stand in the
-    title just as they were typed. `opens`: that of the title for a mail that is no reply, if the title holds nearly all of
-    the words: all of its thread have its subject. `phrase`: the share of its pairs of neighbouring words that are
-    neighbours there. `thread`: how many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: where the
-    query asks for what is new, halved for each half-life by which the newest candidate is younger. `kind`: the weight of
+    ones weighing more, that a section or turn holds itself, less the mean of all of them, so that mail loses nothing:
+    the text around it finds it, too, and does not make it an answer. `title`: the share of the words that the title
+    holds just as they were typed. `opens`: that of the title for a mail that is not a reply, if the title holds nearly all
+    of the words: all of its thread have its subject. `phrase`: the share of its pairs of neighbouring words that are
+    neighbours there. `thread`: how many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: if the
+    query asks for news, halved for each half-life by which the newest candidate is younger. `kind`: the weight of
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
     characters of its author ("Thanks, applied."), times the share of the query's words that they do not say. `asker`: of
     a query that is a question, 1 for what the author of the first mail of a thread writes later, and for that mail if it

@@ -1,4 +1,4 @@
-"""Which hits another hit stands for: windows of a chat, questions beside the turns that answer them, parts of a section."""
+"""Hits that another hit replaces: windows of a chat, questions beside the turns that answer them, parts of a section."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def asked_and_said(turn: str) -> tuple[str, str]:
 
 
 def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
-    """Hits without those that another hit stands for, which gets the better score of the two; windows lend none.
+    """Hits without those that another hit replaces, which gets the better score of the two; windows lend none.
 
     `units` are some of the hits, query by query and best first; the others stay as they are.
     """

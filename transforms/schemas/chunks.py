@@ -26,7 +26,7 @@ CHUNKS = Table(
         PARTITION,
         required("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
-        Column("parent_id", pa.string(), "Message-ID this mail answers, or node the text stands in"),
+        Column("parent_id", pa.string(), "Message-ID this mail answers, or node that holds the text"),
         required(
             "chunk_kind",
             pa.string(),
@@ -61,7 +61,7 @@ CHUNKS = Table(
         required(
             "spans",
             pa.list_(SPAN),
-            "where the text stands in the body or attachment: half-open UTF-8 byte ranges, "
+            "place of the text in the body or attachment: half-open UTF-8 byte ranges, "
             "role anchor (quoted) or own",
         ),
         required("char_count", pa.int64(), "characters of text_display"),
@@ -131,7 +131,7 @@ TERMS = Table(
 
 CHUNK_CONTEXT = Table(
     "chunk_context",
-    "What a join over the lake adds to the texts of a chunk.",
+    "Context that a join over the lake adds to the texts of a chunk.",
     ("chunk_id",),
     (
         required("chunk_id", pa.string(), "the chunk"),

@@ -27,11 +27,11 @@ CONVERSATION_MESSAGES = Table(
         ),
         required("text", TEXT, "what was said, names of known people replaced by pseudonyms"),
         required("kind", pa.string(), "message, media (without text), deleted or system"),
-        Column("message_key", pa.string(), "id of the message in its program; null where it has none"),
+        Column("message_key", pa.string(), "id of the message in its program; null if it lacks one"),
         Column(
             "answers_key",
             pa.string(),
-            "message_key of the message of the conversation that it answers, or in whose thread it stands",
+            "message_key of the message of the conversation that it answers, or whose thread it belongs to",
         ),
         Column(
             "answered_turn",
@@ -65,7 +65,7 @@ CONVERSATION_WINDOWS = Table(
 
 CONVERSATION_QUERY_CHUNKS = Table(
     "conversation_query_chunks",
-    "One segment of a window, which is a query.",
+    "One segment of a window, used as a query.",
     ("query_id",),
     (
         required("query_id", pa.string(), "hash of window, text and occurrence; no position inside"),

@@ -110,7 +110,7 @@ ATTACHMENTS = Table(
         ),
         required("char_count", pa.int64(), "characters of the text, 0 where there is none"),
         required("byte_count", pa.int64(), "bytes of the decoded part"),
-        Column("reason", pa.string(), "why there is no text"),
+        Column("reason", pa.string(), "why the text is missing"),
         required("lane", pa.string(), "fast, or slow for oversized text and giant logs"),
     ),
 )
@@ -136,7 +136,7 @@ MESSAGE_BLOCKS = Table(
 
 MESSAGE_TRAILERS = Table(
     "message_trailers",
-    "What one trailer of a mail says of one person or of one commit, as in `Reviewed-by: Ann <ann@example.org>`.",
+    "One person or one commit that a trailer of a mail names, as in `Reviewed-by: Ann <ann@example.org>`.",
     ("message_id", "byte_start", "name", "addr"),
     (
         MESSAGE_ID,

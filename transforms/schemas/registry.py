@@ -6,7 +6,7 @@ from transforms.schemas import chunks, conversations, documents, mail, operation
 from transforms.schemas.table import Table
 
 ANY_DIMENSIONS = 1
-"""Of the vectors in a registry that is used for names alone."""
+"""Dimensions of vectors in a registry that is used for names alone."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ SEARCH_HITS = Table(
         Column("block_index", pa.int64(), "block of the mail that the text begins in"),
         Column("byte_start", pa.int64(), "first byte of the hit in the stored text"),
         Column("byte_end", pa.int64(), "byte behind the last"),
-        required("citation", pa.string(), "where the text stands, to be opened again: place and bytes"),
+        required("citation", pa.string(), "place and bytes of the text, to open it again"),
         Column("thread_id", pa.string(), "thread of the mail"),
         Column("thread_subject", pa.string(), "its subject"),
         Column("thread_position", pa.int64(), "place of the mail among those of the thread, from 0"),
@@ -95,7 +95,7 @@ SEARCH_HITS = Table(
         required("lexical_score", pa.float64(), "BM25"),
         required("vector_score", pa.float64(), "cosine"),
         required(
-            "support", pa.float64(), "share of the query's words that stand in it, rare ones weighing more"
+            "support", pa.float64(), "share of the query's words that it holds, rare ones weighing more"
         ),
         Column("lexical_rank", pa.int32(), "place among the lexical candidates; null if it is none"),
         Column("vector_rank", pa.int32(), "place among the vector candidates; null if it is none"),
@@ -106,7 +106,7 @@ SEARCH_HITS = Table(
         Column("rerank_score", pa.float64(), "score of the reranker"),
         Column("rank_before", pa.int32(), "place before reranking"),
         Column("rerank_parts", pa.list_(_PART_OF_SCORE), "parts of that score, of features alone"),
-        required("constituents", pa.list_(_CONSTITUENT), "other chunks that the hit stands for, and why"),
+        required("constituents", pa.list_(_CONSTITUENT), "other chunks that the hit replaces, and why"),
         required(
             "expansions",
             pa.list_(_EXPANSION),
@@ -133,6 +133,6 @@ SEARCH_RESULTS = Table(
         Column("subject", pa.string(), "subject of the mail, title of the document"),
         required("score", pa.float64(), "what hits are ordered by"),
         required("snippet", pa.string(), "the part of the text that shows best why it was found"),
-        required("citation", pa.string(), "where the text stands, for `weft get`"),
+        required("citation", pa.string(), "place of the text, for `weft get`"),
     ),
 )

@@ -1,4 +1,4 @@
-"""What a declared table is: columns with Arrow types and meaning, and the conversion of data to it."""
+"""Declared tables: columns with Arrow types and meaning, and the conversion of data to it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,5 +110,5 @@ PARTITION = required("partition", pa.string(), "partition that the row comes fro
 MESSAGE_ID = required(
     "message_id",
     pa.string(),
-    "Message-ID without angle brackets; synthesised from the content where the mail has none",
+    "Message-ID without angle brackets; synthesised from the content if the mail lacks one",
 )

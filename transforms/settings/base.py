@@ -1,4 +1,4 @@
-"""What settings of every stage are: frozen models that refuse unknown names, with a digest of their values."""
+"""The base of the settings of every stage: frozen models that refuse unknown names, with a digest of their values."""
 
 import json
 from collections.abc import Mapping

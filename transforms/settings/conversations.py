@@ -52,7 +52,7 @@ _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
 
 
 class ContextRule(StageSettings):
-    """What is to be shown beside files of one kind, as ra has it."""
+    """Passages to show beside files of one kind, as ra has it."""
 
     match: tuple[str, ...] = Field(
         min_length=1, description="patterns as in a .gitignore of files that `weft context` gets"

@@ -57,7 +57,7 @@ class ThreadSettings(StageSettings):
 
 
 class PeopleSettings(StageSettings):
-    """Which addresses are one person's, beside those of which mails say it."""
+    """Addresses that belong to one person although no mail says so."""
 
     aliases: dict[str, tuple[str, ...]] = Field(
         {},

@@ -62,7 +62,7 @@ _RETIRED = {
 
 
 class Prefixes(NamedTuple):
-    """What a model wants before a text that is searched, and before one that is searched with."""
+    """Texts that a model expects before a text to search in, and before one to search with."""
 
     document: str
     query: str
@@ -106,7 +106,7 @@ def in_service(name: str) -> str:
 
 
 def successor_of(name: str, served: Sequence[str], default: str) -> str:
-    """What takes the place of a model that is not `served`: its known successor, else one of a like name, else `default`.
+    """The model to use if `name` is not `served`: its known successor, else one of a like name, else `default`.
 
     >>> successor_of("gemini-2.5-flash", ["gemini-3.5-flash-lite", "gemini-4-pro"], LANGUAGE_NAME)
     'gemini-3.5-flash-lite'
@@ -117,7 +117,7 @@ def successor_of(name: str, served: Sequence[str], default: str) -> str:
 
 
 def gemini_embedding(name: str | None) -> GeminiEmbedding:
-    """What is known of an embedding model of Google."""
+    """The known facts about an embedding model of Google; those of the default model if its name is unknown."""
     return GEMINI_EMBEDDINGS.get(name or EMBEDDING_NAME, GEMINI_EMBEDDINGS[EMBEDDING_NAME])
 
 
@@ -246,7 +246,7 @@ class EmbeddingSettings(StageSettings):
 
     @property
     def prefixes(self) -> Prefixes:
-        """What is put before texts: what the settings say, else what is known of the model by its name."""
+        """The prefixes of texts: those of the settings, else those known by the model's name."""
         defaults = prefixes_of(self.name or "")
         own = self.document_prefix, self.query_prefix
         return Prefixes(*(k if g is None else g for g, k in zip(own, defaults, strict=True)))
@@ -263,7 +263,7 @@ class EmbeddingSettings(StageSettings):
 
     @property
     def names_folder(self) -> bool:
-        """True if `name` is a path and no name on the hub."""
+        """True if `name` is a path, not a name on the hub."""
         return self.model == "transformer" and (self.name or "").startswith(FOLDERS)
 
 
@@ -303,7 +303,7 @@ class GeminiSettings(StageSettings):
 
 
 class SafetySettings(StageSettings):
-    """What is done with secrets and personal data in texts that are sent to a service.
+    """The treatment of secrets and personal data in texts that are sent to a service.
 
     mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is.
     """

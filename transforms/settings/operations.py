@@ -6,7 +6,7 @@ from transforms.settings.base import StageSettings, without_credentials
 
 
 class OperationsSettings(StageSettings):
-    """What a running system has to keep to."""
+    """Limits that a running system keeps."""
 
     max_lag_minutes: float = Field(
         120,

@@ -107,7 +107,7 @@ class SearchSettings(StageSettings):
 
     @property
     def least_evidence(self) -> float:
-        """What bears out less is in no context (any two tasks of `benchmarks/memory.py` choose it) and no strict search."""
+        """The least evidence of hits of a context or strict search (any two tasks of `benchmarks/memory.py` choose it)."""
         return self.label_weak / 2
 
     def vector_path(self, chunk_count: int, *, has_index: bool) -> Literal["hnsw", "exact", "codes"]:
@@ -123,7 +123,7 @@ _NODES: dict[str, Any] = {
     "collapse_duplicates": False, "diversity": 0.0, "collapse_threads": False, "similarity_threshold": None,
     "limit": 20, "cutoff_ratio": _CUTOFF,
 }  # fmt: skip
-"""What ra ranks by: the BM25 score of a node and nothing else, a hundred candidates, twenty results."""
+"""The ranking of ra: the BM25 score of a node and nothing else, a hundred candidates, twenty results."""
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {**_ALONE, "lexical_weight": 1.0, "candidates_lexical": 300, "candidates_vector": 1},
@@ -134,12 +134,12 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "sections": {**_NODES, "aggregation": "after_elbow"},
     "sections_later": {**_NODES, "aggregation": "before_elbow"},
 }  # fmt: skip
-"""What the profiles that every evaluation knows change in [search]: nothing, BM25 alone, vectors alone,
+"""The changes in [search] of the profiles that every evaluation knows: nothing, BM25 alone, vectors alone,
 rank fusion with equal weights, and both orders in which ra gathers parts to sections."""
 
 
 class RankingOptions(StageSettings):
-    """What one search may change of the ranking in [search]: the options of programs."""
+    """Options of programs: the changes that one search may make to the ranking in [search]."""
 
     profile: str | None = Field(None, description="name of a profile, under the other options")
     diversity: float | None = Field(None, ge=0, le=1, description="0: by score; 1: as unlike as can be")
@@ -153,7 +153,7 @@ class RankingOptions(StageSettings):
     )
 
     def changes(self) -> dict[str, Any]:
-        """What the options other than the profile change in [search]."""
+        """The changes that the options other than the profile make in [search]."""
         options = {name: getattr(self, name) for name in ("diversity", "rerank", "per_document")}
         changes = {name: value for name, value in options.items() if value is not None}
         if self.threads:
@@ -166,17 +166,17 @@ class RankingOptions(StageSettings):
 
 
 class SearchOptions(RankingOptions):
-    """What one search may change in [search]: the options of `weft search`, the same in saved searches."""
+    """Options of `weft search` and of saved searches: the changes that one search may make in [search]."""
 
     expand: tuple[Expansion, ...] = Field((), description="what is shown besides a hit")
 
     def changes(self) -> dict[str, Any]:
-        """What the options other than the profile change in [search]."""
+        """The changes that the options other than the profile make in [search]."""
         return super().changes() | ({"expand": self.expand} if self.expand else {})
 
 
 class McpSettings(StageSettings):
-    """What one call of a tool of `weft mcp` may ask for."""
+    """Limits of one call of a tool of `weft mcp`."""
 
     max_results: Internal[int] = Field(50, gt=0, description="hits of a search")
     max_characters: Internal[int] = Field(100_000, gt=0, description="characters of a text; four are a token")
@@ -188,7 +188,7 @@ class McpSettings(StageSettings):
 
 
 class LensSettings(StageSettings):
-    """Who may see what: what is shown, and how much of it in one session; a text stands for its conditions alone."""
+    """A view of the index: the texts that it shows, and how much of them in one session; a string is its conditions."""
 
     where: str = Field(description="conditions of the query language that all that is shown meets")
     passages: int | None = Field(None, gt=0, description="different passages of a session")

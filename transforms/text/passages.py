@@ -72,7 +72,7 @@ def has_lines(text: str, content_class: str) -> bool:
 
 
 def commit_message(text: str) -> str:
-    r"""What is above the first diff or the list of its files, without the line of its author and its trailers.
+    r"""The text above the first diff or the list of its files, without the line of its author and its trailers.
 
     >>> commit_message("From: Ann\n\nFix it.\n\nFixes: 1ab4 (\"Add it\")\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
     'Fix it.'
@@ -149,7 +149,7 @@ def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
-    """Of each text the place of the text before it that has most of it in common, if those before it hold `share` of its
+    """For each text the place of the text before it that has most of it in common, if those before it hold `share` of its
     word sequences; else None.
 
     >>> repeated(["a b c d e", "f g", "A B C D E!"])

@@ -17,9 +17,9 @@ _AT_ONCE = 16
 
 
 def holding(texts: pl.Series, phrase: str) -> pl.Series:
-    """Which texts hold a phrase as whole words; a blank of it stands for whatever is not a letter or digit.
+    """True of texts that hold a phrase as whole words; a blank of it matches whatever is not a letter or digit.
 
-    A word with signs must stand as it is written. Takes time in proportion to the texts and to the phrase.
+    A word with signs must be in the text as it is written. Takes time in proportion to the texts and to the phrase.
 
     >>> holding(pl.Series(["The torn-record flag", "torn records", None]), "torn record").to_list()
     [True, False, False]

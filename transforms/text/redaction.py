@@ -50,7 +50,7 @@ def masked_in_place(
 ) -> tuple[list[str], Counter[str]]:
     """`texts` with every find behind a mark that takes as many bytes, so that places in them stay right; finds by kind.
 
-    What the settings send stays as it is, and so does an address that one of the patterns `clear` matches.
+    Finds that the settings send stay as they are, and so does an address that one of the patterns `clear` matches.
 
     >>> masked_in_place(["Ask ann@example.org or bo@example.net."], SafetySettings(), ["*@example.net"])[0]
     ['Ask [email]******** or bo@example.net.']
@@ -86,7 +86,7 @@ def _marked(text: str, finds: Sequence[Find], *, in_place: bool) -> str:
 
 
 def sensitivity(texts: pl.Series) -> pl.Series:
-    """Of each text what it holds: `secret` a key or password, else `personal` an address or number, else `public`.
+    """Each text's sensitivity: `secret` with a key or password, else `personal` with an address or number, else `public`.
 
     >>> sensitivity(pl.Series(["It works.", "Ask ann@example.org.", 'password: "hunter2"'])).to_list()
     ['public', 'personal', 'secret']

@@ -67,7 +67,7 @@ _HTML = (_SPECIAL - _DRAWINGS) | _FORMATS | _VOID | {"ruby", "span", "sub", "sup
 def shallow_markup(markup: str) -> str:
     """`markup` without the tags that nest deeper than `MAX_LEVELS`; all text stays, and a line break for each block.
 
-    Of an element with more than `MAX_ATTRIBUTES` the others are left out, and so is the code of scripts.
+    An element keeps its first `MAX_ATTRIBUTES` attributes; the code of scripts is left out.
 
     >>> shallow_markup("<div>" * 513 + "text")[-13:]
     '<div><br>text'

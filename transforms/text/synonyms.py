@@ -36,7 +36,7 @@ def rules(text: str) -> tuple[_Rule, ...]:
 
 
 def added(text: str, file: str) -> list[str]:
-    """What a text asks for beside its own words by the rules of a file, each word once, in the order of the rules.
+    """Words that the rules of a file add to those of a text, each once, in the order of the rules.
 
     >>> added("why is the WAL large", "wal, write-ahead log")
     ['write', 'ahead', 'log']

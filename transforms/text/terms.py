@@ -117,7 +117,7 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `row` (position in `texts`), `term` and `tf`, in order of row and term.
 
     Words are runs of letters, digits and underscores in lower case; an identifier with underscores
-    or in camelCase counts whole and in its parts. Of Chinese and Japanese each character counts, and each pair of
+    or in camelCase counts whole and in its parts. Each character of Chinese and Japanese counts, and each pair of
     neighbours (as in Lucene's CJKBigramFilter), and a word of other letters beside them by itself. Versions, CVE
     numbers, paths of files, C++ and C# count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
     Snowball. A distinct word becomes terms once; occurrences are counted as numbers.

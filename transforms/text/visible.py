@@ -59,12 +59,12 @@ def picture_text(picture: Picture) -> str:
 
 
 def is_picture(text: str) -> bool:
-    """True for a text that stands for a picture."""
+    """True for a text that is a picture (`picture_text`)."""
     # The beginning alone is compared first: most texts are words.
     return text.startswith("data:image/") and _PICTURE.match(text) is not None
 
 
 def picture_of(text: str) -> Picture | None:
-    """The picture that a text stands for; None for words."""
+    """The picture of a text; None for words."""
     match = _PICTURE.match(text) if text.startswith("data:image/") else None
     return Picture(match[1], b64decode(match[2])) if match else None

@@ -223,8 +223,8 @@ def description() -> dict[str, Any]:
 
 
 _FILTER_WORDS = {
-    "source": "source; * stands for any characters",
-    "list": "mailing list; * stands for any characters",
+    "source": "source; * matches any characters",
+    "list": "mailing list; * matches any characters",
     "from": "words of the author's name, or an address",
     "kind": "message, attachment, document or conversation",
     "has": "patch or attachment",

@@ -145,13 +145,13 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "term_forms": (
         "Words of the texts that stemming changes, with their terms; every other word is its own term.",
         {
-            "form": "the word as it stands in a text, in lower case",
+            "form": "the word as texts have it, in lower case",
             "term": "its term",
             "chunk_count": "chunks that hold the word",
         },
     ),
     "postings": (
-        "The inverted index: how often a term stands in each field of a chunk. Sorted by term, but for what came since "
+        "The inverted index: how often each field of a chunk has a term. Sorted by term, but for what came since "
         "the file was last made as a whole.",
         {
             "term_id": "the term",
@@ -186,7 +186,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "readiness_by_source": (
-        "What search can find of each source, and how long that took from the build that first saw it.",
+        "Texts of each source that search can find, and how long that took from the build that first saw them.",
         {
             "source": "name of the configured source",
             "kind": "message, document or conversation",
@@ -268,7 +268,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "partitions": (
-        "What this version was made from: the content hash of each table of each partition.",
+        "Inputs of this version: the content hash of each table of each partition.",
         {
             "partition": "partition of the lake",
             "table_name": "table of the lake",
@@ -276,7 +276,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "parts": (
-        "What the tables over the whole lake were made from: the content hash of each part of each.",
+        "Inputs of the tables over the whole lake: the content hash of each part of each.",
         {
             "table_name": "table of the lake",
             "part": "part of it; empty for a table that is stored in one file",
@@ -284,7 +284,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "manifest": (
-        "What this version is: one row per fact.",
+        "Facts about this version, one per row.",
         {"key": "name of the fact", "value": "the fact; settings and row counts as JSON"},
     ),
 }

@@ -62,7 +62,7 @@ class TextFinds(NamedTuple):
 
 
 def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
-    """The finds of those `kinds` in each text that has any; `texts` are valid Unicode, and null has none."""
+    """The finds of those `kinds` in each text that has any; `texts` are valid Unicode or null, without finds."""
     if not kinds or texts.is_empty():
         return
     wants = {kind: kind in kinds for kind in FIND_KINDS}

@@ -37,7 +37,7 @@ _BASE64_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 
 
 class Find(NamedTuple):
-    """What kind of secret or personal data is at the bytes from `start` to `end` of a text."""
+    """The kind of the secret or personal data at the bytes from `start` to `end` of a text."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ def forms() -> dict[str, Form]:
 
 @cache
 def coded_prefixes() -> dict[str, list[tuple[int, Form]]]:
-    """What base64 of any text around a prefix of four or more bytes holds of it, at the three places modulo three."""
+    """The part of each prefix of four or more bytes that base64 of any text around it holds, at each place modulo three."""
     cores: dict[str, list[tuple[int, Form]]] = {}
     for prefix, form in forms().items():
         data = prefix.encode()

@@ -64,7 +64,7 @@ KEYWORDS = Table(
 
 CHUNK_KEYWORDS = Table(
     "chunk_keywords",
-    "A keyword that stands in a chunk of a document.",
+    "A keyword in a chunk of a document.",
     ("chunk_id", "keyword"),
     (
         required("chunk_id", pa.string(), "the chunk"),
