@@ -1,4 +1,4 @@
-"""What Dagster loads: assets, checks, jobs, schedules, sensors and their resources."""
+"""The definitions that Dagster loads: assets, checks, jobs, schedules, sensors and their resources."""
 
 import os
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """What Dagster loads: the definitions for `WEFT_CONFIG`, else for `weft.toml` here, else for the shipped sample.
+    """The definitions for `WEFT_CONFIG`, else for `weft.toml` here, else for the shipped sample.
 
     Settings that do not load become one asset that says what to do: the UI hides a load error behind two tracebacks,
     on a page that nobody opens first.

@@ -128,7 +128,7 @@ class ServiceError(WeftError):
 
 
 class UnansweredError(ServiceError):
-    """Requests went out of which no usable answer came back: the service may charge for them."""
+    """Requests went out without a usable answer: the service may charge for them."""
 
 
 class BudgetError(WeftError):
@@ -154,7 +154,7 @@ class EngineError(WeftError):
 
 
 class DiskFullError(WeftError):
-    """There is no room to write; the previous content is kept."""
+    """The disk has no room to write; the previous content stays."""
 
     exit_code = 11
 

@@ -1,4 +1,4 @@
-"""What the commands share: options, and the messages and exit codes of faults."""
+"""The common parts of commands: options, and the messages and exit codes of faults."""
 
 import json
 import shlex

@@ -12,16 +12,16 @@ from transforms.errors import SettingsError
 
 @dataclass(frozen=True)
 class WorkingObject:
-    """What assets get, and the values under which the settings made it."""
+    """An object for assets, and the values under which the settings made it."""
 
     instance: Any
     values: Mapping[str, Any]
 
 
 class ConfiguredResource(dg.ConfigurableResource[Any]):
-    """A resource of which a run cannot change what it shows: plan, searches and other runs go by the settings.
+    """A resource whose values a run cannot change: plan, searches and other runs go by the settings.
 
-    A secret is shown as `{"env": NAME}`, which Dagster takes for a variable of the environment. It is no `dg.EnvVar`:
+    A secret is shown as `{"env": NAME}`, which Dagster takes for a variable of the environment. It is not a `dg.EnvVar`:
     that puts the value into the run, and ends a run that would have sent nothing where the variable is not set.
     """
 

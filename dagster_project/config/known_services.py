@@ -1,4 +1,4 @@
-"""What extras add to the settings file: sections of their own, and names that `[index]` and `[engine]` may have."""
+"""Additions of extras to the settings file: their own sections, and names that `[index]` and `[engine]` may have."""
 
 from __future__ import annotations
 

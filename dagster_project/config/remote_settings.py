@@ -16,7 +16,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class RemoteSettings(StageSettings):
-    """What every remote has; `secrets` names variables that its client reads beside those of the settings."""
+    """The settings of every remote; `secrets` names variables that its client reads beside those of the settings."""
 
     secrets: ClassVar[tuple[str, ...]] = ()
     token_login: ClassVar[tuple[str, ...]] = ("TOKEN",)

@@ -142,7 +142,7 @@ class SourceSettings(NamedSource):
 
     @property
     def source_type(self) -> str:
-        """What the source's files become."""
+        """The name of the source type of the source's files."""
         return "mail"
 
 
@@ -176,7 +176,7 @@ class DocumentSourceSettings(NamedSource):
 
     @property
     def source_type(self) -> str:
-        """What the source's files become."""
+        """The name of the source type of the source's files."""
         return "documents"
 
 
@@ -202,7 +202,7 @@ class ConversationSourceSettings(NamedSource):
 
     @property
     def source_type(self) -> str:
-        """What the source's files become."""
+        """The name of the source type of the source's files."""
         return "conversations"
 
 
@@ -279,7 +279,7 @@ class Settings(AddedSections):
         return self
 
     def profile_changes(self, name: str) -> dict[str, Any]:
-        """What the profile of that name changes in [search]; ValueError naming the known ones if there is none."""
+        """The changes in [search] by the profile of that name; ValueError with the known names for an unknown one."""
         profiles = {**BUILT_IN_PROFILES, **self.profiles}
         if name not in profiles:
             raise ValueError(f"no profile is called {name!r}; known are {', '.join(profiles)}")
@@ -294,7 +294,7 @@ class Settings(AddedSections):
 
     @property
     def root(self) -> Path:
-        """Folder below which everything generated lies."""
+        """The folder that holds everything generated."""
         return (self.base / self.storage.root).resolve()
 
     @property
@@ -351,7 +351,7 @@ def changed_search(search: SearchSettings, changes: Mapping[str, Any]) -> Search
 
 
 def faults_of(error: ValidationError) -> str:
-    """What is wrong in one line: each entry and its fault."""
+    """The faults in one line: each entry and its fault."""
     return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
 
 

@@ -1,4 +1,4 @@
-"""What a command under a lens has to account for: the bounds of the lens, and a receipt."""
+"""The account of a command under a lens: the bounds of the lens, and a receipt."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ class Account:
     def note(
         self, tool: str, question: str, passages: Sequence[Disclosed], masked: Counter[str]
     ) -> Sequence[Disclosure]:
-        """What an answer adds to the session, once its receipt is written; DisclosureLimitError if that is too much."""
+        """The additions of an answer to the session, after its receipt is written; DisclosureLimitError beyond bounds."""
         sizes = partial(document_bytes, self.index.ask)
         entries = self.disclosures.add(passages, PackagedTokenCounter().counts, sizes)
         if self.settings.mcp.receipts:

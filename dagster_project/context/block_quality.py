@@ -1,4 +1,4 @@
-"""What `weft eval context` does: the blocks of conversations whose right answers are known, measured."""
+"""The work of `weft eval context`: measures of the blocks of conversations whose right answers are known."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -31,8 +31,8 @@ _WINDOWS = "SELECT doc_id FROM conversation_windows"
 def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | None = None) -> dict[str, Any]:
     """The measures of each query's block (`conversations`), and their means with intervals (`means`).
 
-    What is asked is a window of the index if `query` is its id, a file if it is a path below the settings file, else the
-    text itself. GroundTruthError if nothing has an answer that the index could hold.
+    The conversation is a window of the index if `query` is its id, a file if it is a path below the settings file, else
+    the text itself. GroundTruthError if no query has an answer that the index could hold.
     """
     evaluator = make_evaluator(settings, files)
     truth = with_tag(required_queries(evaluator), tag)

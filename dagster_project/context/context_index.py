@@ -62,7 +62,7 @@ class IndexForContext:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What names the index in a manifest."""
+        """The names of the index in a manifest."""
         manifest = self.index.manifest
         settings = json.loads(manifest["settings"])
         return {
@@ -214,7 +214,7 @@ class IndexForContext:
         return pl.Series(evidence)
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
-        """The vector of each chunk; zeros for one that has none."""
+        """The vector of each chunk; zeros for a chunk without one."""
         rows = self.index.connection.execute(
             "SELECT chunk_id, chunk_no FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[])) ORDER BY chunk_no",
             {"ids": sorted(set(chunk_ids))},

@@ -49,7 +49,7 @@ _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
 
 @dataclass(frozen=True)
 class ConversationText:
-    """What somebody hands over: its Markdown, its messages, and who it is in the published index."""
+    """A conversation to find context for: its Markdown, its messages, and who it is in the published index."""
 
     markdown: str
     messages: int = 1
@@ -82,14 +82,14 @@ class ContextResult:
         ]
 
     def explained(self) -> dict[str, Any]:
-        """What `weft context --explain` shows: stages with counts and milliseconds, queries with passages, omissions."""
+        """The output of `weft context --explain`: stages with counts and milliseconds, queries with passages, omissions."""
         pairs = zip(self.manifest["queries"], self.texts, strict=True)
         queries = [{**query, "text": text} for query, text in pairs]
         names = ("index_version", "model", "settings", "chosen", "dropped")
         return {"stages": list(self.stages), "queries": queries, **{n: self.manifest[n] for n in names}}
 
     def as_json(self) -> dict[str, Any]:
-        """What `weft context --json` prints."""
+        """The output of `weft context --json`."""
         return {
             "outcome": self.outcome,
             "version": self.manifest["index_version"],
@@ -209,8 +209,8 @@ def context_of(
 ) -> ContextResult:
     """The context of a conversation in the published index (`open_index`, if given), without the conversation itself.
 
-    What it shows passes the screen of `open_index`, else that of answers to assistants. What blocks with the manifests
-    `earlier` showed is not shown. QueryError if the conversation has no text.
+    Its passages pass the screen of `open_index`, else that of answers to assistants. Passages that blocks with the
+    manifests `earlier` showed are left out. QueryError if the conversation has no text.
     """
     if not conversation.markdown.strip():
         raise QueryError("the text is empty: give a question, a mail or a chat to find context for")

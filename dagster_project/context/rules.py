@@ -20,7 +20,7 @@ ORDER BY doc_id, chunk_index, chunk_id
 
 @dataclass(frozen=True)
 class Rules:
-    """What all rules together say that match a file: of which sources, with which words beside its own, what before all."""
+    """The sum of all rules that match a file: the sources, words beside its own, and documents to show before all."""
 
     sources: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()

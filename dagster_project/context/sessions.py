@@ -37,11 +37,11 @@ class Session:
 
     @property
     def entries(self) -> list[Disclosure]:
-        """What a lens counts of the turns."""
+        """The disclosures of the turns that a lens counts."""
         return [Disclosure(*entry) for turn in self.turns for entry in turn["entries"]]
 
     def manifest(self, number: int) -> Mapping[str, Any]:
-        """The manifest of a turn, from 1; ContextError if there is no such turn."""
+        """The manifest of a turn, from 1; ContextError if the session lacks it."""
         if not 1 <= number <= len(self.turns):
             raise ContextError(f"session {self.name} has {len(self.turns)} turns; there is no turn {number}")
         manifest: Mapping[str, Any] = self.turns[number - 1]["manifest"]

@@ -1,4 +1,4 @@
-"""What `weft eval` does: an evaluation of the published index, its comparison with another, and sweeps."""
+"""The work of `weft eval`: an evaluation of the published index, its comparison with another, and sweeps."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -110,7 +110,7 @@ def converted(queries: Path, qrels: Path, form: str, prefix: str) -> tuple[str, 
 
 
 def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None] | None:
-    """What refuses to publish a file that answers worse than the current one; None unless it is switched on.
+    """A guard that refuses to publish a file that answers worse than the current one; None unless it is switched on.
 
     Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
     paired difference is below 0. Both files answer the current queries. A current file that these

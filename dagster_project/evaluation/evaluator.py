@@ -61,7 +61,7 @@ def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
 
 
 def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
-    """What entries can name in the index; texts only of what passages name."""
+    """The contents of the index that entries can name; texts only of documents that passages name."""
     doc_ids = relevance.filter(form="passage")["target"].unique().to_list()
     wants_turns = bool(relevance.filter(form="chat").height)
     return Contents(
@@ -181,11 +181,11 @@ class IndexEvaluator:
         return run_profiles(self.index, pl.DataFrame(queries), self.profiles, done)[0]
 
     def contents(self, relevance: pa.Table) -> Contents:
-        """What the index holds of what entries can name."""
+        """The contents of the index that entries can name."""
         return contents(self.index, pl.DataFrame(relevance))
 
     def facts(self) -> pl.DataFrame:
-        """What the index says of each chunk."""
+        """The facts of each chunk."""
         return self.index.frame(_SQL("facts"))
 
     def save(self, report: Mapping[str, Any], page: bool = True) -> dict[str, str]:

@@ -48,7 +48,7 @@ class RankingOffer:
 
 @dataclass(frozen=True)
 class EngineOffer:
-    """What makes partitions elsewhere, if `engine.kind` has its name.
+    """An engine that makes partitions elsewhere, if `engine.kind` has its name.
 
     `make` is a function of the settings that returns the engine, `embedder` one of the settings and an embedder that returns
     the embedder of many documents.
@@ -60,7 +60,7 @@ class EngineOffer:
 
 @dataclass(frozen=True)
 class ModelService:
-    """What embeds, answers or scores, if a key of the settings that chooses a model has its name.
+    """Models that embed, answer or score, if a key of the settings that chooses a model has their service's name.
 
     `embedder` is a function of `[embedding]`, `[gemini]`, `[safety]`, the budget of the run and the folder of notes on jobs,
     `language_model` one of the name, `[gemini]`, the tokens of an answer and the last three of these. `key` returns the
@@ -91,9 +91,9 @@ class Remote:
 
 @dataclass(frozen=True)
 class Extra:
-    """What a folder of extras adds; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
+    """Additions of a folder of extras; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
 
-    Texts of the form `module:attribute` name what is loaded when it is needed.
+    Texts of the form `module:attribute` name objects that are loaded when they are needed.
     """
 
     commands: Mapping[str, Command] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def engines() -> dict[str, EngineOffer]:
 
 
 def model_service(name: str) -> ModelService:
-    """What serves the models of that name; SettingsError if no extra offers it."""
+    """The service of the models of that name; SettingsError if no extra offers it."""
     offers = {offer: service for extra in extras() for offer, service in extra.models.items()}
     if name not in offers:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""What was forgotten, as hashes in a file of the lake: builds leave it out, whatever the sources hold."""
+"""Forgotten texts, as hashes in a file of the lake: builds leave them out, whatever the sources hold."""
 
 import json
 import os

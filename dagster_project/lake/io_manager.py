@@ -57,7 +57,7 @@ class LakeIOManager(dg.IOManager):
         return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
 
     def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
-        """A table over all partitions that Dagster knows, or the whole table if it has none."""
+        """A table over all partitions that Dagster knows, or a table without partitions as a whole."""
         kind = partitions_of(table)
         named = CONTEXT.partitions if kind == CONTEXT.name else kind
         keys = instance.get_dynamic_partitions(named) if named else [None]

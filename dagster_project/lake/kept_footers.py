@@ -1,4 +1,4 @@
-"""What this machine keeps of a lake: the facts of footers between runs, and copies of files of an object store."""
+"""The cache of a lake on this machine: the facts of footers between runs, and copies of files of an object store."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class KeptFooters:
     def entries(
         self, path: str, state: str, table: Table, read: Callable[[], Entries | str]
     ) -> Entries | str:
-        """What the footer of a file says, whatever its columns, or its fault; read if the state is another than before."""
+        """The entries of the footer of a file with any columns, or its fault; read if the state is another than before."""
         row = self._row(path, state, table, read)
         return row if isinstance(row, str) else Entries(_UNREAD, json.loads(row[2]), row[3])
 
@@ -109,7 +109,7 @@ class KeptFooters:
 
 
 class LocalFooters:
-    """The footers of a lake on this machine, of which a look asks the file system alone."""
+    """The footers of a lake on this machine; a look asks the file system alone."""
 
     def __init__(self, file: Path):
         self.footers = KeptFooters(file)

@@ -71,7 +71,7 @@ def commit_all(staged: Iterable[Staged]) -> None:
 class ParquetLake:
     """Tables as Parquet files below a URI: `<table>/<source>/<partition>.parquet` or `<table>.parquet`.
 
-    Of a table stored in parts, `<table>.parquet` has no rows: it lists the parts with their hashes. Read without a
+    If a table is stored in parts, `<table>.parquet` has no rows: it lists the parts with their hashes. Read without a
     partition, such a table is the union of its parts.
     """
 
@@ -92,7 +92,7 @@ class ParquetLake:
     def one_look(self) -> Iterator[None]:
         """While it lasts, footers and lists of a remote lake are those of its beginning, which a few requests bring.
 
-        A lake on this machine is looked at each time, as it is without this. What footers say is kept for the next run.
+        A lake on this machine is looked at each time, as it is without this. Facts of footers are kept for the next run.
         """
         if self._look or self._folder:
             with nullcontext() if self._look else local_footers(self.copies / "footers.sqlite").one_look():
@@ -176,7 +176,7 @@ class ParquetLake:
         return sorted({footer.code_version for footer in footers if footer})
 
     def damage(self, table: str, partition: str | None = None) -> str | None:
-        """The fault of a stored file, None if it is valid. Of a table in parts, the fault of the list of parts."""
+        """The fault of a stored file, for a table in parts that of their list; None if it is valid."""
         return footer if isinstance(footer := self._file_footer(table, partition), str) else None
 
     def _table_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
@@ -199,7 +199,7 @@ class ParquetLake:
         return sorted(footer.inputs)
 
     def unusable(self, table: str, partition: str | None, fault: str = MISSING) -> LakeDamageError:
-        """What to raise for a stored file with a fault."""
+        """The error to raise for a stored file with a fault."""
         return LakeDamageError(f"{self.path(table, partition)} is {fault}; `weft build` makes it again")
 
     def require_parts(self, table: str) -> None:

@@ -38,7 +38,7 @@ OTHER_FOOTER = "damaged: its footer is not what was written"
 
 @dataclass(frozen=True)
 class ParquetFooter:
-    """What the footer of a lake file says: content hash, version of the code that wrote it, hashes of its inputs."""
+    """The footer of a lake file: content hash, version of the code that wrote it, hashes of its inputs."""
 
     content_hash: str
     code_version: str
@@ -149,7 +149,7 @@ def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> Parque
 
 @dataclass(frozen=True)
 class Entries:
-    """What the footer of a Parquet file says: its columns, what Weft wrote beside them, and the number of rows."""
+    """The entries of the footer of a Parquet file: its columns, the facts that Weft wrote, and the number of rows."""
 
     columns: pa.Schema
     written: Mapping[str, str]
@@ -171,7 +171,7 @@ class Entries:
 
 
 def read_entries(path: Path | UPath) -> Entries | str:
-    """What the footer of a stored file says, whatever its columns, or the file's fault."""
+    """The entries of the footer of a stored file with any columns, or the file's fault."""
     try:
         with stored_file(path) as file:
             parquet = pq.ParquetFile(file)

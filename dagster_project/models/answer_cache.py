@@ -1,4 +1,4 @@
-"""What services answered, kept by what was asked: one SQLite file that several processes may share."""
+"""Answers of services by their requests: one SQLite file that several processes may share."""
 
 import shutil
 import sqlite3

@@ -44,7 +44,7 @@ _SET_ASIDE = ".damaged"
 
 @dataclass(frozen=True)
 class Holding:
-    """What the cache holds for one model, number of dimensions and task."""
+    """The vectors of the cache for one model, number of dimensions and task."""
 
     model: str
     dimensions: int
@@ -164,7 +164,7 @@ class ParquetEmbeddingCache:
         self._requests.drop(_entry((model, dimensions, task), name) for name in hashes)
 
     def unfinished(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
-        """Those of `hashes` that were sent, or about to be, and of which no answer is known."""
+        """Those of `hashes` that were sent, or about to be, without a known answer."""
         requests = self._requests.known([_entry((model, dimensions, task), name) for name in hashes])
         return {key.rpartition("/")[2] for key in requests}
 
@@ -227,7 +227,7 @@ class ParquetEmbeddingCache:
         return damages
 
     def stats(self) -> list[Holding]:
-        """What the cache holds for each model, width and task, sorted."""
+        """The vectors of the cache for each model, width and task, sorted."""
         holdings = []
         for key in self._keys():
             segments = self._segments(*key)

@@ -84,7 +84,7 @@ class PieceTokenizer:
     """
 
     def __init__(self, load: Callable[[], Any], cuts: Cuts = LLAMA):
-        """`load` reads the tokenizer, each time anew; no token of it reaches over the cuts."""
+        """`load` reads the tokenizer at each call; no token of it reaches over the cuts."""
         from tokenizers import normalizers
 
         self._load, self._cuts, self._pieces = load, cuts, load()
@@ -117,7 +117,7 @@ class PieceTokenizer:
         return TokenIds(distinct[place], until[edges_of_texts])
 
     def forget(self) -> None:
-        """Let go of the ids of pieces, which are found anew when they are asked for."""
+        """Let go of the ids of pieces, which are computed again when they are needed."""
         self._cache = {}
 
     def _with_special(self, texts: Sequence[str], special: Sequence[int]) -> TokenIds:

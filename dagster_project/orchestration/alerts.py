@@ -131,7 +131,7 @@ def _post(settings: AlertSettings, body: bytes, seconds: float) -> str | None:
 
 
 def post(url: str, body: bytes, seconds: float) -> str | None:
-    """Why an address did not take a JSON body; None if it did. The address is not told: it may be a secret."""
+    """Why an address did not take a JSON body; None if it did. It does not name the address, which may be a secret."""
     import httpx2
 
     quiet_wire_logs()

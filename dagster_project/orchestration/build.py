@@ -66,7 +66,7 @@ def build(
     """Bring the published index up to date: fetch, discover, materialize what changed, publish.
 
     Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
-    Very long texts are made and published last. What was to be forgotten and is still somewhere is erased. If a remote
+    Very long texts are made and published last. Texts to forget that are still somewhere are erased. If a remote
     fails, the build uses what it fetched earlier, and `fetched` of the result has the fault. If a source cannot be read,
     the index keeps what it has of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of
     the lake that are corrupt inside are found by `verify`, or when a step fails for no reason of its own, and

@@ -1,4 +1,4 @@
-"""What a build would do and why, how much that is, and what it would take by the rates of earlier runs."""
+"""The work of a build before it begins, with reasons, sizes, and the time by the rates of earlier runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +35,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a build would do now. Figures are estimates; None where no earlier run says.
+    """The work of a build now. Figures are estimates; None where no earlier run says.
 
-    `broken` are sources that cannot be read, with the reason. With `anew` the index is made from the lake alone, because the
-    published one is of another layout, tokenizer or model. `texts` have no vector, or may have another one after the build:
-    at most so many are embedded. `waiting_bytes` is of very long texts.
+    `broken` are sources that cannot be read, with the reason. With `is_full` the index is made from the lake alone, because
+    the published one has another layout, tokenizer or model. `texts` have no vector, or may have another one after the
+    build: at most so many are embedded. `waiting_bytes` is of very long texts.
     """
 
     partitions: int
@@ -51,7 +51,7 @@ class Outlook:
     waiting_bytes: int
     damaged: Mapping[str, str]
     broken: Mapping[str, str]
-    anew: bool
+    is_full: bool
     texts: int
     tokens: int
     price_usd: float
@@ -64,13 +64,13 @@ class Outlook:
         return dict(Counter(piece.why for piece in self.pieces).most_common())
 
     def as_json(self) -> dict[str, Any]:
-        """What `weft plan --json` prints."""
+        """The output of `weft plan --json`."""
         outcome = "BUILD" if self.pieces or self.removed or self.publishes or self.slow else "NOTHING"
         return {"outcome": outcome, "reasons": self.reasons, **asdict(self)}
 
 
 def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
-    """What `weft build` would do now, without fetching; nothing is made, embedded or asked for."""
+    """The work of `weft build` now, without fetching; it makes, embeds and requests nothing."""
     lake, sources = make_lake(settings), make_sources(settings)
     plan = make_plan(settings, sources, lake)
     sizes = {u.key: sources.bytes_of(u) for u in plan.partitions}
@@ -95,7 +95,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         waiting_bytes=waiting_bytes(lake, plan.slow),
         damaged=plan.damaged,
         broken=plan.broken,
-        anew=plan.anew,
+        is_full=plan.is_full,
         texts=texts,
         tokens=tokens,
         price_usd=round(tokens * embedder.price / 1e6, 4),

@@ -71,7 +71,7 @@ def require_valid(settings: Settings) -> None:
 
 
 def damages(settings: Settings) -> Iterator[str]:
-    """What is wrong with the files of the instance; reads them and changes nothing."""
+    """The damages of the files of the instance; reads them and changes nothing."""
     home = instance_place(settings)
     for name in ("history/runs.db", "history/runs/index.db", "schedules/schedules.db"):
         place = home / name

@@ -33,13 +33,13 @@ class FailedCheck:
 
 
 def numbers(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, Any]:
-    """What of a check may leave the machine: its figures, no words."""
+    """The figures of a check, without words, so that they may leave the machine."""
     return {k: v.value for k, v in metadata.items() if isinstance(v.value, int | float | dict)}
 
 
 @dataclass(frozen=True)
 class FetchOutcome:
-    """What became of a source's fetch: its counts and lag, or the fault that ended it."""
+    """The outcome of a source's fetch: its counts and lag, or the fault that ended it."""
 
     fault: str | None = None
     added: int = 0
@@ -50,7 +50,7 @@ class FetchOutcome:
     notes: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """What `--json` prints of it."""
+        """Its output under `--json`."""
         outcome = "FAILED" if self.fault else "FETCHED" if self.is_change else "UNCHANGED"
         return {"outcome": outcome, **{k: v for k, v in asdict(self).items() if v is not None}}
 
@@ -83,7 +83,7 @@ class Interrupted:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What a build did."""
+    """The result of a build."""
 
     plan: Plan
     published: Mapping[str, Any] | None
@@ -130,7 +130,7 @@ class BuildResult:
         return "\n".join(line for line in [*self.plan.broken.values(), fetch_faults(self.fetched)] if line)
 
     def as_json(self) -> dict[str, Any]:
-        """What `weft build --json` prints."""
+        """The output of `weft build --json`."""
         return {
             "outcome": "PUBLISHED" if self.published else "UNCHANGED",
             "partitions": len(self.plan.partitions),

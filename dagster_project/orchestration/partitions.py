@@ -26,7 +26,7 @@ _FAILED_RUNS = 20
 
 
 def planned(settings: Settings, instance: dg.DagsterInstance, busy: Collection[str] = ()) -> Plan:
-    """What has to run, without the partitions `busy` in runs under way; Dagster knows partitions and changes afterwards."""
+    """The plan without the partitions `busy` in runs under way; Dagster knows partitions and changes afterwards."""
     lake = make_lake(settings)
     with lake.one_look():
         plan = make_plan(settings, make_sources(settings), lake, busy)
@@ -115,14 +115,14 @@ _DAEMON, _ALIVE_SECONDS = "BACKFILL", 120
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """What was asked for: the backfill's id, None if nothing is stale, its partitions, and sources that cannot be read."""
+    """The requested backfill: its id, None if nothing is stale, its partitions, and sources that cannot be read."""
 
     backfill: str | None
     partitions: tuple[str, ...]
     broken: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """What `weft backfill --json` prints."""
+        """The output of `weft backfill --json`."""
         return {"outcome": "REQUESTED" if self.backfill else "UNCHANGED", **asdict(self)}
 
 

@@ -1,4 +1,4 @@
-"""What changed: the sources, the lake and the published index compared."""
+"""The plan of a build: the sources, the lake and the published index compared."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,20 +27,20 @@ from dagster_project.sources.remembered_sources import RememberedSources
 from transforms.errors import SourceError
 
 FORGETS = "holds what is to be forgotten"
-ANEW = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
+FULL = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What of the index does not show the sources: the stale tables of each partition, and those over the whole lake.
+    """The parts of the index that do not show the sources: stale tables of each partition, and those over the whole lake.
 
     `publish` says that a publish is due, `whole` which tables over the whole lake are next on the way there: all of them, or
     those that publish. `context` has the stale tables of windows that ask the index that is published now, and `slow` those
     of partitions that leave out very long texts. `vanished` partitions left the sources. `state` is a hash of what
     the lake has of the sources. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first
-    stale table of a partition is stale. With `anew` the published version has another layout, tokenizer or model and nothing
-    of it is reused. `broken` has the fault of each source that cannot be read; the lake keeps what it has of that source.
-    `left_out` names the sources that were forgotten, and those of which chats were.
+    stale table of a partition is stale. With `is_full` the published version has another layout, tokenizer or model, and a
+    build reuses nothing of it. `broken` has the fault of each source that cannot be read; the lake keeps what it has of it.
+    `left_out` names the sources that were forgotten, in whole or some chats.
     """
 
     partitions: tuple[SourcePartition, ...]
@@ -53,7 +53,7 @@ class Plan:
     state: str = ""
     damaged: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
-    anew: bool = False
+    is_full: bool = False
     broken: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
@@ -66,7 +66,7 @@ class Plan:
         """One line per source that cannot be read and per corrupt file, and one if the index is rebuilt."""
         damages = [f"damaged, made again: {path}: {what}" for path, what in self.damaged.items()]
         broken = [f"cannot be read, left as it is: {fault}" for fault in self.broken.values()]
-        return [*broken, *damages, *([ANEW] if self.anew else [])]
+        return [*broken, *damages, *([FULL] if self.is_full else [])]
 
 
 def make_plan(
@@ -107,7 +107,7 @@ def _compared(
         state=state,
         damaged=_damages(settings, stale, publisher, lake) if publish else {},
         reasons={partition: reasons[partition][tables[0]] for partition, tables in stale.items()},
-        anew=publish and publisher.damage() is None and not publisher.fits_settings(),
+        is_full=publish and publisher.damage() is None and not publisher.fits_settings(),
         broken=broken,
         left_out=tuple(sorted(sources.left_out)),
     )

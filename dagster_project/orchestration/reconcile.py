@@ -35,16 +35,16 @@ Tried = tuple[str, str | None, str]
 
 @dataclass(frozen=True)
 class Runs:
-    """What Dagster's own runs say: those under way, the partitions of backfills, and what a refresh has tried."""
+    """The state of Dagster's own runs: those under way, the partitions of backfills, and the attempts of a refresh."""
 
     going: tuple[dg.DagsterRun, ...] = ()
     making: Set[tuple[str, str]] = frozenset()
-    """Table and partition of what runs under way make."""
+    """The tables and partitions that runs under way make."""
     backfilled: Set[str] = frozenset()
     tried: Set[Tried] = frozenset()
 
     def taken(self, tables: Collection[str]) -> set[str]:
-        """The partitions of which runs or backfills under way make some of `tables`."""
+        """The partitions where runs or backfills under way make some of `tables`."""
         return {partition for table, partition in self.making if table in tables} | {*self.backfilled}
 
     @property
@@ -60,7 +60,7 @@ class Runs:
 
 
 def runs_of_dagster(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Runs:
-    """What the runs of an instance say to whoever goes on with a refresh."""
+    """The state of the runs of an instance, for a refresh to go on by."""
     going = under_way(instance)
     making = {(t, p) for run in going for p in run_partitions(instance, [run]) for t in run_tables(run)}
     tried: set[Tried] = set()
@@ -71,7 +71,7 @@ def runs_of_dagster(settings: Settings, instance: dg.DagsterInstance, refresh: s
 
 
 def tried_by(tags: Mapping[str, str], tables: Collection[str], partitions: Iterable[str]) -> set[Tried]:
-    """What a run with those tags tries; one that relates and publishes both."""
+    """The attempts of a run with those tags; one that relates and publishes has both."""
     phase, state = tags.get(PHASE_TAG), tags.get(STATE_TAG, "")
     if phase is None:
         return set()
@@ -87,12 +87,11 @@ def reconcile(
     limit: int = PARTITIONS_OF_RUN,
     broken: Sequence[Work] = (),
 ) -> tuple[list[Work], str]:
-    """What runs next, in runs of at most `limit` partitions, all of it independent; or why nothing does.
+    """The next work, in runs of at most `limit` partitions, all of it independent; or why none is next.
 
-    That is the first phase of which the plan has something left.
-
-    It begins when nothing before it is stale or under way; what a refresh tried it does not try again, so that a
-    partition that cannot be made keeps no other from the index. `broken` are runs that say what is wrong with a source.
+    That is the first phase with work left in the plan. It begins when nothing before it is stale or under way; a
+    refresh does not repeat its attempts, so that a partition that cannot be made keeps no other from the index.
+    `broken` are runs that report the fault of a source.
     """
     steps = _Steps(settings, instance, plan, runs, limit)
     fresh = [work for work in broken if (Phase.PARTITIONS, work.first, "") not in runs.tried]
@@ -172,7 +171,7 @@ def next_requests(
 
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
     and keeps no other from its own. After `partitions` that people made these are completed and published, unless their
-    code or settings are others; what else is stale waits for the next refresh. Of very long texts one run is begun at a
+    code or settings are others; other stale tables wait for the next refresh. Runs of very long texts begin one at a
     time, so that a publish waits for no more than that.
     """
     runs = runs_of_dagster(settings, instance, refresh)

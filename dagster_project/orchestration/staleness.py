@@ -78,7 +78,7 @@ def stale_reasons(
 ) -> dict[str, str]:
     """By stale table of a partition why it is that; `source_hashes` are of what the stages of `order` do not make.
 
-    What leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`.
+    A table that leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`.
     """
     stale: dict[str, str] = {}
     hashes = dict(source_hashes)
@@ -152,7 +152,7 @@ def state_of(partitions: Iterable[SourcePartition], lake: ParquetLake) -> str:
 def whole_are_right(settings: Settings, names: Iterable[str], state: str, lake: ParquetLake) -> bool:
     """True if tables over the whole lake are there, made by the code of now from the lake in this state.
 
-    Of a table in parts the parts say what they are made from; what is made from it, or beside it, has the state.
+    The parts of a table in parts name their inputs; tables made from it, or beside it, have the state.
     """
     versions = whole_tables(settings, lake)
     footers = {table: lake.footer(table) for table in set(names) & versions.keys()}

@@ -1,4 +1,4 @@
-"""What one run makes, and how Dagster is asked for it."""
+"""The work of one run, and the request to Dagster for it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Work:
-    """What one run makes: tables, of a partition or of neighbouring ones, or over the whole lake.
+    """The work of one run: tables, of a partition or of neighbouring ones, or over the whole lake.
 
-    `state` is a hash of what it is made from, where a phase may come twice in a refresh. Work that may wait is `later`.
+    `state` is a hash of its inputs, where a phase may come twice in a refresh. Work that may wait is `later`.
     """
 
     tables: tuple[str, ...]

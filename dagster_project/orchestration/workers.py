@@ -113,13 +113,13 @@ def most_of_run(workers: Workers, partitions: int) -> int:
 
 
 class _Queued:
-    """Progress that is told by the process that waits for this one."""
+    """Progress that the process that waits for this one reports."""
 
     def __init__(self, steps: multiprocessing.SimpleQueue[_Step | None]):
         self.steps, self._used = steps, time.process_time()
 
     def expect(self, stage: str, rows: int) -> None:
-        """Nothing: of partitions no end is told."""
+        """Nothing: partitions report no end."""
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Hand on one finished piece, with the processor time since the last."""

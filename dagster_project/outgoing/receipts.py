@@ -35,7 +35,7 @@ class Disclosed(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What an answer was made from: the version of the index, and the name of the lens; None is all of it."""
+    """The view that an answer was made from: the version of the index, and the name of the lens; None is all of it."""
 
     version: str
     lens: str | None = None

@@ -1,4 +1,4 @@
-"""What answers may show: secrets masked or held back as `safety.outputs` says, and the bounds of a lens."""
+"""Screens and bounds of answers: secrets masked or held back as `safety.outputs` says, and the bounds of a lens."""
 
 import re
 import threading
@@ -40,7 +40,7 @@ _MARK = re.compile(rf"\[({'|'.join(FIND_KINDS)})\]")
 
 @dataclass
 class Screen:
-    """What texts of one answer pass; `finds` counts by kind what it masked or held back.
+    """The screen for texts of one answer; `finds` counts by kind what it masked or held back.
 
     Addresses that a pattern of `clear` matches stay as they are.
     """
@@ -67,7 +67,7 @@ class Screen:
             self.finds.update(mark for text in texts for mark in _MARK.findall(text))
 
     def masked(self, texts: Sequence[str]) -> list[str]:
-        """Whole texts of which parts are to be shown, masked: who cuts first may cut a key so that nothing finds it."""
+        """Whole texts, masked before parts of them are shown: a cut before that could cut a key so that nothing finds it."""
         return list(texts) if self.is_open else masked_in_place(texts, self.settings, self.clear)[0]
 
     @property
@@ -165,7 +165,7 @@ class Disclosure(NamedTuple):
 
 
 class Disclosures:
-    """What one session was shown, each text once; several threads may add to it."""
+    """The texts that one session was shown, each once; several threads may add to it."""
 
     def __init__(self, name: str, lens: LensSettings, entries: Iterable[Disclosure] = ()):
         self.name, self.lens = name, lens

@@ -40,7 +40,7 @@ class Landing:
         return any(path.is_file() for path in self.folder.rglob("*"))
 
     def prepare(self) -> None:
-        """Make the folders; FetchError if that is impossible. What is remembered of lost files is forgotten."""
+        """Make the folders; FetchError if that is impossible. Notes on lost files are deleted."""
         if not self.folder.is_dir():
             self.items, self.is_complete = {}, False
         try:
@@ -52,7 +52,7 @@ class Landing:
             ) from error
 
     def partial(self, name: str) -> Path:
-        """Where an unfinished file lies."""
+        """The place of an unfinished file."""
         return self.work / f"{name}.part"
 
     def put(self, unfinished: Path, name: str) -> bool:

@@ -1,1 +1,1 @@
-"""What servers share, and the server for assistants (MCP); web pages are an extra."""
+"""The common parts of servers, and the server for assistants (MCP); web pages are an extra."""

@@ -1,4 +1,4 @@
-"""What programs get from the published index: texts screened, bounded and cited, with the passages that they show."""
+"""Answers to programs from the published index: texts screened, bounded and cited, with the passages that they show."""
 
 import json
 from datetime import datetime
@@ -28,7 +28,7 @@ _SQL = SqlFile(__file__, "answers.sql", dated=DATED)
 
 
 class Shown(NamedTuple, Generic[_Answer]):
-    """An answer, and the passages of which it shows the text."""
+    """An answer, and the passages whose text it shows."""
 
     answer: _Answer
     passages: list[Disclosed]
@@ -56,7 +56,7 @@ class Hit(BaseModel):
 
 
 class Around(BaseModel):
-    """What stands around a hit, if the search was asked to expand hits."""
+    """A text around a hit, if the search was asked to expand hits."""
 
     kind: str = Field(description="parent, previous, next, section or link")
     citation: str
@@ -148,7 +148,7 @@ class Rows(BaseModel):
 
 
 class SourceList(BaseModel):
-    """What the index holds."""
+    """The sources of the index."""
 
     index_version: str
     sources: list[Source]
@@ -178,7 +178,7 @@ def hits(
 
 
 def near(index: SearchIndex, name: str, limit: int) -> Shown[Hits]:
-    """What is nearest to what `name` means."""
+    """The nearest hits to the thing that `name` means."""
     return _hits(index, similar(index, name, limit))
 
 

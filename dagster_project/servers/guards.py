@@ -1,4 +1,4 @@
-"""What a request passes before a page: the token, headers for the browser, and the wait for the whole body."""
+"""Guards of a request before a page: the token, headers for the browser, and the wait for the whole body."""
 
 import asyncio
 import base64

@@ -36,7 +36,7 @@ class AttachedFiles:
         self._inside: dict[str, tuple[str, str]] | None = None
 
     def located(self, file: NamedFile) -> NamedFile:
-        """`file` with where it lies; of one that is read with a hash of its bytes, too."""
+        """`file` with its place, and with a hash of its bytes if it is read."""
         place = next((p for p in file.places if self._is_there(p)), "")
         return file._replace(place=place, digest=self._hash(place) if place and self.is_read(file) else "")
 

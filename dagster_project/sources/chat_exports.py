@@ -59,7 +59,7 @@ class Export:
     """One export: its name in the source, its format, its files, and a hash of all that decides what is read.
 
     `chat` names its chat, or begins the names of its chats; no other export of the source has it. `format` is
-    one of those that a source can name, or `zip`, of which the content says what it is.
+    one of those that a source can name, or `zip`, whose content says what it is.
     """
 
     source: ConversationSourceSettings
@@ -82,7 +82,7 @@ def is_slack(folder: Path) -> bool:
 
 
 def program_of_folder(folder: Path, format_: str = "auto") -> str | None:
-    """The format of the export that a folder is, of those of one program, or of all; None if it is no such export."""
+    """The format of the export that a folder is, of those of one program, or of all; None if it is not such an export."""
     programs = [name for name in _IN_FOLDERS if format_ in ("auto", name)]
     return next((name for name in programs if len(_members(folder, _IN_FOLDERS[name])) > 1), None)
 
@@ -267,7 +267,7 @@ class ExportReader:
 
 
 def zipped_format(file: Path) -> str:
-    """What a zip holds, as formats of a source are named; ChatFormatError if that is not a chat, or it is not a zip."""
+    """The format of a zip's content, as a source names it; ChatFormatError if that is not a chat, or it is not a zip."""
     with ZippedExport(file, 0) as archive:
         format_, names = _contents(archive.names, "auto")
         if format_ != "files":
@@ -278,7 +278,7 @@ def zipped_format(file: Path) -> str:
 
 
 def unread(name: str, error: Exception) -> Chat:
-    """What stands for a chat that cannot be read: no entries, and the fault."""
+    """A chat in place of one that cannot be read: no entries, and the fault."""
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     reason = (
         message

@@ -52,8 +52,8 @@ UNREAD = "unread"
 class ChatFiles:
     """The chats of the configured sources, cut into windows.
 
-    What windows an unchanged export has is remembered in `memory`, a file that may be deleted at
-    any time; the chats read last are kept in memory.
+    The file `memory`, which may be deleted at any time, has the windows of unchanged exports; the chats
+    read last are kept in memory.
     """
 
     def __init__(self, settings: Settings, memory: Path):
@@ -258,7 +258,7 @@ _LEAST_BYTES = 16
 def pseudonym_key(path: Path, data: Path) -> bytes:
     """The key: `WEFT_PSEUDONYM_KEY`, else the content of the file at `path`, which is made if there is none.
 
-    A new file is readable by its owner alone and is never written over. SettingsError if the file lies
+    A new file is readable by its owner alone and is never written over. SettingsError if the file is
     in a folder of what is generated below `data`, if others may read it, or if the key is too short to keep a secret.
     """
     key_text = os.environ.get(VARIABLE)

@@ -1,4 +1,4 @@
-"""What a file or folder is, as a kind of source: looked for by names and first bytes, never read whole."""
+"""The kind of source of a file or folder, by names and first bytes; it never reads files whole."""
 
 import bz2
 import glob

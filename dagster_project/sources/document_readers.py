@@ -255,7 +255,7 @@ class ConvertedFiles:
         return self.folder / name[:2] / name
 
     def get(self, place: Path) -> Converted | None:
-        """What is kept at a place, None if nothing is; FormatError if the file could not be read."""
+        """The stored reading at a place, None without one; FormatError if the file could not be read."""
         try:
             record = json.loads(zlib.decompress(place.read_bytes()))
         except (OSError, ValueError, zlib.error):

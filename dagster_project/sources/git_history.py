@@ -111,7 +111,7 @@ class Objects:
 
 
 def missing_objects(repository: Path, names: Sequence[str]) -> set[str]:
-    """Those of some names of which the repository has no object that begins as one."""
+    """Those of some names whose object the repository lacks, or cannot begin to read."""
     stdin = "".join(f"{name}\n" for name in names).encode()
     try:
         output = git(
@@ -151,7 +151,7 @@ class GitFailedError(SourceError):
 
 
 def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """What a git command prints; GitFailedError with git's own words where it fails."""
+    """The output of a git command; GitFailedError with git's own words where it fails."""
     process = start(repository, *arguments)
     printed, complaint = output_of(process, stdin)
     if process.returncode:

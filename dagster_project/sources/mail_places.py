@@ -253,5 +253,5 @@ def period_of(month: str, grain: str, youngest: str) -> str:
 
 
 def youngest_year(months: Iterable[str]) -> str:
-    """The year of the last month; mail without a date has none."""
+    """The year of the last month; empty if no mail has a date."""
     return max((month for month in months if month[0].isdigit()), default="")[:4]

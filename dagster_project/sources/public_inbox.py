@@ -33,7 +33,7 @@ _EPOCH = re.compile(r"(\d+)\.git")
 class InboxMail(NamedTuple):
     """A mail in a repository: its place, the repository, the blob, and the month it was sent in.
 
-    With a `fault` it stands for something that cannot be read.
+    With a `fault` it is in place of a blob that cannot be read.
     """
 
     place: str
@@ -54,7 +54,7 @@ def repositories(inbox: Path) -> list[Path]:
 
 
 def is_inbox(folder: Path) -> bool:
-    """True for the folder of an inbox, or a repository of which the last commit holds one mail and nothing else."""
+    """True for the folder of an inbox, or a repository whose last commit holds one mail and nothing else."""
     (first, *_) = epochs = repositories(folder)
     if len(epochs) > 1 or _EPOCH.fullmatch(first.name):
         return True

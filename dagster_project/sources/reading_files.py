@@ -29,7 +29,7 @@ _BLOCK = 1 << 17
 
 
 class TooLargeError(Exception):
-    """What a file holds passes a cap; the text is the reason, as `code: explanation`."""
+    """The content of a file passes a cap; the text is the reason, as `code: explanation`."""
 
 
 def open_file(path: Path) -> IO[bytes]:

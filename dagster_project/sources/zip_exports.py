@@ -73,7 +73,7 @@ class ZippedExport:
         return sorted(self._members)
 
     def checksum(self, name: str) -> str:
-        """What the archive says of the bytes of a file: it changes with them."""
+        """The checksum of a file in the archive: it changes with the bytes."""
         return f"{self._members[name].CRC:08x}{self._members[name].file_size:x}"
 
     def head(self, name: str, size: int) -> bytes:

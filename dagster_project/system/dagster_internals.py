@@ -1,6 +1,6 @@
-"""What Dagster 1.13 does not export: imported here alone, with reasons.
+"""Names that Dagster 1.13 does not export: imported here alone, with reasons.
 
-Three files stand on what Dagster does without importing it: `assets/stages/stage.py` sets its tags of provenance, the
+Three files depend on Dagster's internals without importing them: `assets/stages/stage.py` sets its tags of provenance, the
 event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts a layer before the web server.
 """
 
@@ -61,7 +61,7 @@ MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__reposit
 def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
     """Runs that this process makes are listed with those of the code location: on the timeline and the job's page.
 
-    `execute_in_process` makes them without an origin, and takes none. What they print goes where this process prints: to
+    `execute_in_process` makes them without an origin, and takes none. Their output goes where this process prints: to
     capture it takes four processes a run.
     """
     location = ManagedGrpcPythonEnvCodeLocationOrigin(

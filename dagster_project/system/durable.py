@@ -1,4 +1,4 @@
-"""What is complete gets its name, and has it after a loss of power, too."""
+"""Complete files and folders get their names, and have them after a loss of power, too."""
 
 import os
 import shutil

@@ -38,9 +38,9 @@ def recall(memory: Path) -> dict[str, Any]:
 
 
 def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
-    """By name what was noted of it, and the time; empty if the file is missing or damaged.
+    """The note on each name, and its time; empty if the file is missing or damaged.
 
-    Of a partition that changed that is the fingerprint in the lake then, of a source how many of its partitions waited.
+    The note on a partition that changed is its fingerprint in the lake then, that on a source how many partitions waited.
     """
     try:
         return {
@@ -72,7 +72,7 @@ def matching_paths(pattern: Path, base: Path) -> list[Path]:
 
 
 def fixed_folder(pattern: Path) -> Path:
-    """The folder below which a path or glob lies: its parts before the first wildcard, without the last part."""
+    """The folder above a path or glob: its parts before the first wildcard, without the last part."""
     parts = pattern.parent.parts
     wild = [i for i, part in enumerate(parts) if glob.has_magic(part) and not is_there(Path(*parts[: i + 1]))]
     return Path(*parts[: wild[0]]) if wild else pattern.parent

@@ -78,7 +78,7 @@ def lake_lock(
 ) -> Iterator[None]:
     """Hold the lake of a storage root: shared while partitions are made, exclusive while all of it is read and published.
 
-    Whoever comes waits in a queue, so that many who share it cannot keep out one who wants it alone. `on_wait` is
+    Processes wait in a queue, so that many that share it cannot keep out one that wants it alone. `on_wait` is
     called before waiting. One on an object store, at the address `lake`, is held there, too: builds with other roots may
     work on it.
     """

@@ -37,7 +37,7 @@ def quiet_wire_logs() -> None:
 
 
 class Secrets:
-    """What is masked: the secrets in every form, pieces of them, and names of users where they stand as words."""
+    """Texts to mask: the secrets in every form, pieces of them, and names of users as whole words."""
 
     def __init__(self, secrets: Iterable[str], names: Iterable[str] = ()):
         coded = {form for secret in secrets if secret for form in _forms(secret) | _base64_cores(secret)}

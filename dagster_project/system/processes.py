@@ -52,7 +52,7 @@ def is_left_over(file: Path, pid: str) -> bool:
 
 
 def output_of(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[bytes, bytes]:
-    """What a process prints until it ends, and the first bytes of what it says on its standard error.
+    """The output of a process until it ends, and the first bytes of its standard error.
 
     All of the latter is read and little of it kept, because a process can say any number of bytes.
     """

@@ -1,7 +1,7 @@
 """SQL statements in `.sql` files beside the modules that run them.
 
-A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement (`$name`). What cannot
-be a parameter is a name in braces: in double quotes it is part of an identifier, in single quotes part of a literal, else
+A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement (`$name`). Else a
+name in braces has the text: in double quotes it is part of an identifier, in single quotes part of a literal, else
 it is SQL, which the caller composes or which is another statement of the file.
 """
 

@@ -40,7 +40,7 @@ def conversation_attachments(
 ) -> pa.Table:
     """The table `conversation_attachments`: the files that messages of a window name, in order.
 
-    What the export does not hold has the reason `missing`. Names of people are masked as in messages.
+    A file that the export does not hold has the reason `missing`. Names of people are masked as in messages.
     """
     owner = window_id(f"{source}:{chat.name}", window.key)
     rows: list[dict[str, Any]] = []

@@ -82,7 +82,7 @@ def in_utc(at: datetime, timezone: str) -> datetime:
 
 
 def chat_columns(names: Sequence[str]) -> list[str]:
-    """Of the columns of a table those of the time, the author and the text; ChatFormatError if one is missing.
+    """The columns of the time, the author and the text among those of a table; ChatFormatError if one is missing.
 
     >>> chat_columns(["id", "Sender", "sent_at", "body"])
     ['sent_at', 'Sender', 'body']

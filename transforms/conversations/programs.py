@@ -16,7 +16,7 @@ class Program(NamedTuple):
     """A program whose export is one file; `looks_like` is asked of the first bytes of a file with one of the suffixes.
 
     `read` gives the chats of its bytes, whose names are or begin with the name given; times that name no zone are in the
-    zone given. It raises ChatFormatError if the file is no such export.
+    zone given. It raises ChatFormatError if the file is another one.
     """
 
     suffixes: tuple[str, ...]

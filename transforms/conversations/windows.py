@@ -153,7 +153,7 @@ def window_id(conversation_id: str, window: str) -> str:
 
 
 def last_windows(partitions: Iterable[str]) -> set[str]:
-    """Of partitions `<conversation>.<key of a window>` the last of each conversation: their keys have numbers, by time.
+    """The last of the partitions `<conversation>.<key of a window>` of each conversation: their keys have numbers, by time.
 
     >>> sorted(last_windows(["chat/a.9999", "chat/a.10000", "chat/b.2025-03-27", "chat/unread"]))
     ['chat/a.10000', 'chat/b.2025-03-27', 'chat/unread']

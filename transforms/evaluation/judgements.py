@@ -11,14 +11,14 @@ LEVELS = ("document", "thread", "chunk")
 
 
 class Contents(NamedTuple):
-    """What an index holds, as far as entries can name it.
+    """The contents of an index, as far as entries can name them.
 
     chunks: chunk_id, doc_id, thread_id, source_kind, byte_start, byte_end (null for attachments).
     documents: doc_id, thread_id of every mail, note and conversation, chunks or not.
     threads: message_id, thread_id of every mail and ghost.
     nodes: node_id, doc_id, depth, heading_start, byte_end.
     texts: doc_id, text of the documents that passages name.
-    turns: chunk_id, text of what is neither mail nor document.
+    turns: chunk_id, text of chunks of neither mail nor document.
     """
 
     chunks: pl.DataFrame
@@ -43,7 +43,7 @@ class Judgements(NamedTuple):
 
 
 def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
-    """What the entries of `schemas.EVALUATION_RELEVANCE` mean in an index.
+    """The right answers in an index by the entries of `schemas.EVALUATION_RELEVANCE`.
 
     A document is as good as its best chunk, a thread as its best document. Where entries of one
     query overlap, the most exact decides: a heading before the document, a deeper heading before a

@@ -1,4 +1,4 @@
-"""What a ranked list is worth against graded judgements, one value per query and measure; and what a block of context is."""
+"""Measures of a ranked list against graded judgements, one value per query and measure; and of a block of context."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -156,7 +156,7 @@ class ShownPassage(NamedTuple):
 
 
 class BlockMeasures(NamedTuple):
-    """coverage: share of the parts of which a right passage is shown; precision: share of the passages' tokens that are of
+    """coverage: share of the parts with a shown right passage; precision: share of the passages' tokens that are of
     right ones, 0 of an empty block; budget: share of the budget that is used."""
 
     coverage: float

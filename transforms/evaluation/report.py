@@ -83,7 +83,7 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 
 
 class Evaluation(NamedTuple):
-    """What a report is computed from.
+    """The inputs of a report.
 
     queries: `schemas.EVALUATION_QUERIES`.
     judgements: what the right answers mean in the index.

@@ -1,4 +1,4 @@
-"""What holds of each table of the published file, each rule as the rows that break it."""
+"""Rules for each table of the published file, each as the rows that break it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

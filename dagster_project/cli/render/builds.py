@@ -18,7 +18,7 @@ from dagster_project.extras.registry import extras
 from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.names import WAITS
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
-from dagster_project.orchestration.plan import ANEW, Plan
+from dagster_project.orchestration.plan import FULL, Plan
 
 _STAGES = {
     "fetch": "fetching",
@@ -250,8 +250,8 @@ def print_outlook(outlook: Outlook) -> None:
         )
     for path, damage in outlook.damaged.items():
         console.print(f"{path}: {damage}", soft_wrap=True)
-    if outlook.anew:
-        console.print(ANEW, soft_wrap=True)
+    if outlook.is_full:
+        console.print(FULL, soft_wrap=True)
     if outlook.texts:
         price = f", {outlook.price_usd:,.2f} US dollars" if outlook.price_usd else ""
         console.print(f"At most {outlook.texts:,} texts to embed, some {outlook.tokens:,} tokens{price}")

@@ -25,7 +25,7 @@ _INDENT = 5
 
 
 class Details(NamedTuple):
-    """What is printed beside the texts of hits: how they were found, and what else matches in their documents."""
+    """The facts to print beside the texts of hits: how they were found, and what else matches in their documents."""
 
     explain: bool = False
     more: bool = False
@@ -165,7 +165,7 @@ def _print_other(console: Console, hit: dict[str, Any], details: Details) -> Non
 
 
 def scores(hit: dict[str, Any]) -> str:
-    """The parts of a score in one line; a hit that is listed has none."""
+    """The parts of a score in one line; `listed` for a hit without a score."""
     if not hit["score"] and hit["lexical_rank"] is None and hit["vector_rank"] is None:
         return "listed"
     ranks = [f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")]

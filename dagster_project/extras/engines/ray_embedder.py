@@ -1,4 +1,4 @@
-"""Texts embedded by actors of Ray, each of which holds the model: on the GPUs of the cluster where it has any."""
+"""Texts embedded by actors of Ray, where each holds the model: on the GPUs of the cluster where it has any."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """A task: one partition, whose tables it makes and writes to the lake. Imports no Dagster.
 
-What its tasks are about is in a file of the lake. So through an engine pass only the place of this file and a number,
-and back come names, hashes and counts; a machine that does not see the lake finds no file.
+A file of the lake has the contents of the tasks. So an engine gets only the place of this file and a number, and
+returns names, hashes and counts; a machine that does not see the lake finds no file.
 """
 
 import contextlib

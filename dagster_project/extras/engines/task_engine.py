@@ -11,7 +11,7 @@ from transforms.errors import not_installed
 
 
 class Cluster(Protocol):
-    """What runs tasks elsewhere."""
+    """A cluster that runs tasks."""
 
     def run(self, place: str, count: int) -> Iterable[Outcome]:
         """The outcomes of the tasks of the file at `place`, in any order."""
@@ -34,7 +34,7 @@ class TaskEngine:
     def outcomes(
         self, run_id: str, tables: Collection[str], partitions: Sequence[str]
     ) -> Mapping[str, Outcome]:
-        """What the tasks of a run made, by partition; those of the run before are forgotten."""
+        """The outcomes of the tasks of a run, by partition; those of the run before are forgotten."""
         if run_id != self._run_id:
             with written_tasks(self.settings, sorted(tables), partitions) as place:
                 outcomes = self.cluster.run(place, len(partitions))
@@ -50,7 +50,7 @@ class TaskEngine:
 def spark_engine(settings: Settings) -> TaskEngine:
     """The engine over Spark; SettingsError without its packages."""
     try:
-        # What it imports comes with the extra.
+        # Its imports come with the extra.
         from dagster_project.extras.engines.spark import SparkCluster
     except ImportError as error:
         raise not_installed(error, "spark") from error
@@ -60,7 +60,7 @@ def spark_engine(settings: Settings) -> TaskEngine:
 def ray_engine(settings: Settings) -> TaskEngine:
     """The engine over Ray; SettingsError without its packages."""
     try:
-        # What it imports comes with the extra.
+        # Its imports come with the extra.
         from dagster_project.extras.engines.ray import RayCluster
     except ImportError as error:
         raise not_installed(error, "ray") from error
@@ -72,7 +72,7 @@ def ray_embedder(settings: Settings, embedder: Embedder) -> Embedder:
     if settings.embedding.model != "transformer":
         return embedder
     try:
-        # What it imports comes with the extra.
+        # Its imports come with the extra.
         from dagster_project.extras.engines.ray_embedder import RayEmbedder
     except ImportError as error:
         raise not_installed(error, "ray") from error

@@ -55,7 +55,7 @@ def print_stripe(rows: list[dict[str, Any]]) -> None:
 
 
 def print_prompted(hits: Sequence[Prompted]) -> None:
-    """The chunks of stored questions, each with its question and where it stands."""
+    """Print the chunks of stored questions, each with its question and its place."""
     console = terminal()
     for number, hit in enumerate(hits, 1):
         console.print(Text(f"{number:>3}. ") + Text(hit.title, style="bold cyan"))

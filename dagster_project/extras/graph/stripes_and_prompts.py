@@ -1,4 +1,4 @@
-"""What the published graph of documents answers without a vector: stripes, and questions by their hash."""
+"""Answers of the published graph of documents without a vector: stripes, and questions by their hash."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ def stripe_of(folder: Path, document: str, count: int, baseline: str = "conceptu
 def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
     """The chunks of stored questions that differ from the query by at most MOST_BITS, nearest first.
 
-    Of one question the chunk comes first in which it is answered.
+    The chunk that answers a question comes before its others.
     """
     query_hash = simhash(checked_query(query))
     stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")

@@ -18,7 +18,7 @@ class TooManyBytesError(Exception):
 
 
 class Wire:
-    """What may still come for the command under way; without an announcement, literals may not."""
+    """The bytes that may still come for the command under way; without an announcement, literals may not."""
 
     def __init__(self) -> None:
         self._connection: imaplib.IMAP4 | None = None

@@ -44,7 +44,7 @@ class PointTermScores(bm25.TermScores):
         return numbers, self.known_wholes.of(numbers, 0.0)
 
     def weights_in(self, wholes: bm25.WeighedWholes) -> dict[str, float]:
-        """What each term weighs in a whole mail or page."""
+        """The weight of each term in a whole mail or page."""
         return {t.term: t.weight_in(wholes) for t in self.lists}
 
 

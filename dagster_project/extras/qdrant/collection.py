@@ -181,7 +181,7 @@ class Collection:
             return int(self.client.count(self.name, count_filter=valid, exact=True).count)
 
     def search(self, searches: Sequence[Search]) -> list[ScoredKeys]:
-        """What each of some searches finds, in one round trip; one without a number or a point to look at nothing."""
+        """The points that each search finds, in one round trip; none for one without a number or a point to look at."""
         numbers = [number for number, search in enumerate(searches) if len(search.vector) and search.limit]
         requests = [
             models.QueryRequest(
@@ -202,7 +202,7 @@ class Collection:
         return results
 
     def dense(self, ids: Sequence[str]) -> np.ndarray:
-        """The dense vectors of some points, float32, a row for each id; zeros for one that has none.
+        """The dense vectors of some points, float32, a row for each id; zeros for a point without one.
 
         IndexUnavailableError if a point is not there.
         """

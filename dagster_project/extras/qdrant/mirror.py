@@ -1,4 +1,4 @@
-"""What a publish does to keep a collection of Qdrant as the published file is: a new one, or what came and went."""
+"""A publish to a collection of Qdrant, which it keeps as the published file is: all points, or the changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class QdrantMirror:
         return f"Qdrant at {self.address}"
 
     def state_of(self, published: Path) -> str | None:
-        """What the collection of a published file has, in words; None if nothing says where its points are.
+        """The state of the collection of a published file, in words; None if nothing says where its points are.
 
         IndexUnavailableError if it lacks some of them.
         """
@@ -69,11 +69,11 @@ class QdrantMirror:
         return Collection(self.client, facts.collection).count(facts.number) == len(ids.keys)
 
     def publish(self, new: Path, before: Path | None) -> dict[str, Any]:
-        """Send what the file `new` has otherwise than `before`, the current one; all of it if that is not mirrored.
+        """Send the changes of the file `new` from `before`, the current one; all of it if that is not mirrored.
 
-        Returns the collection, the points sent and superseded, and the drift of the mean length. What is sent counts
-        for readers of `new` alone, and what is gone goes on counting for those of `before`. UnfitBaseError if all would
-        have to be sent, and the vectors of what `before` has too are not beside the file.
+        Returns the collection, the points sent and superseded, and the drift of the mean length. New points count
+        for readers of `new` alone, and removed ones go on counting for those of `before`. UnfitBaseError if all points
+        would have to be sent, and the vectors that `before` has too are not beside the file.
         """
         with closing(duckdb.connect(str(new), read_only=True)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
@@ -176,7 +176,7 @@ class _Version:
         return not self.arrays.vectors.segments and here < self.chunk_count
 
     def dense(self, chunks: np.ndarray) -> np.ndarray:
-        """The vectors of some chunks, which ascend, float32; zeros for one that has none."""
+        """The vectors of some chunks, which ascend, float32; zeros for a chunk without one."""
         if self.arrays.vectors.segments or not self.unsent:
             return self.arrays.vectors.of(chunks)
         here, stored = self.unsent

@@ -120,7 +120,7 @@ class Points:
         return Allowed(number, but=self.ids.of(np.flatnonzero(~mask)))
 
     def vector(self, weights: Mapping[str, float]) -> dict[int, float]:
-        """What each number counts, of what terms weigh."""
+        """The weight of each number, from those of terms."""
         return sparse_vectors.query_vector(weights.items(), self.facts.moved)
 
     def each(self, using: str, vector: np.ndarray | Mapping[int, float], chunks: np.ndarray) -> Search:
@@ -132,7 +132,7 @@ class Points:
         return [Known(self._chunks(result), result.scores) for result in self.collection.search(searches)]
 
     def vectors(self, chunks: np.ndarray) -> np.ndarray:
-        """The vectors of some chunks, float32; zeros for one that has none."""
+        """The vectors of some chunks, float32; zeros for a chunk without one."""
         return self.collection.dense(self.ids.of(chunks))
 
     def best(self, searches: Sequence[Search]) -> list[Listed]:

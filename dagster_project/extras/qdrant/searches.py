@@ -1,4 +1,4 @@
-"""What is sent to a collection and what it is asked for, without the client that does it."""
+"""Points and searches for a collection, without the client that sends them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ WORDS, WHOLES, DENSE = "words", "wholes", "dense"
 
 
 class Point(NamedTuple):
-    """What is sent of a chunk: its key, its vectors by name (a sparse one as numbers and values), and its payload."""
+    """The point of a chunk: its key, its vectors by name (a sparse one as numbers and values), and its payload."""
 
     key: int
     vectors: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Allowed(NamedTuple):
 
 
 class Search(NamedTuple):
-    """One search, by a dense vector or by what each number of a sparse one counts."""
+    """One search, by a dense vector or by the weight of each number of a sparse one."""
 
     using: str
     vector: np.ndarray | Mapping[int, float]

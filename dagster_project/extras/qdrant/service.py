@@ -11,7 +11,7 @@ from transforms.settings.search import SearchSettings
 
 
 def qdrant_mirror(index: IndexSettings, search: SearchSettings) -> QdrantMirror:
-    """What sends each publish to Qdrant."""
+    """The mirror that sends each publish to Qdrant."""
     alias = index.target.rpartition("/")[2]
     return QdrantMirror(collection.connected(_address(index)), alias, search, _address(index))
 

@@ -33,7 +33,7 @@ class RemoteEmbedder(ABC):
     """Vectors by a service, scaled to unit length; a subclass sends a request and reads its answer.
 
     Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and
-    shorter than Gemini's, so that a text has fewer tokens there than are counted here. What is
+    shorter than Gemini's, so that a text has fewer tokens there than are counted here. A text
     longer than the limit is cut before it is sent. Secrets and personal data in texts and queries are
     masked or held back as `safety` says.
     """

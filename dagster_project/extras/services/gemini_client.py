@@ -153,7 +153,7 @@ _SECONDS = 10
 def require_served(gemini: GeminiSettings, embedding: Iterable[str], language: Iterable[str]) -> None:
     """ServiceError with the successor of the first of these models that Google's list of models does not have.
 
-    Where there is no list, without a key or a connection, nothing is said: a build with nothing to ask needs neither.
+    Without a list, for lack of a key or a connection, it returns: a build with nothing to ask needs neither.
     """
     try:
         served = served_models(gemini)
@@ -172,7 +172,7 @@ def require_served(gemini: GeminiSettings, embedding: Iterable[str], language: I
 
 
 def served_models(gemini: GeminiSettings) -> dict[str, list[str]]:
-    """What each model on Google's list can do, by its name; one request. WeftError if it cannot be had."""
+    """The actions of each model on Google's list, by its name; one request. WeftError if it cannot be had."""
     quick = {"attempts": 1, "timeout_seconds": _SECONDS, "time_limit_seconds": 2 * _SECONDS}
     service = GeminiService(gemini.model_copy(update=quick))
 

@@ -108,7 +108,7 @@ class GeminiEmbedder(RemoteEmbedder):
 class BatchEmbedder(GeminiEmbedder):
     """The same by jobs of the Batch API, for half the price; a job of a killed run is found again.
 
-    What a job has no vector of is requested by itself, at the full price: so is known which texts are refused.
+    A text without a vector from its job is requested by itself, at the full price: so is known which texts are refused.
     """
 
     remembers = True

@@ -14,7 +14,7 @@ class RemoteLanguageModel:
     """A model that answers in JSON of a schema, at temperature 0; each answer is validated here again.
 
     Tokens of prompts are counted as `RemoteEmbedder` does, and `max_output_tokens` are added for
-    each answer, so that the budget holds whatever is answered. What prompts quote is screened as
+    each answer, so that the budget holds for every answer. Quotes in prompts are screened as
     `safety` says; the instruction is sent apart from it, as the system's.
     """
 

@@ -65,7 +65,7 @@ class Service(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """What faults call the service."""
+        """The name of the service in faults."""
 
     @abstractmethod
     def opened(self) -> tuple[Any, Callable[[], Awaitable[None]]]:

@@ -1,9 +1,9 @@
 """Locks of a lake on an object store, for processes that share no disk: a queue of claims.
 
 A claim is an object whose name is a number. It is put under a number that no claim has, which the store refuses to all but
-one (a conditional put: If-None-Match of S3 and Azure, ifGenerationMatch of Google). Whoever finds all claims before its own
-compatible holds the lock. A claim says until when it counts and is renewed while its process lives; one that ran out is
-released by whoever waits for it, so that a killed process of another machine keeps nobody out for longer than that.
+one (a conditional put: If-None-Match of S3 and Azure, ifGenerationMatch of Google). A process that finds all claims before
+its own compatible holds the lock. A claim says until when it counts and is renewed while its process lives; a waiter
+releases one that ran out, so that a killed process of another machine keeps nobody out for longer than that.
 
 Numbers only grow: a claim is deleted only if there is a higher one, and the highest stays, released, for the next to see.
 Renewal and release are conditional, too (If-Match): of a holder that renews and a waiter that releases, one is refused. So a
@@ -102,7 +102,7 @@ def store_lock(
 ) -> Iterator[None]:
     """Hold a lock of the lake at an address, shared or exclusive.
 
-    Whoever comes later waits, so that many who share it cannot keep out one who wants it alone. `on_wait` is called before
+    Later processes wait, so that many that share it cannot keep out one that wants it alone. `on_wait` is called before
     waiting. Without `waits` BusyError names the holder at once.
     """
     queue = _Queue(UPath(lake, use_listings_cache=False) / ".locks" / name, exclusive)

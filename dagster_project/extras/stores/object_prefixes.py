@@ -1,6 +1,6 @@
 """A prefix of an object store as a folder: files that changed there are copied, files that are gone there go.
 
-What changed is told by ETag, size and time as the listing has them; no file is read for it. Names of
+ETag, size and time in the listing show the changes; no file is read for it. Names of
 objects become paths only where every part is a plain file name.
 """
 

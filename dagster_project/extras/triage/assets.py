@@ -1,4 +1,4 @@
-"""Triage of issues: what came says, holds, lacks and repeats; without a source of issues there is no stage."""
+"""Triage of issues: what new issues say, hold, lack and repeat; without a source of issues it has no stage."""
 
 import json
 

@@ -26,7 +26,7 @@ ORDER BY c.doc_id, c.chunk_index, c.chunk_id
 
 
 def triage_settings(settings: Settings) -> TriageSettings:
-    """What the triage of issues goes by; without a source of issues there is none."""
+    """The settings of the triage of issues; `needs` is empty without a source of issues."""
     needs = {
         s.name: s.needs
         for s in settings.sources
@@ -51,7 +51,7 @@ def shown_issues(settings: Settings, index: SearchIndex, stored: pa.Table | None
 
 
 def disclosed(rows: Sequence[Mapping[str, Any]]) -> list[Disclosed]:
-    """What rows of `issue_triage` show: titles and summaries, and the passages that agree."""
+    """The passages that rows of `issue_triage` show: titles and summaries, and the passages that agree."""
     return [passage for row in rows for passage in _passages(row)]
 
 

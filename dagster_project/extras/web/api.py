@@ -72,7 +72,7 @@ class Thread(BaseModel):
 
 
 class ApiFault(BaseModel):
-    """Why there is no answer; `kind` is a code such as NO_INDEX, QUERY, UNKNOWN_ID or TIMED_OUT."""
+    """The fault in place of an answer; `kind` is a code such as NO_INDEX, QUERY, UNKNOWN_ID or TIMED_OUT."""
 
     outcome: str
     kind: str
@@ -180,7 +180,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
-    """What the index holds of every source."""
+    """The contents of the index by source."""
     site.note("/api/sources", "", index, [])
     return _json(answers.sources(index).answer)
 

@@ -57,12 +57,12 @@ def glance(ask: Ask) -> dict[str, Any]:
 
 
 def set_aside(ask: Ask) -> list[dict[str, Any]]:
-    """What was not read, by the code of its reason: code, count, bytes, sources, five examples (source, place, reason)."""
+    """The quarantine by the code of its reason: code, count, bytes, sources, five examples (source, place, reason)."""
     return _rows(ask, _SQL("quarantine"))
 
 
 def overview(ask: Ask) -> dict[str, Any]:
-    """What the page of the corpus shows."""
+    """The data of the page of the corpus."""
     (counts,) = _rows(ask, _SQL("counts"))
     people = _rows(ask, _SQL("people"))
     most = max((row["count"] for row in people), default=1)
@@ -78,7 +78,7 @@ def overview(ask: Ask) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Quality:
-    """The last evaluation: when, of which version, of how many queries, and the mean and interval of each measure."""
+    """The last evaluation: its time, version and number of queries, and the mean and interval of each measure."""
 
     made_at: datetime
     version: str

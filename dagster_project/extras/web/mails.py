@@ -57,7 +57,7 @@ class _Thread:
 
 
 def thread_page(ask: Ask, thread_id: str, start: int = 0) -> _Thread:
-    """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if there is no such thread."""
+    """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if the index lacks it."""
     rows = ask(_SQL("thread"), {"id": thread_id}).to_pylist()
     if not rows:
         raise UnknownIdError(
@@ -162,7 +162,7 @@ _LOOKED_AT = 10
 def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False) -> list[Mapping[str, Any]]:
     """One to three hits, rows of `schemas.SEARCH_HITS`, of the thread of a mail, in its order.
 
-    There is none where the query has no words, cannot be understood, or the thread has none of them.
+    Empty if the query has no words or cannot be understood, or if the thread lacks all of its words.
     """
     try:
         words = index.resolved([query], plain=plain)[0].understood.text

@@ -44,7 +44,7 @@ def markdown_html(
 
     `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to.
     Pictures beside the document `shown_of` are shown; all others are links, as all are if it is None. A text that nests too
-    deep to be parsed is shown as it stands.
+    deep to be parsed is shown as it is.
     """
     body = text.data[body_start:].decode()
     if parse(body).defect:

@@ -95,7 +95,7 @@ def backlinks(ask: Ask, message_id: str) -> list[dict[str, Any]]:
 
 
 def series_page(ask: Ask, id_: str) -> Series:
-    """A series, by its id or by any mail of it; UnknownIdError if there is no such series."""
+    """A series, by its id or by any mail of it; UnknownIdError if the index lacks it."""
     rows = ask(_SERIES, {"id": id_}).to_pylist()
     if not rows:
         raise UnknownIdError(f"the index holds no patch series {shortened(id_)!r}")
@@ -112,7 +112,7 @@ def series_page(ask: Ask, id_: str) -> Series:
 
 
 def patch_difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
-    """What changed between two patches: their commit messages and diffs, without numbers of lines and hashes."""
+    """The changes between two patches: in their commit messages and diffs, without numbers of lines and hashes."""
     old, new = (_patch(ask, id_) for id_ in (old_id, new_id))
     before, after = (_comparable(row["body"]) for row in (old, new))
     if len(before) + len(after) > MOST_LINES:

@@ -65,7 +65,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """What the template of results shows; `warning` says how far they can be trusted.
+    """The data of the template of results; `warning` says how far they can be trusted.
 
     Where none is near enough to be shown, `meant` are words of the index that may have been meant, each with its address,
     and `weaker` is the address that shows the hits nevertheless.
@@ -122,7 +122,7 @@ def hit_passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
 
 
 def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
-    """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together where the best of them stands."""
+    """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together at the place of the best."""
     classes = {
         number: ("patch" if has_patch else class_)
         for number, class_, has_patch in index.connection.execute(
@@ -208,7 +208,7 @@ class StageView:
 
 @dataclass(frozen=True)
 class Why:
-    """What the page of an explanation shows; `ways` has a row for each of the first hits with its place in every stage."""
+    """The data of the page of an explanation; `ways` has a row for each of the first hits with its place in every stage."""
 
     query: str
     label: str

@@ -69,7 +69,7 @@ def index_state(root: Path, published_at: str | None, lens: str | None) -> _Stat
 
 
 def trouble_of(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
-    """What a fault of a search or of reading means to whoever asked, perhaps under a lens."""
+    """The text and status for a fault of a search or of reading, perhaps under a lens."""
     message = fault_text(fault, lens) if isinstance(fault, WeftError) else ""
     if isinstance(fault, AllBusyError):
         text = f"Questions that took too long are still at work. Ask again in {RETRY_SECONDS} seconds."
@@ -202,7 +202,7 @@ class Site:
         return HTMLResponse(html, status)
 
     def refusal(self, request: Request, fault: WeftError | TimeoutError) -> Response:
-        """What is answered to a request that met a fault."""
+        """The response to a request that met a fault."""
         trouble = trouble_of(fault, self.settings.root, self.lens)
         response: Response
         if request.url.path.startswith("/api/"):

@@ -49,7 +49,7 @@ def _note(request: Request, rows: Iterable[tuple[str, str | None]]) -> None:
 
 
 def why(site: Site, request: Request, index: SearchIndex) -> Response:
-    """What every stage of a search did, and what became of one id."""
+    """The effect of every stage of a search, and the fate of one id."""
     question, ident = question_of(request.query_params), request.query_params.get("id") or None
     if not question.query:
         raise QueryError("there is no query to explain: add ?q= to the address")
@@ -158,7 +158,7 @@ def series(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def diff(site: Site, request: Request, index: SearchIndex) -> Response:
-    """What changed from one version of a patch to another."""
+    """The changes from one version of a patch to another."""
     old, new = (request.query_params.get(name, "") for name in ("from", "to"))
     page = patches.patch_difference(index.ask, old, new)
     _note(request, ((row["message_id"], row["subject"]) for row in (page.old, page.new)))
@@ -200,7 +200,7 @@ def person(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def quarantine(site: Site, request: Request, index: SearchIndex) -> Response:
-    """What builds set aside unread, by reason, with examples."""
+    """The files and mails in quarantine, by reason, with examples."""
     return site.page("quarantine.html", request, index, reasons=corpus.set_aside(index.ask))
 
 

@@ -1,4 +1,4 @@
-"""What search reads most of a published file, as arrays beside it that are mapped into memory.
+"""The parts of a published file that search reads most, as arrays beside it that are mapped into memory.
 
 The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They open
 without being read, share their memory between processes, and only the pages that a query touches are loaded.
@@ -222,7 +222,7 @@ def fits(folder: Path, facts: dict[str, str]) -> bool:
 
 
 def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = False) -> str | None:
-    """What is wrong with the arrays of the published file at `index`, whose manifest is `facts`; None if nothing is.
+    """The damage of the arrays of the published file at `index`, whose manifest is `facts`; None without damage.
 
     Only small files are read, unless it `reads_all`. OSError if one cannot be read.
     """
@@ -292,7 +292,7 @@ def _write_terms(connection: duckdb.DuckDBPyConnection, segment: Path) -> None:
 
 
 def write_gone(folder: Path, counts: pl.DataFrame) -> None:
-    """Of how many chunks that are gone the segments have postings of each term: columns term and df."""
+    """Write for each term the number of gone chunks with postings in the segments: columns term and df."""
     (folder / "gone").mkdir()
     in_order = counts.sort("term")
     write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))

@@ -1,7 +1,7 @@
 """The row of a hit, and the text it is in, in SQLite files beside a published file.
 
-A table of a published file is read in thousands of rows; these cost as much as the few rows that are read. What of a row
-only hits show is one column of JSON.
+A table of a published file is read in thousands of rows; these cost as much as the few rows that are read. Facts that
+only hits show are one column of JSON.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class HitRows:
     def of(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
         """The row of each of these chunks, by its number.
 
-        That is `chunk_no` and what `schemas.SEARCH_HITS` has of it; `title`, `text_display`, `spans`, `content_class`;
+        That is `chunk_no` and its columns of `schemas.SEARCH_HITS`; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_key`, the key of the
-        text that its bytes are of. Of a mail `answered_name` and `answered_text` are the author and, for a short reply,
+        text that has its bytes. For a mail `answered_name` and `answered_text` are the author and, for a short reply,
         words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
         """
         numbers, cache = {*chunks}, self._cache
@@ -106,7 +106,7 @@ class HitRows:
         return {n: cache[n] | {"text_display": text} for n, text in zip(numbers, texts, strict=True)}
 
     def places(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """Of the same rows only where in its mail or document each chunk stands.
+        """The same rows with only the place of each chunk in its mail or document.
 
         That is `chunk_no`, `source_kind`, `parent_id`, `attachment_id`, `content_class`, `byte_start` and `byte_end`.
         """

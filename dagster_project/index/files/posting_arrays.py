@@ -50,7 +50,7 @@ class WrittenArray:
 
 
 class PostingArrays:
-    """Chunk numbers of all postings by term, their codes, and the frequencies per field that each code stands for.
+    """Chunk numbers of all postings by term, their codes, and the frequencies per field of each code.
 
     Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
     the number of a combination, in the order of their bytes.
@@ -161,7 +161,7 @@ def write_vectors(
 def vectors_at(
     connection: duckdb.DuckDBPyConnection, statement: str, chunks: np.ndarray, dimensions: int
 ) -> np.ndarray:
-    """The `fixed_point` of the vectors that a statement selects, whose numbers ascend; zeros for one that has none."""
+    """The `fixed_point` of the vectors that a statement selects, by ascending number; zeros for a chunk without one."""
     vectors = np.zeros((len(chunks), dimensions), dtype=np.int16)
     table = connection.execute(statement).to_arrow_table()
     rows = np.searchsorted(chunks, table.column("chunk_no").to_numpy())

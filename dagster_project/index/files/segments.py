@@ -48,7 +48,7 @@ class SortedTerms:
 
 
 def segment_name(number: int) -> str:
-    """The folder of a segment, in the order of which chunks have their slots."""
+    """The folder of a segment; chunks have their slots in the order of these names."""
     return f"segment-{number:05}"
 
 
@@ -215,7 +215,7 @@ def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) 
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
-    """What `write_facts` wrote; empty if it is missing or is not what was written."""
+    """The facts of `write_facts`; empty if they are missing or differ from what was written."""
     try:
         facts: dict[str, Any] = json.loads((folder / _FACTS).read_bytes())
         return facts if facts.pop("checksum") == _of_facts(facts) else {}

@@ -1,4 +1,4 @@
-"""What the operations report shows, read from Dagster's history, the published file and the cache."""
+"""The figures of the operations report, from Dagster's history, the published file and the cache."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -46,14 +46,14 @@ _COUNTED = {
 
 @dataclass(frozen=True)
 class StepHistory:
-    """What the steps of the last runs took: rows per second, seconds of the last time, texts embedded per second."""
+    """The times of the steps of the last runs: rows per second, seconds of the last time, texts embedded per second."""
 
     rates: Mapping[str, float]
     last_seconds: Mapping[str, float]
     texts_per_second: float | None
 
     def embedding_seconds(self, texts: int) -> float | None:
-        """What embedding takes beside writing the vectors; None if no run embedded enough to tell."""
+        """Seconds of embedding so many texts; None if no run embedded enough to tell."""
         if not texts:
             return self.last_seconds.get(EMBEDDINGS, 0.0)
         return texts / self.texts_per_second if self.texts_per_second else None

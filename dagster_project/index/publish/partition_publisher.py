@@ -27,7 +27,7 @@ _LAG = "SELECT max(lag_p95_seconds) FROM readiness_by_source"
 class PartitionPublisher:
     """The publisher as the assets see it: publishes the partitions that the sources have now.
 
-    A partition that was never published waits until all its tables are there. What left the sources leaves the lake.
+    A partition that was never published waits until all its tables are there. One that left the sources leaves the lake.
     """
 
     def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
@@ -77,7 +77,7 @@ class PartitionPublisher:
         }
 
     def vector_index(self) -> Mapping[str, Any]:
-        """What the index of vectors in the current version is, and how well it finds."""
+        """The facts of the index of vectors in the current version, and how well it finds."""
         measured = vector_index.measured(self._current())
         most = self.publisher.settings.index.ann_max_vectors
         return {**measured, "at_most_vectors": most}

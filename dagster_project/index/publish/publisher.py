@@ -56,7 +56,7 @@ _MUCH_KILOBYTES = 1 << 20
 
 
 class Mirror(Protocol):
-    """What sends each publish to the service that ranks, and builds the files of which it has the vectors.
+    """Sends each publish to the service that ranks, and builds the files whose vectors the service has.
 
     `layout` are the texts by which the layout of these files differs from that of others.
     """
@@ -69,7 +69,7 @@ class Mirror(Protocol):
         """The service in words; IndexUnavailableError unless it answers."""
 
     def state_of(self, published: Path) -> str | None:
-        """What the service has of a published file, in words; None if nothing says that it has it.
+        """The state of a published file at the service, in words; None if nothing says that it has it.
 
         IndexUnavailableError if it lacks some of it.
         """
@@ -78,7 +78,7 @@ class Mirror(Protocol):
         """True if all of a published file is there."""
 
     def publish(self, new: Path, before: Path | None) -> Mapping[str, Any]:
-        """Send what the file `new` has otherwise than the current one; what was done."""
+        """Send the changes of the file `new` from the current one; returns facts of that."""
 
 
 class DuckDBPublisher:

@@ -50,7 +50,7 @@ def nearest(dimensions: int, columns: str, k: int) -> str:
 
 
 def measured(file: Path) -> dict[str, Any]:
-    """What the index of a published file is: kind (`hnsw` or `none`), vectors, seconds, and how well it finds.
+    """The facts of the index of a published file: kind (`hnsw` or `none`), vectors, seconds, and how well it finds.
 
     `recall_at_10` is the share of the ten nearest by exact search that the index finds too, a mean over 30 vectors of
     the file; `used_by_sql` says that DuckDB plans such a statement on the index.

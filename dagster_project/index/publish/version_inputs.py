@@ -1,4 +1,4 @@
-"""What a published version is built from, which tables those are, and what a build returns."""
+"""The inputs of a published version, their tables, and the result of a build."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,18 +51,18 @@ class Published:
     reused: bool
     rows: Mapping[str, int] = field(default_factory=dict)
     unusable: str | None = None
-    """What of the previous version could not be reused, and why."""
+    """The part of the previous version that could not be reused, and why."""
     mirrored: Mapping[str, Any] = field(default_factory=dict)
-    """What was sent to the service that ranks, and how far its mean length is from that of the version."""
+    """The points sent to the service that ranks, and how far its mean length is from that of the version."""
 
 
 @dataclass(frozen=True)
 class VersionInputs:
-    """What a version is built from: the lake, the partitions in it with their source types, hashes and settings.
+    """The inputs of a version: the lake, the partitions in it with their source types, hashes and settings.
 
     `hashes` has the content hashes of the tables of each partition, and below the key '' those of the other tables.
     `sightings` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
-    file itself does not give: version, layout, settings as JSON. `phases` is told what the build is at.
+    file itself does not give: version, layout, settings as JSON. `phases` gets each phase of the build.
     """
 
     lake: ParquetLake

@@ -56,7 +56,7 @@ def current_version(folder: Path) -> Path:
 
 
 def damage_of(path: Path) -> str | None:
-    """What is wrong with the bytes of a published file, all of which are read; None if nothing is.
+    """The damage of the bytes of a published file, which reads all of them; None without damage.
 
     OSError if the system refuses to give them.
     """
@@ -87,5 +87,5 @@ def damage_of(path: Path) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first."""
+    """The first line of an error, or its type."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -35,9 +35,9 @@ def chosen_chunks(
     terms: Sequence[Sequence[str]],
     masks: Sequence[np.ndarray | None],
 ) -> list[Chosen]:
-    """What is shown of each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
+    """The chunk to show for each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
 
-    Of a mail the author's own words are shown before an attachment that matches no better, and the chunk that was
+    A mail shows its author's own words before an attachment that matches no better, and the chunk that was
     ranked before another that matches little better.
     """
     places, rows = version.arrays.places, version.arrays.rows

@@ -1,4 +1,4 @@
-"""What is shown with hits though the query did not find it: one step away from each, and no longer than the settings say."""
+"""Texts around hits that the query did not find: one step away from each, and no longer than the settings say."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

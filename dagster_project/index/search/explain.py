@@ -17,7 +17,7 @@ from transforms.retrieval.query_language import storable
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of one id: a sentence that answers, and the stages on the way."""
+    """The fate of one id: a sentence that answers, and the stages on the way."""
 
     id: str
     answer: str
@@ -39,7 +39,7 @@ class Explanation:
     fate: Fate | None
 
     def as_json(self, rows: int) -> dict[str, Any]:
-        """What `weft search --stages --json` prints: of each stage the first `rows` of what stays and of what goes."""
+        """The output of `weft search --stages --json`: for each stage the first `rows` that stay and that go."""
         return {
             "query": self.query,
             "label": self.label,

@@ -1,4 +1,4 @@
-"""What hits must satisfy, as a mask on the chunks of a published index that is applied before candidates."""
+"""Filters of hits, as a mask on the chunks of a published index that is applied before candidates."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ _MAX_VALUE = 1_000
 
 @dataclass(frozen=True)
 class Filters:
-    """What hits must satisfy, beside the conditions of their query; all that are set must hold.
+    """Filters that hits must meet, beside the conditions of their query; all that are set must hold.
 
     `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
     The time of a document is the one its frontmatter gives; one without is in no span of time.
@@ -110,11 +110,11 @@ def excluded_leaves(conditions: Iterable[Condition]) -> set[Leaf]:
 
 
 class Understood(NamedTuple):
-    """How a query was understood: what ranks, and each condition with the chunks that meet it alone.
+    """The reading of a query: the text that ranks, and each condition with the chunks that meet it alone.
 
-    `order` is score, newest (nothing ranks) or id (the query is one); `note` says what was tried in vain. Where the hits
+    `order` is score, newest (nothing ranks) or id (the query is one); `note` names an attempt in vain. Where the hits
     are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
-    of those that no text holds. What meets one of `lifts` ranks higher.
+    of those that no text holds. Hits that meet one of `lifts` rank higher.
     """
 
     text: str
@@ -173,17 +173,17 @@ class Conditions:
         self.texts = TextConditions(connection, term_settings, arrays.postings)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
-        """Which chunks meet all filters and conditions, by chunk number; None if there are none.
+        """True of chunks that meet all filters and conditions, by chunk number; None without filters and conditions.
 
-        Of a mail or section that meets them, the chunks that hold what is looked for in text are allowed;
-        all of them if nothing is, or if none of them does.
+        A mail or section that meets them allows its chunks that hold the text of a condition; all of them
+        without such a condition, or if none of them does.
         """
         return self._mask(filters, [*filters.conditions, *conditions], {})
 
     def shown(
         self, conditions: Sequence[Condition], may_lack: Callable[..., Iterable[Leaf]] = excluded_leaves
     ) -> ShownCopies:
-        """What a lens of these conditions shows, none of them on text; to exclude a name that nothing has is not a fault.
+        """The copies and chunks that a lens of conditions, none on text, shows; it may exclude a name that nothing has.
 
         QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names what else there is.
         """
@@ -199,7 +199,7 @@ class Conditions:
     def _mask(
         self, filters: Filters, conditions: Sequence[Condition], masks: dict[Leaf, np.ndarray]
     ) -> np.ndarray | None:
-        """As `mask`; `masks` gets, and may have, what is found of each leaf by itself."""
+        """As `mask`; `masks` gets, and may have, the mask of each leaf by itself."""
         times = (filters.since, filters.until)
         if not conditions and not any(times):
             return None
@@ -212,7 +212,7 @@ class Conditions:
         return np.asarray(met & (matching | ~self._whole(matching)))
 
     def resolved(self, query: Query, filters: Filters) -> Resolved:
-        """What a query asks of this index, beside the filters."""
+        """The query on this index, under the filters."""
         masks: dict[Leaf, np.ndarray] = {}
         conditions = [*filters.conditions, *query.conditions]
         mask = self._mask(filters, conditions, masks)

@@ -1,4 +1,4 @@
-"""Ranked hits as people and programs read them: what each is, why it was found, where it stands, what is around it."""
+"""Ranked hits as people and programs read them: the facts of each, why it was found, its place, the texts around it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SearchResult:
     completeness: Completeness
 
     def as_json(self, queries: Sequence[Standalone], version: str) -> dict[str, Any]:
-        """What `weft search --json` prints: one entry per query with its hits, and how it was understood."""
+        """The output of `weft search --json`: one entry per query with its hits, and how it was understood."""
         rows = self.hits.to_pylist()
         for row in rows:
             row["effective_at"] = row["effective_at"] and row["effective_at"].isoformat()

@@ -37,7 +37,7 @@ def faults_translated(path: Path, *, own: bool = True) -> Iterator[None]:
 
 
 def translated(error: duckdb.Error, path: Path, *, own: bool = True) -> WeftError:
-    """What a fault means to the caller; only a file whose damage has been seen is to be deleted."""
+    """The fault for the caller; it says to delete a file only if its damage has been seen."""
     message = first_line(error)
     if isinstance(error, duckdb.InterruptException):
         return QueryInterruptedError("the query was interrupted before it had an answer")

@@ -1,4 +1,4 @@
-"""What an id or a citation stands for in the published file: its exact text, and what a reader has to know of it."""
+"""The text that an id or a citation names in the published file, exactly, and its facts for a reader."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ def document_bytes(ask: Ask, ids: Sequence[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Reading:
-    """What an id stands for.
+    """The mail, document, chunk or thread that an id names.
 
     `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id. `text` is
     stored text, cut to a citation's bytes if there is one, then with `byte_start` and `byte_end` in the text
@@ -152,12 +152,12 @@ def storable_values(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def reading(ask: Ask, text: str) -> Reading:
-    """What `text` names in the published file.
+    """The reading of the one thing that `text` names in the published file.
 
     It is a Message-ID with or without angle brackets, the id of a chunk, attachment, thread or conversation, the id
     or the path of a document or its end, perhaps with `#slug`, or a citation as hits print it. UnknownIdError with
-    the nearest ids if there is no such thing, QueryError if several are meant, if there is no text, or if the bytes
-    lie outside of it.
+    the nearest ids if nothing has that name, QueryError if several things have it, if it lacks a text, or if the
+    bytes are outside of it.
     """
     name = text.strip().strip("\u27e8\u27e9").strip()
     if things := _named_things(ask, name):

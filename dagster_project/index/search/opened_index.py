@@ -58,7 +58,7 @@ def open_index(
 
 
 def require_lens(settings: Settings, lens: str | None) -> None:
-    """SettingsError if no lens has this name, or if its conditions could not be told from no condition at all."""
+    """SettingsError if no lens has this name, or if it has no condition, or one on text."""
     if lens is None:
         return
     if lens not in settings.lenses:

@@ -43,7 +43,7 @@ cosine that such texts have; and the share of both above which a cosine is unusu
 
 
 class Interruptible(Protocol):
-    """What works for a question."""
+    """Work for a question that can be ended."""
 
     def interrupt(self) -> None:
         """End the work."""
@@ -126,7 +126,7 @@ class OpenedVersion:
 
     @cached_property
     def arrays(self) -> SearchArrays:
-        """What is read most, mapped into memory."""
+        """The arrays of the version, mapped into memory."""
         arrays = open_arrays(self.connection, self.path, self.manifest)
         if VECTORS_IN in self.manifest:
             if self.vectors_elsewhere is None:
@@ -146,7 +146,7 @@ class OpenedVersion:
 
     @cached_property
     def conditions(self) -> Conditions:
-        """What filters and queries are evaluated by."""
+        """The conditions that evaluate filters and queries."""
         return Conditions(self.connection, self.term_settings, self.arrays)
 
     @property

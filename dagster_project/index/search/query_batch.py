@@ -137,7 +137,7 @@ class QueryBatch:
         return pl.concat(parts) if parts else pl.DataFrame(schema=fusion.FUSED)
 
     def evidence(self, hits: pl.DataFrame, settings: SearchSettings) -> dict[str, np.ndarray]:
-        """Of each hit the share of the words of its query that is in it (`support`), and what bears it out (`evidence`).
+        """For each hit the share of the words of its query that it holds (`support`), and its `evidence`.
 
         Hits are in the order of their queries. For a query that names nothing the evidence is at most `label_weak`; names of
         people that pseudonyms replaced take nothing from it up to that.

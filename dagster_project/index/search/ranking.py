@@ -30,10 +30,10 @@ class Near(NamedTuple):
 
 
 class Ranking(Protocol):
-    """What scores the chunks of a version; equal scores come in the order of the chunks' numbers."""
+    """Scores the chunks of a version; equal scores come in the order of the chunks' numbers."""
 
     vectors: Callable[[np.ndarray], np.ndarray] | None
-    """The vectors of chunks by number, float32, zeros for a chunk that has none; None if the arrays have them."""
+    """The vectors of chunks by number, float32, zeros for a chunk without one; None if the arrays have them."""
 
     def batch(
         self,
@@ -106,7 +106,7 @@ BY_FILE = FileRanking()
 
 
 def ranking_of(published: Path, settings: IndexSettings) -> Ranking:
-    """What ranks a published file: the service that `index.target` names if it has the file, else the file itself.
+    """The ranking of a published file: the service that `index.target` names if it has the file, else the file itself.
 
     SettingsError if the packages of that extra are missing.
     """

@@ -21,8 +21,8 @@ def said_once(
     """The first `limit` rows of each query without those that repeat a text; the row that shows it names them.
 
     Queries in `complete` keep all rows. A text is repeated by its own mail or document, and by a mail that quotes it;
-    two patches that explain themselves alike have each their own diff and stay. What a hit answers is not shown again
-    if a higher one shows it.
+    two patches that explain themselves alike have each their own diff and stay. A quote that a hit answers is not shown
+    again if a higher one shows it.
     """
     result: list[dict[str, Any]] = []
     for query, of_query in groupby(rows, key=lambda row: row["query"]):

@@ -103,9 +103,9 @@ class SearchIndex(OpenedVersion):
         settings: SearchSettings,
         start: float,
     ) -> SearchResult:
-        """What `search` returns of queries and what `ranked` finds for them: the first `limit` hits of each, described.
+        """The result of `search` from queries and their `ranked` hits: the first `limit` hits of each, described.
 
-        With `settings.weak` also hits of which none is near; `start` is when the search began.
+        With `settings.weak` also the hits of a query without a near one; `start` is when the search began.
         """
         ranked = replace(ranked, hits=ranked.hits.filter(pl.col("rank") <= limit * _SPARE))
         complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
@@ -141,7 +141,7 @@ class SearchIndex(OpenedVersion):
         return [self.conditions.resolved(self._with_synonyms(parse(query)), filters) for query in queries]
 
     def _with_synonyms(self, query: Query) -> Query:
-        """The query with what means the same as its words, which counts half."""
+        """The query with synonyms of its words, which count half."""
         words = synonyms.added(query.text, self.settings.synonyms)
         factors = (*query.factors, *((word, synonyms.FACTOR) for word in words))
         return replace(query, text=" ".join([query.text, *words]), factors=factors) if words else query
@@ -156,7 +156,7 @@ class SearchIndex(OpenedVersion):
         settings: SearchSettings | None = None,
         spare: int = 1,
     ) -> RankedHits:
-        """What `search` finds, not described; plain text is under these filters, resolved queries have theirs.
+        """The hits of `search`, not described; plain text is under these filters, resolved queries have theirs.
 
         `report` gets the list of each stage. `settings` replace those of the index. Ranked are `spare` hits for each one
         of the limit, to which labels keep.
@@ -203,7 +203,7 @@ class SearchIndex(OpenedVersion):
     ) -> tuple[pl.DataFrame, dict[str, float]]:
         """Rank the queries with every profile; `report` gets the profile and what a `hits.Report` gets.
 
-        What profiles have in common is computed once: profiles are taken in the order of what their
+        The common work of profiles is done once: it takes profiles in the order of the settings that their
         lexical scores depend on, those that need a model last.
 
         Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds each
@@ -235,7 +235,7 @@ class SearchIndex(OpenedVersion):
     def of_batch(
         self, batch: QueryBatch, settings: SearchSettings, report: Report | None = None, spare: int = 1
     ) -> RankedHits:
-        """What the queries of a batch find, as `ranked` has it."""
+        """The hits of the queries of a batch, as `ranked` has them."""
         limit = settings.limit
         settings = settings.model_copy(update={"limit": limit * spare, **_depths(settings)})
         look = SecondLook(self.reranker, batch, settings)

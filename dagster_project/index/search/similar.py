@@ -1,4 +1,4 @@
-"""What is near to something that the published index holds, in the shape of a search."""
+"""Texts near to one that the published index holds, in the shape of a search."""
 
 import time
 

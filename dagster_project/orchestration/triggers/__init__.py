@@ -1,1 +1,1 @@
-"""What asks Dagster for runs, or hears of them: the schedule, sensors, and what they ask for."""
+"""The schedule and sensors, which ask Dagster for runs or hear of them, and their requests."""

@@ -1,4 +1,4 @@
-"""What begins a refresh at every hour, what goes on with it when a run ends, and what measures the index every day."""
+"""The schedules that refresh every hour and measure the index every day, and the sensor that goes on when a run ends."""
 
 from collections.abc import Sequence
 from datetime import UTC

@@ -24,7 +24,7 @@ _NAMED = 3
 
 
 def watched_folders(settings: Settings) -> list[Path]:
-    """The folders of the document sources, of a pattern the one above it; SettingsError if there is no such source."""
+    """The folders of the document sources, of a pattern the one above it; SettingsError without such a source."""
     folders = []
     for source in settings.sources:
         if isinstance(source, DocumentSourceSettings):

@@ -1,4 +1,4 @@
-"""What embedding would cost, and cleaning the caches: the work of `weft plan --cost` and `weft cache`."""
+"""The cost of embedding, and cleaning the caches: the work of `weft plan --cost` and `weft cache`."""
 
 import json
 from collections import Counter
@@ -40,9 +40,9 @@ _CHARS_OF_TOKEN = 3
 
 
 def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
-    """What embedding the texts in the lake would take now, and writing sentences for them.
+    """The cost of embedding the texts in the lake now, and of writing sentences for them.
 
-    Where a sentence is still to be written, the text that is counted has as long a one as is taken.
+    A text whose sentence is still to be written counts with a sentence of the greatest length.
     """
     tables = _context_tables(settings)
     context, _ = joined_context(tables)
@@ -82,7 +82,7 @@ def _table(manager: LakeIOManager, name: str) -> ibis.Table:
 
 
 def holdings(settings: Settings) -> list[dict[str, int | str]]:
-    """What the caches hold, one row per kind, model, width and task: how many, in how many files and bytes."""
+    """The contents of the caches, one row per kind, model, width and task: how many, in how many files and bytes."""
     vectors, answers = make_embedding_cache(settings), make_answer_cache(settings)
     stored = [
         {

@@ -1,7 +1,7 @@
 """Erasing what was forgotten: a build begins and finishes it, whichever process was asked to and however often it is killed.
 
 Text stays in files that nobody reads any more: free blocks of databases, earlier versions, caches, previews of rows. So
-what may hold it is written anew or deleted, whether or not it does; nothing searches files for the text itself.
+every file that may hold it is written again or deleted, whether or not it does; nothing searches files for the text itself.
 """
 
 import json

@@ -26,7 +26,7 @@ _MESSAGES = ("message_id", "header_message_id", "from_addr", "body")
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be forgotten: names by kind, the rows of the lake that they stand for, their partitions, their lines.
+    """The target of `weft forget`: names by kind, the rows of the lake that they name, their partitions, their lines.
 
     A person is named by all their addresses. `quoted_by` are the Message-IDs of mails of others that quote a line.
     """
@@ -40,14 +40,14 @@ class Target:
     lines: frozenset[str] = field(default=frozenset(), repr=False)
 
     def as_json(self) -> dict[str, Any]:
-        """What `weft forget --json` prints of it, without lines."""
+        """Its part of the output of `weft forget --json`, without lines."""
         return {k: v for k, v in asdict(self).items() if k != "lines"}
 
 
 def find(settings: Settings, names: Sequence[str]) -> Target:
-    """What the names stand for in the lake: Message-IDs, addresses, documents, chats or their windows, sources.
+    """The rows of the lake that the names mean: Message-IDs, addresses, documents, chats or their windows, sources.
 
-    UnknownIdError for a name that stands for nothing; SourceError if a source that holds a part of it cannot be read, for
+    UnknownIdError for a name that means nothing; SourceError if a source that holds a part of it cannot be read, for
     its partitions could not be made again.
     """
     lake = make_lake(settings)

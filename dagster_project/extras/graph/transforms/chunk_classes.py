@@ -18,8 +18,8 @@ HALF = 0.5
 def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings) -> pa.Table:
     """The class of every chunk, as `schemas.CHUNK_CLASSES`, ordered by document and position.
 
-    Of `documents` are needed doc_id, format, text and body_start; of `chunks` chunk_id, doc_id,
-    chunk_index, text_display, spans and is_code, which is the rule over lines with text. The other rule
+    `documents` has doc_id, format, text and body_start, `chunks` chunk_id, doc_id, chunk_index,
+    text_display, spans and is_code, which is the rule over lines with text. The other rule
     takes lines inside fences against all lines of the chunk, the fences themselves among them.
     """
     frame = pl.DataFrame(chunks.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")]))

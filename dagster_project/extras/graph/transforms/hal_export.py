@@ -1,7 +1,7 @@
 """The exported graph: documents and their chunks as linked files, each a path and bytes.
 
-What is here: the layout, `index.json` in HAL+JSON, addresses (Information Graph). What is not: similarities and
-orders, which come as tables; writing, which is the exporter's.
+This module has the layout, `index.json` in HAL+JSON, and addresses (Information Graph). It lacks similarities and
+orders, which come as tables; the exporter writes.
 """
 
 import json
@@ -51,8 +51,8 @@ class GraphTables(NamedTuple):
 class Folder(NamedTuple):
     """The files of one folder of the graph, by name; `doc_id` is None for a folder above documents.
 
-    A document's folder holds all below it. Of other folders only `index.json` is meant (and the schema
-    in the topmost); what else is there are folders of their own.
+    A document's folder has all files below it. Another folder has `index.json` (and the topmost the schema);
+    all else in it belongs to folders of their own.
     """
 
     path: str

@@ -1,6 +1,6 @@
-"""Keywords of a tree with their authority, and the chunks that they stand in.
+"""Keywords of a tree with their authority, and the chunks that hold them.
 
-It reads `_keywords/words.md`, computes the keywords of a tree that has none, and finds them in chunks
+It reads `_keywords/words.md`, computes the keywords of a tree without this file, and finds them in chunks
 (Information Graph). The terms of the search index are in `transforms.text.terms`.
 """
 

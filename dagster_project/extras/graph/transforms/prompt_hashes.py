@@ -135,8 +135,8 @@ def prompt_hashes(
 
     `chunks` is the result of `embedded_text.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
-    the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk in
-    which it stands with its answer keeps it always.
+    the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk that
+    has it with its answer keeps it always.
     """
     paths = {d: (s, p) for d, s, p in rows_of(documents, "doc_id", "source", "path")}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()

@@ -117,7 +117,7 @@ def whole_vectors(
 
 
 def query_vector(weights: Iterable[tuple[str, float]], moved: Mapping[str, int]) -> dict[int, float]:
-    """What each number counts, of terms and what they count."""
+    """The weight of each number, from terms and their weights."""
     return {term_number(term, moved): weight for term, weight in weights}
 
 

@@ -1,1 +1,1 @@
-"""What somebody who looks through new issues wants to know of each: what it says, what it lacks, what it repeats."""
+"""The triage of a new issue: its summary, the facts that it lacks, the issues that it repeats."""

@@ -57,7 +57,7 @@ class Agreement(NamedTuple):
 
 
 def repeats(titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: TermSettings) -> list[Repeat]:
-    """Of each item the likeliest earlier ones, at most `MOST`, best first; items are in the order in which they came.
+    """The likeliest earlier items of each, at most `MOST`, best first; items are in the order in which they came.
 
     `vectors` has a row of unit length, or of zeros, for each item.
     """

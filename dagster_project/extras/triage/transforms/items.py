@@ -1,7 +1,7 @@
 """Issues as triage reads them: their texts screened, what each lacks, and the sentences that say most of it.
 
-What is here: documents of issue sources to one row an issue. What is not: repeats (`duplicates`), and summaries of a
-language model (`..assets`).
+Here documents of issue sources become one row an issue; `duplicates` has the repeats, `..assets` the summaries of a
+language model.
 """
 
 import json
@@ -128,7 +128,7 @@ def _number(value: object, path: str) -> int | None:
 
 
 def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
-    """Of each issue the names of what its source needs and neither its text nor a comment has.
+    """For each issue the names in `needs` that neither its text nor a comment has.
 
     `needs` are regular expressions by source and name. Text below an empty heading, and hints of templates, do not
     count; an issue that is a wish or a question by its labels needs nothing.
@@ -163,7 +163,7 @@ def weights(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
 
 def pieces(texts: pl.Series) -> pl.DataFrame:
-    """Columns row, piece, start (in UTF-8 bytes): the sentences of texts, and the lines of what has none."""
+    """Columns row, piece, start (in UTF-8 bytes): the sentences of texts, and lines where sentences are missing."""
     rows: list[tuple[int, str, int]] = []
     for row, text in enumerate(texts):
         at, byte = 0, 0
@@ -187,10 +187,9 @@ def _in_list(text: str, boundary: re.Match[str]) -> bool:
 
 
 def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings) -> list[str]:
-    """Of each issue the one or two sentences with most of its `weights`, in their order, without addresses.
+    """The one or two sentences of each issue with most of its `weights`, in their order, without addresses.
 
-    What speaks to a program that reads or was masked is left out, and so are code and logs; the title stands for what has
-    no sentence.
+    It leaves out sentences that address a program or were masked, code and logs; an issue without a sentence has its title.
     """
     prose = pl.Series([_FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String)
     cut = pieces(prose)

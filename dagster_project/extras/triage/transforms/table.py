@@ -67,7 +67,7 @@ TABLES = (ISSUE_TRIAGE,)
 
 @dataclass(frozen=True)
 class TriageSettings:
-    """What the triage goes by: what issues need and whether a model sums them up, both by source; terms, and the screen."""
+    """Settings of triage: the needs of issues and whether a model sums them up, both by source; terms, and the screen."""
 
     needs: Mapping[str, Mapping[str, str]]
     kinds: Mapping[str, str]
@@ -134,7 +134,7 @@ def _repeat(
 
 
 def author_vectors(issues: pl.DataFrame, chunks: pl.DataFrame, vectors: np.ndarray) -> np.ndarray:
-    """Of each issue the mean of the vectors of what its author wrote, of unit length; zeros without one.
+    """For each issue the mean of the vectors of its author's text, of unit length; zeros without one.
 
     `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of `vectors`.
     """

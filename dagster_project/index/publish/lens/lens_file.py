@@ -68,7 +68,7 @@ def lens_file(root: Path, published: Path, lens: Lens) -> Path:
 
 
 def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Each file of a lens of which a byte, or one of the arrays beside it, is not what was written, with the fault.
+    """Each file of a lens that differs in a byte, or in an array beside it, from what was written, with the fault.
 
     All are read. OSError if the system refuses to give one.
     """
@@ -82,7 +82,7 @@ def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 class Narrowing(NamedTuple):
-    """What a lens shows of the version in `published`, whose vectors are `vectors`: numbers of chunks, copies of mails."""
+    """The part of the version in `published` that a lens shows: numbers of chunks, copies of mails, and all `vectors`."""
 
     published: Path
     chunks: np.ndarray
@@ -91,9 +91,9 @@ class Narrowing(NamedTuple):
 
 
 class LensBuild(IndexBuild):
-    """Builds the file of a lens as a full rebuild does: what the lens shows of a published version stands for the lake.
+    """Builds the file of a lens as a full rebuild does, from the part of a published version that the lens shows.
 
-    Of the lake itself the copies of mails are read that the version lacks.
+    From the lake itself it reads the copies of mails that the version lacks.
     """
 
     _threads = 0  # somebody waits for it

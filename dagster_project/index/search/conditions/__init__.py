@@ -1,1 +1,1 @@
-"""What conditions of a query look at: text, and values of fields."""
+"""Conditions of a query on a published index: on text, and on values of fields."""

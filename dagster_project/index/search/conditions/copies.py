@@ -43,7 +43,7 @@ class ShownCopies(NamedTuple):
 
 
 def narrowing(conditions: Sequence[Condition]) -> list[Condition]:
-    """What conditions say of places, if they also say what depends on the copies and mails that these hold; else nothing."""
+    """The parts of conditions on places, if other parts depend on the copies and mails that these hold; else empty."""
     fields = {leaf.field for condition in conditions for leaf in leaves_of(condition)}
     if fields.isdisjoint(_OF_COPY) or fields <= _OF_PLACE:
         return []
@@ -63,7 +63,7 @@ def _of_places(condition: Condition, is_met: bool = True) -> Condition:
 def as_published(
     scope: ShownCopies, narrowed: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection
 ) -> ShownCopies:
-    """What is shown of a narrowed version, by the numbers of chunks and the ids of mails of the published one."""
+    """The shown copies of a narrowed version, by the numbers of chunks and the ids of mails of the published one."""
     chunks = narrowed.execute("SELECT chunk_id, chunk_no FROM chunks ORDER BY chunk_no").pl()[scope.chunks]
     numbers = published.execute("SELECT chunk_id, chunk_no FROM chunks").pl()
     copies = scope.copies.join(narrowed.execute(_STORED_IDS).pl(), on=["message_id", "source", "partition"])
@@ -81,7 +81,7 @@ def shown_copies(
     by_leaf: _Masks,
     met: Callable[[_Masks], np.ndarray],
 ) -> ShownCopies:
-    """What meets conditions, each copy of a mail by its own source and lists, whatever other copies there are.
+    """The copies and chunks that meet conditions, each copy of a mail by its own source and lists.
 
     `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then.
     """
@@ -114,7 +114,7 @@ def shown_copies(
 
 
 def named_places(conditions: Iterable[Condition], values: FieldValues) -> dict[str, set[str]]:
-    """The sources (`source`) and lists (`list_id`) that conditions name, all of which hold: each hit is in one of these."""
+    """The sources (`source`) and lists (`list_id`) that conditions name; if these all hold, each hit is in one of these."""
     places: dict[str, set[str]] = {}
     for condition in conditions:
         if isinstance(condition, Leaf) and condition.field in _OF_COPY:

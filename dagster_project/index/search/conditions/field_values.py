@@ -109,7 +109,7 @@ class FieldValues:
         return False
 
     def named(self, leaf: Leaf) -> list[str] | None:
-        """The values of a field of FieldConditions, one of which a chunk has that meets this leaf; None for other leaves."""
+        """The values of a field of FieldConditions that meet this leaf: a chunk has one of them; None for other leaves."""
         if leaf.field == "kind":
             return [leaf.value]
         return self._names(leaf) if leaf.field in _OF_ROWS else None

@@ -164,20 +164,18 @@ class TextConditions:
         return nearest
 
     def forms(self, leaf: Leaf) -> list[str]:
-        """The words of the index that a pattern stands for, most frequent first; QuerySyntaxError if they are too many."""
+        """The words of the index that a pattern matches, most frequent first; QuerySyntaxError if they are too many."""
         fitting = expression(leaf.value)
         word, most = (fitting, 0) if fitting else fuzzy(leaf.value)
         values = {"word": word} if fitting else {"word": word, "slips": most}
         rows = self.connection.execute(_LIKE.format(_FITTING if fitting else _NEAR), values).fetchall()
         if len(rows) > _MOST_FORMS:
-            reason = (
-                f"{leaf.value} stands for more than {_MOST_FORMS:,} words of the index: write more letters"
-            )
+            reason = f"{leaf.value} matches more than {_MOST_FORMS:,} words of the index: write more letters"
             raise QuerySyntaxError(leaf.query, leaf.position, reason)
         return [form for (form,) in rows]
 
     def ranking(self, query: Query) -> tuple[str, dict[str, float]]:
-        """The text of a query with the most frequent words that its patterns stand for, and what words of it count."""
+        """The text of a query with the most frequent words that its patterns match, and the weights of its words."""
         texts, factors = [query.text], dict(query.factors)
         for pattern, factor in query.patterns:
             forms = self.forms(Leaf("", pattern))[:_RANKING_FORMS]

@@ -52,7 +52,7 @@ class Apart:
         self._process.kill()
 
     def answer(self, request: dict[str, Any]) -> bytes:
-        """What it answers; QueryInterruptedError if it was ended, MemoryLimitError if it ended by itself."""
+        """The answer of the process; QueryInterruptedError if it was ended, MemoryLimitError if it ended by itself."""
         answer, _ = self._process.communicate(json.dumps(request).encode())
         if self._is_ended:
             raise QueryInterruptedError("the query was interrupted before it had an answer")

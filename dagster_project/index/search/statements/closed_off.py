@@ -44,7 +44,7 @@ def close_off(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def type_of(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.StatementType:
-    """What kind of statement it is; QueryError if there is none, or several."""
+    """The kind of a statement; QueryError for an empty text, or several statements."""
     statements = connection.extract_statements(storable(statement))
     if not statements:
         raise QueryError("the SQL statement is empty")
