@@ -1,7 +1,7 @@
 """Files of a vault or documentation tree to the tables `documents` and `quarantine`: each file is in one of them.
 
-What is here: formats, charsets, titles, tags, aliases and times. What is not: finding files, heading
-trees (`transforms.documents.nodes`), links (`transforms.documents.links`), chunks.
+This module has formats, charsets, titles, tags, aliases and times. It finds no files; heading trees are in
+`transforms.documents.nodes`, links in `transforms.documents.links`.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Exports of issue trackers to files of Markdown: an issue is a document, its comments are turns below headings.
 
-What is here: the JSON of GitHub's and GitLab's REST interfaces and of `gh issue list --json`. What is not: what an issue
-lacks, and which issues it repeats.
+It reads the JSON of GitHub's and GitLab's REST interfaces and of `gh issue list --json`. It does not say what an issue
+lacks, nor which issues it repeats.
 """
 
 import json
@@ -63,10 +63,10 @@ def looks_like_issues(head: bytes, suffix: str) -> bool:
 
 
 def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
-    """The issues of exports as files of Markdown, and with its reason what of them cannot be read; other files as they are.
+    """The issues of exports as files of Markdown, unreadable ones with the reason; other files as they are.
 
-    Comments may stand in their issue (`comments`, `notes`) or in files of their own, and pages one behind the other in one
-    file. Of several copies of an issue the one changed last is read.
+    Comments may be in their issue (`comments`, `notes`) or in files of their own, and pages one behind the other in one
+    file. If an issue has several copies, the one changed last is read.
     """
     issues: dict[tuple[str, int], _Issue] = {}
     comments: list[tuple[RawFile, Mapping[str, Any]]] = []

@@ -1,6 +1,6 @@
 """References of documents, of each document, and their targets over all documents.
 
-What is here: wiki links, embeds, Markdown links and URLs of documents. What is not: references of
+This module has wiki links, embeds, Markdown links and URLs of documents, not the references of
 mails. A target is compared with the paths of known documents, never opened.
 """
 
@@ -64,13 +64,13 @@ def document_references(documents: pa.Table) -> pa.Table:
 def document_links(
     references: pa.Table, documents: pa.Table, nodes: pa.Table, message_ids: Collection[str] = frozenset()
 ) -> pa.Table:
-    """Where the references lead, conforming to `schemas.LINKS`, ordered by `from_id` and `byte_start`.
+    """The targets of the references, conforming to `schemas.LINKS`, ordered by `from_id` and `byte_start`.
 
-    Needed are `doc_id`, `source`, `path`, `title` and `aliases` of the documents, and `node_id`,
-    `doc_id`, `position`, `title`, `slug` and `heading_start` of the nodes, of all partitions. `from_id` is
+    `documents` has `doc_id`, `source`, `path`, `title` and `aliases`, and `nodes` `node_id`, `doc_id`,
+    `position`, `title`, `slug` and `heading_start`, both of all partitions. `from_id` is
     the node a reference is in. A reference leads to a document of its source, or to the node that
     its fragment names by slug, by the text of the heading or by a block id; a fragment that names
-    nothing leads to the document. `to_id` is null if there is no document, where a path leaves the
+    nothing leads to the document. `to_id` is null without such a document, where a path leaves the
     root of the source, and for a URL, unless a known Message-ID is part of it (`mid:` of RFC 2392,
     and the addresses of mail archives).
 
@@ -326,7 +326,7 @@ def _unquoted(text: str) -> str:
 
 
 def ids_in_url(url: str) -> Iterator[str]:
-    """What in a URL may be the Message-ID of the mail that it shows."""
+    """The parts of a URL that may be the Message-ID of the mail that it shows."""
     scheme, _, rest = url.partition(":")
     # A Message-ID may hold the signs that part the fields of a query.
     fields = [*re.split(r"[/?#]", rest), *re.split(r"[/?&=#]", rest)]

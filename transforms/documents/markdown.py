@@ -1,7 +1,7 @@
 """Markdown as data: the blocks, links and comments of one text, with UTF-8 byte offsets.
 
-What is here: one pass over the events of a CommonMark parser. What is not:
-tables of documents, heading trees and chunks, which are built from the results of `parse`.
+This module makes one pass over the events of a CommonMark parser. Other modules build
+tables of documents, heading trees and chunks from the results of `parse`.
 """
 
 import re
@@ -139,10 +139,10 @@ class Outline(NamedTuple):
 
 
 def outline(text: str, body_start: int = 0) -> Outline:
-    """The outermost blocks of `text` from byte `body_start` on: what `parse` finds, in a fifth of the time.
+    """The outermost blocks of `text` from byte `body_start` on, as `parse` finds them, in a fifth of the time.
 
-    What is inside a block is passed over by its range; only a list, quote or footnote that holds a
-    fence or an indented line is looked into, for the code in it.
+    It passes over the inside of a block by its range; it looks only into a list, quote or footnote that holds a
+    fence or an indented line, for the code in it.
     """
     data = text.encode()
     body = data[body_start:]

@@ -1,7 +1,7 @@
 """Documents to the table `document_nodes`: the tree of their headings, with stable ids.
 
-What is here: slugs, spans, the hierarchy, breadcrumbs (ra). What is not: finding
-headings (`transforms.documents.markdown`) and turning nodes into chunks (`transforms.documents.chunks.headings`).
+This module has slugs, spans, the hierarchy and breadcrumbs (ra). `transforms.documents.markdown` finds
+headings, `transforms.documents.chunks.headings` turns nodes into chunks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What readers of formats share: members of zipped documents, the result, the fault, safe Markdown."""
+"""The common parts of readers of formats: members of zipped documents, the result, the fault, safe Markdown."""
 
 import io
 import lzma
@@ -75,7 +75,7 @@ def own_title(text: str | None) -> str | None:
 
 
 def is_section(heading: str) -> bool:
-    """True if a heading is one that parts of any text have, so that it is the title of the whole only if it stands alone.
+    """True if a heading is one that parts of any text have, so that it is the title of the whole only if it is the only one.
 
     >>> is_section("Abstract"), is_section("Abstract nonsense")
     (True, False)

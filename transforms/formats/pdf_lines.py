@@ -1,4 +1,4 @@
-"""The lines of a page of a PDF: text in reading order with the blanks that one sees, and where it stands."""
+"""The lines of a page of a PDF: text in reading order with the blanks that one sees, and its place."""
 
 import ctypes
 import math

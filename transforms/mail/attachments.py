@@ -1,4 +1,4 @@
-"""The class of an attachment by its content, and its text or the reason why it has none."""
+"""The class of an attachment by its content, and its text or the reason why the text is missing."""
 
 import bz2
 import lzma

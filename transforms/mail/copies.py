@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 class Copy(NamedTuple):
     """One mail: the id of its header or text, its hashes, its id in the tables, and its place in the archive.
 
-    `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an earlier
-    one has none. `is_by_bytes` if it says not who wrote it or not when, so that all its bytes are compared.
+    `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an earlier one
+    lacks them. `is_by_bytes` if it lacks author or time, so that all its bytes are compared.
     """
 
     original_id: str

@@ -280,7 +280,7 @@ def is_reply(subject: pl.Expr) -> pl.Expr:
 
 
 def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
-    """What each subject says, one row per subject.
+    """The facts of each subject, one row per subject.
 
     Columns: is_reply; is_patch (a tag such as `[PATCH v3 2/7]`, `[RFC v2]` or `[3/5]` is before
     the title); version (1 where none is named), part and parts (null if none is named), branch

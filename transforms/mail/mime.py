@@ -174,11 +174,11 @@ class ParsedMail:
 
 
 def parsed_mail(data: bytes, *, quick: bool = True) -> ParsedMail | None:
-    """The mail in `data`, None if it has no header that mails have; what is broken is repaired and noted.
+    """The mail in `data`, None if it has no header that mails have; repairs are in its defects.
 
     Only a mail whose parts are nested or marked in an unusual way goes through the email package,
     with `quick=False` every mail. The body is the unnamed text/plain parts in order, in
-    multipart/alternative instead of their HTML form; HTML that stands alone is converted. Named
+    multipart/alternative instead of their HTML form; HTML without such a form is converted. Named
     parts, parts that ask to be attachments, everything else, and text outside of the parts are attached.
     """
     try:

@@ -34,7 +34,7 @@ MAX_FILENAME_CHARS = 255
 
 
 class Declared(NamedTuple):
-    """What a Content-Type header says."""
+    """The facts of a Content-Type header."""
 
     kind: str
     charset: str | None
@@ -91,10 +91,10 @@ def repeated_fields(values: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def preferred_type(values: Sequence[str], payload: str) -> str:
-    """Of several Content-Type headers the one with which no text is lost.
+    """The one of several Content-Type headers that loses no text.
 
     A multipart whose boundary is in the payload holds parts; plain text shows whatever it is; other
-    text comes before what has none.
+    text comes before types without text.
     """
     kinds = [declared(value, "text/plain").kind for value in values]
     for value, kind in zip(values, kinds, strict=True):
@@ -303,13 +303,13 @@ def payload_text(part: Message) -> str:
 
 
 def declared_by(part: Message) -> Declared:
-    """What the Content-Type header of a part says."""
+    """The facts of the Content-Type header of a part."""
     return declared(str(part.get("content-type", "")), part.get_default_type())
 
 
 @lru_cache(maxsize=4096)
 def declared(raw: str, default: str) -> Declared:
-    """What a Content-Type header says; most mails of an archive share a handful of them."""
+    """The facts of a Content-Type header; most mails of an archive share a handful of them."""
     part = Message(policy=compat32)
     part.set_default_type(default)
     if raw:
@@ -347,7 +347,7 @@ def _param(part: Message, name: str) -> str:
 
 
 def filename(part: Message) -> str | None:
-    """The name a part goes by, without directories, control characters and what lies over 255 characters."""
+    """The file name of a part, without directories and control characters, cut at 255 characters."""
     try:
         raw = part.get_filename()
     except MIME_FAULTS:

@@ -49,8 +49,8 @@ _SCRUBBED = re.compile(
 def message_row(mail: ParsedMail, data: bytes, envelope_at: datetime | None) -> dict[str, Any]:
     """The row of a mail without the columns of its partition, its place and its size; adds defects to the mail.
 
-    `message_id` is the id of its header, or is derived from its `text_hash`. Of a mail without id that says not who
-    wrote it or not when, all bytes (`data`) count: two such mails have nothing but them to be copies by.
+    `message_id` is the id of its header, or is derived from its `text_hash`. If a mail without id lacks author
+    or time, all bytes (`data`) count: nothing else shows that two such mails are copies.
     """
     return {
         **_times(mail, envelope_at),

@@ -1,7 +1,7 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
-What is here: where to cut. What is not: headings (`transforms.documents.nodes`), blocks (`transforms.documents.markdown`),
-the texts of a chunk (`transforms.documents.chunks.segments`).
+This module decides where to cut. Headings are in `transforms.documents.nodes`, blocks in `transforms.documents.markdown`,
+the texts of a chunk in `transforms.documents.chunks.segments`.
 """
 
 import re

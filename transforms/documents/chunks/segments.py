@@ -1,7 +1,7 @@
 """One document as chunkers read it, and the segments they cut.
 
-What is here: characters and bytes, sections, code, the texts of a chunk. What is not: where to cut;
-that is in the chunkers (`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
+This module has characters and bytes, sections, code and the texts of a chunk. The chunkers decide where to cut
+(`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
 """
 
 import re
@@ -97,7 +97,7 @@ class Document:
         return last
 
     def section_at(self, position: int) -> int:
-        """The node in whose section a character lies."""
+        """The node whose section holds a character."""
         return max(bisect_right(self.section_starts, position) - 1, 0)
 
     def innermost_node(self, start: int, end: int) -> int:
@@ -108,7 +108,7 @@ class Document:
         return node
 
     def main_section(self, start: int, end: int) -> int:
-        """The node in whose section, from its heading to the next, most of the range lies; of equal ones the first."""
+        """The node whose section, from its heading to the next, holds most of the range; of equal ones the first."""
         first = self.section_at(start)
         last = max(first, self.section_at(end - 1))
         edges = [start, *self.section_starts[first + 1 : last + 1], end]

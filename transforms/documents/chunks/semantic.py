@@ -1,7 +1,7 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
-What is here: the state machine of the Information Graph. What is not: headings
-(`transforms.documents.nodes`), the texts of a chunk (`transforms.documents.chunks.segments`).
+This module has the state machine of the Information Graph. Headings are in `transforms.documents.nodes`, the texts
+of a chunk in `transforms.documents.chunks.segments`.
 """
 
 import re

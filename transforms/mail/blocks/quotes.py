@@ -26,7 +26,7 @@ _SENTENCE_END = byte_table(b".?!:;>")
 
 
 class Marks(NamedTuple):
-    """What looks like a quote and is none: `>>>>> "XY" == …` headings, and sessions of Python and R."""
+    """Lines that look like a quote and are none: `>>>>> "XY" == …` headings, and sessions of Python and R."""
 
     supercite: Mask
     python: Mask

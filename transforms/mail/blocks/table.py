@@ -34,7 +34,7 @@ def message_blocks(messages: pa.Table, settings: BlockSettings, threads: int = _
     """The blocks of every body, ordered by message and position.
 
     Columns: those of `schemas.MESSAGE_BLOCKS`. The blocks of one message are contiguous, from byte
-    0 to the end of its body; an empty body has none. `inferred` is true for a quote that carries no
+    0 to the end of its body; an empty body has no block. `inferred` is true for a quote that carries no
     mark (text under an Outlook header, the rest of a line a mailer folded) and for code that is
     recognised by the shape of its lines only. The kinds are those of the pginbox design; positions are
     UTF-8 bytes, characters and lines. The result does not depend on `threads`, which read batches of mails side by side.

@@ -16,7 +16,7 @@ KIND = "attachment_segment"
 
 
 def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSettings) -> None:
-    """Add the drafts of the attachment that is open in `drafts`, or the reason why it has none.
+    """Add the drafts of the attachment that is open in `drafts`, or the reason why it has no chunk.
 
     Hunks of patches are packed up to `message_chars` characters.
     `part` has the columns text, content_class, filename, declared_type and byte_count of the table `attachments`.

@@ -90,7 +90,7 @@ class Drafts:
     def chunks(self, chunker: str, id_counts: dict[str, int], settings: ChunkSettings) -> pa.Table:
         """The table `chunks`; `id_counts` has how often each id occurs in all batches and is updated.
 
-        Of a body or attachment with more than `log_vector_chars` characters of logs these have no text to embed.
+        If a body or attachment has more than `log_vector_chars` characters of logs, these have no text to embed.
         """
         frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)

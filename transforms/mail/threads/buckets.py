@@ -1,4 +1,4 @@
-"""Mails that can belong together, dealt into buckets of which each can be related by itself."""
+"""Buckets of mails that can belong together, so that each bucket can be related by itself."""
 
 import bisect
 from collections.abc import Iterator, Sequence

@@ -176,7 +176,7 @@ def message_links(references: ibis.Table, mails: ibis.Table) -> ibis.Table:
     """The `links` table of mails: where each reference leads.
 
     `references` are those of the published mails, `mails` are `titled_mails`. A title leads to the last patch mail of that
-    title that is older than the mail that names it. What is not explicitly a reference to a mail and leads nowhere is
+    title that is older than the mail that names it. An implicit reference that leads nowhere is
     left out.
     """
     # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.

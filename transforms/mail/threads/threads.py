@@ -32,9 +32,9 @@ class ThreadTables(NamedTuple):
 def memberships(messages: ibis.Table) -> ibis.Table:
     """The `memberships` table of the stored `messages` of all partitions.
 
-    Copies of one mail (equal Message-ID and text) are one mail with several memberships, of which the
-    fullest is canonical: the first by source and partition that has all parts which a copy has. Copies of which
-    each has a part that the other lacks are different mails, and a copy with parts that several of them
+    Copies of one mail (equal Message-ID and text) are one mail with several memberships. The fullest is
+    canonical: the first by source and partition that has all parts which a copy has. Two copies that each
+    have a part that the other lacks are different mails, and a copy with parts that several of them
     have belongs to the fullest. Another content under a Message-ID that is taken gets the id with its
     content hash behind it, the earliest content keeping the plain id. A mail with labels is in the lists `source/label`
     in place of that of its archive.
@@ -166,8 +166,8 @@ def answered_by_subject(
 ) -> dict[str, str]:
     """For each reply whose headers name no mail, the mail of its subject that it most likely answers.
 
-    `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. Of a
-    patch mail the version and the part must agree too, if any earlier mail has them.
+    `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. The
+    version and the part of a patch mail must agree too, if any earlier mail has them.
     """
     if not settings.subject_days:
         return {}
