@@ -19,14 +19,7 @@ from rich.text import Text
 from dagster_project.cli.deployment import deployment
 from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.terminal.safe_console import terminal
-from dagster_project.composition.objects import (
-    make_answer_cache,
-    make_embedding_cache,
-    make_lake,
-    make_mirror,
-    make_publisher,
-    make_sources,
-)
+from dagster_project.composition import objects
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of
 from dagster_project.index.files.posting_arrays import VECTORS_IN
@@ -93,7 +86,7 @@ def examination(settings: Settings) -> Iterator[Finding]:
     """
     with TemporaryDirectory(prefix="weft-doctor-") as folder:
         aside = Path(folder)
-        lake = make_lake(settings, aside)
+        lake = objects.make_lake(settings, aside)
         sources = partial(_sources, lake=lake, aside=aside)
         looks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
             "versions": _versions, "model": _model, "extensions": _extension, "permissions": _folders, "disk": _disk,
@@ -189,7 +182,7 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
     for memory in (settings.root / "cache" / name for name in ("files.json", "chats.json")):
         with contextlib.suppress(OSError):
             shutil.copy(memory, aside)
-    sources = make_sources(_with_a_key(settings, aside), aside)
+    sources = objects.make_sources(_with_a_key(settings, aside), aside)
     try:
         partitions = sources.discover()
     except WeftError as fault:
@@ -314,7 +307,7 @@ def _arrays(connection: duckdb.DuckDBPyConnection, current: Path) -> Iterator[Fi
 def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
     """Whether the collection that ranks has all of the published file."""
     try:
-        if (mirror := make_mirror(settings)) is None:
+        if (mirror := objects.make_mirror(settings)) is None:
             return
         state = mirror.state_of(current)
     except WeftError as fault:
@@ -349,8 +342,8 @@ def _without_vectors(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]
 
 
 def _cache(settings: Settings) -> Iterator[Finding]:
-    cache = make_embedding_cache(settings)
-    if damages := [*cache.verify(), *make_answer_cache(settings).verify()]:
+    cache = objects.make_embedding_cache(settings)
+    if damages := [*cache.verify(), *objects.make_answer_cache(settings).verify()]:
         what = f"{len(damages)} files of vectors or answers are damaged, such as {damages[0].path}: {damages[0].reason}"
         yield Finding("cache", "fault", what, "weft cache verify --discard, then weft build")
     else:
@@ -378,7 +371,7 @@ def _lenses(settings: Settings) -> Iterator[Finding]:
 
 
 def _publisher(settings: Settings) -> DuckDBPublisher:
-    return make_publisher(settings, make_lake(settings))
+    return objects.make_publisher(settings, objects.make_lake(settings))
 
 
 def _size(count: int) -> str:

@@ -22,41 +22,23 @@ from dagster_project.composition.objects import make_lake, make_resources
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import extra_parts
 from dagster_project.lake.io_manager import LakeIOManager
-from dagster_project.orchestration.asset_graph import (
-    make_assets,
-    make_evaluation_assets,
-    make_fetch_assets,
-    make_published_assets,
-    make_source_assets,
-    whole_phases,
-)
+from dagster_project.orchestration import asset_graph, names
 from dagster_project.orchestration.freshness import freshness_checks
-from dagster_project.orchestration.names import (
-    EVALUATE,
-    REFRESH_NOW,
-    REPORT,
-    SCOPE_TAG,
-    SEARCH,
-    WAITS,
-    WHOLE,
-    WHOLE_LAKE,
-    partitions_job,
-)
 from dagster_project.orchestration.runs import held_by_run
 
 
 def whole_assets(settings: Settings) -> set[str]:
     """The assets over the whole lake that a refresh makes."""
-    return {table for phase in whole_phases(settings) for table in phase}
+    return {table for phase in asset_graph.whole_phases(settings) for table in phase}
 
 
 def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
     """Assets, checks and asset jobs for `settings`; `resources` replaces resources by name."""
-    fetching = make_fetch_assets(settings)
+    fetching = asset_graph.make_fetch_assets(settings)
     assets = [
         *fetching,
-        *(_with_sources(definition, settings) for definition in make_assets(settings)),
-        *make_evaluation_assets(settings),
+        *(_with_sources(definition, settings) for definition in asset_graph.make_assets(settings)),
+        *asset_graph.make_evaluation_assets(settings),
         operations_report_asset(),
         search_results_asset(),
     ]
@@ -65,7 +47,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     owned = partial(_with_owner, settings=settings)
     return dg.Definitions(
         assets=[
-            *map(owned, make_source_assets(settings)),
+            *map(owned, asset_graph.make_source_assets(settings)),
             *(_with_code_references(definition.map_asset_specs(owned)) for definition in assets),
         ],
         asset_checks=[
@@ -82,7 +64,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
 
 def published_definitions(settings: Settings) -> dg.Definitions:
     """The tables of the published file and the checks that people run on them; no build needs either."""
-    published, checks = make_published_assets(settings)
+    published, checks = asset_graph.make_published_assets(settings)
     return dg.Definitions([_with_owner(spec, settings) for spec in published], asset_checks=[checks])
 
 
@@ -93,7 +75,7 @@ def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
     def open_lake(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
         with (
             held_by_run(
-                context, settings.root, settings.lake_uri, whole, partial(progress.step, WAITS, rows=0)
+                context, settings.root, settings.lake_uri, whole, partial(progress.step, names.WAITS, rows=0)
             ),
             contextlib.closing(LakeIOManager(make_lake(settings))) as manager,
         ):
@@ -107,7 +89,7 @@ def refresh_jobs(settings: Settings) -> list[Any]:
     types = [*SOURCE_TYPES, CONTEXT]
     jobs = [
         dg.define_asset_job(
-            partitions_job(kind.partitions),
+            names.partitions_job(kind.partitions),
             selection=dg.AssetSelection.assets(
                 *(table for each in types if each.partitions == kind.partitions for table in each.tables)
             ),
@@ -116,10 +98,10 @@ def refresh_jobs(settings: Settings) -> list[Any]:
         for kind in SOURCE_TYPES
     ]
     whole = dg.define_asset_job(
-        WHOLE_LAKE,
+        names.WHOLE_LAKE,
         selection=dg.AssetSelection.assets(*sorted(whole_assets(settings))),
         description="Relate, embed and publish what the partitions hold.",
-        tags={SCOPE_TAG: WHOLE},
+        tags={names.SCOPE_TAG: names.WHOLE},
     )
     return [*jobs, whole]
 
@@ -129,10 +111,10 @@ def _refresh_now(*, fetches: bool) -> Any:
     described = "Refresh now: bring what is new in the remotes of the sources, if they have any; what changed follows."
     if fetches:
         return dg.define_asset_job(
-            REFRESH_NOW, selection=dg.AssetSelection.groups(fetch.GROUP), description=described
+            names.REFRESH_NOW, selection=dg.AssetSelection.groups(fetch.GROUP), description=described
         )
 
-    @dg.job(name=REFRESH_NOW, description=described)
+    @dg.job(name=names.REFRESH_NOW, description=described)
     def begin() -> None:
         no_remotes()
 
@@ -146,9 +128,12 @@ def no_remotes() -> None:
 
 def _other_jobs() -> list[Any]:
     parts = {
-        REPORT: (OPERATIONS_GROUP, "Draw how fast, how late and how large everything is."),
-        EVALUATE: (GROUP, "Measure the published index with the configured queries."),
-        SEARCH: (SEARCH_GROUP, "Search the published index for the queries of the run's configuration."),
+        names.REPORT: (OPERATIONS_GROUP, "Draw how fast, how late and how large everything is."),
+        names.EVALUATE: (GROUP, "Measure the published index with the configured queries."),
+        names.SEARCH: (
+            SEARCH_GROUP,
+            "Search the published index for the queries of the run's configuration.",
+        ),
     }
     return [
         dg.define_asset_job(name, selection=dg.AssetSelection.groups(group), description=description)
@@ -171,8 +156,8 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
 
 def _with_owner(spec: dg.AssetSpec, settings: Settings) -> dg.AssetSpec:
     """`spec` with who answers for it, and whether it has partitions or is over the whole lake."""
-    scope = WHOLE if spec.partitions_def is None else "partition"
-    return spec.replace_attributes(owners=["team:weft"], tags={**spec.tags, SCOPE_TAG: scope})
+    scope = names.WHOLE if spec.partitions_def is None else "partition"
+    return spec.replace_attributes(owners=["team:weft"], tags={**spec.tags, names.SCOPE_TAG: scope})
 
 
 def _with_code_references(definition: dg.AssetsDefinition) -> Any:

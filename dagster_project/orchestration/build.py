@@ -13,17 +13,12 @@ import dagster as dg
 
 from assets.embedding import PAID_TWICE
 from assets.fetch import GROUP, fetched_key
+from dagster_project.composition import objects
 from dagster_project.composition.engine import make_engine
-from dagster_project.composition.objects import (
-    make_lake,
-    make_publisher,
-    make_sources,
-    require_served_models,
-    temporary_sweep,
-)
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
 from dagster_project.lake.forgotten import Forgotten
+from dagster_project.orchestration import runs
 from dagster_project.orchestration.alerts import alert_checks, alert_interrupted, alert_sources, alerting
 from dagster_project.orchestration.asset_graph import make_assets, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
@@ -32,13 +27,6 @@ from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, Fet
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.reconcile import Runs, Tried, reconcile, tried_by
-from dagster_project.orchestration.runs import (
-    close_dead_runs,
-    partitions_within,
-    prune_runs,
-    root_cause,
-    run_here,
-)
 from dagster_project.orchestration.upkeep import erasure
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.orchestration.workers import Workers, most_of_run, workers_for
@@ -83,19 +71,19 @@ def build(
         translate_disk_faults(settings.root),
         only_build(settings.root, settings.lake_uri),
     ):
-        temporary_sweep(settings)
-        interrupted = close_dead_runs(instance, settings.root, only_command=True)
+        objects.temporary_sweep(settings)
+        interrupted = runs.close_dead_runs(instance, settings.root, only_command=True)
         alert_interrupted(settings.alerts, settings.root, interrupted)
         work = _Build(settings, instance, CountedProgress(tell))
         with contextlib.closing(work.engine):
             fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if fetch else {}
-            lake = make_lake(settings)
-            damaged = make_publisher(settings, lake).discard_damaged() if verify else {}
+            lake = objects.make_lake(settings)
+            damaged = objects.make_publisher(settings, lake).discard_damaged() if verify else {}
             spoiled = {**lake.discard_corrupt(), **damaged} if verify else {}
             erasure.begin(settings)
             result = work.of_whole_files(on_plan, spoiled)
             erased = erasure.finish(settings, instance)
-        prune_runs(instance)
+        runs.prune_runs(instance)
     result = replace(
         result,
         fetched=fetched,
@@ -118,7 +106,7 @@ def fetch_only(
 ) -> dict[str, FetchOutcome]:
     """Fetch all sources that have a remote, or those named; BusyError while a build runs."""
     with translate_disk_faults(settings.root), only_build(settings.root, settings.lake_uri):
-        close_dead_runs(instance, settings.root, only_command=True)
+        runs.close_dead_runs(instance, settings.root, only_command=True)
         return fetch_sources(settings, instance, names)
 
 
@@ -134,11 +122,11 @@ def make_texts(
     On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does.
     """
     if not may_be_written(settings.root):
-        if make_plan(settings, make_sources(settings), make_lake(settings)).publish:
+        if make_plan(settings, objects.make_sources(settings), objects.make_lake(settings)).publish:
             require_writable(settings.root, settings.root)
         return
     with translate_disk_faults(settings.root), only_build(settings.root, settings.lake_uri):
-        close_dead_runs(instance, settings.root, only_command=True)
+        runs.close_dead_runs(instance, settings.root, only_command=True)
         work = _Build(settings, instance, CountedProgress(tell))
         plan = planned(settings, instance)
         on_plan(plan)
@@ -155,7 +143,7 @@ def make_texts(
 
 def clock_behind(settings: Settings) -> timedelta | None:
     """How far the clock is behind the last publish; None if it is not, give or take a minute."""
-    current = make_publisher(settings, make_lake(settings)).current()
+    current = objects.make_publisher(settings, objects.make_lake(settings)).current()
     if current is None:
         return None
     behind = timedelta(seconds=round(current.stat().st_mtime - time.time()))
@@ -191,7 +179,7 @@ class _Build:
         except WeftError as fault:
             if type(fault) not in (WeftError, LakeDamageError) or is_of_full_disk(fault):
                 raise
-            damage = make_lake(self.settings).discard_corrupt()
+            damage = objects.make_lake(self.settings).discard_corrupt()
             if not damage:
                 raise
         return self.run(on_plan, {**spoiled, **damage})
@@ -206,7 +194,7 @@ class _Build:
         first = replace(plan, damaged={**plan.damaged, **spoiled})
         on_plan(first)
         if plan.publish:
-            require_served_models(self.settings)
+            objects.require_served_models(self.settings)
         tried: set[Tried] = set()
         with contextlib.ExitStack() as side_by_side:
             stale = [partition for partition in plan.partitions if partition.key in plan.stale]
@@ -221,7 +209,9 @@ class _Build:
                     workers = None
                 self.do(works, workers)
                 for work in works:
-                    tried |= tried_by(work.tags, work.tables, partitions_within(self.instance, work.tags))
+                    tried |= tried_by(
+                        work.tags, work.tables, runs.partitions_within(self.instance, work.tags)
+                    )
                 plan = planned(self.settings, self.instance)
         slow = sorted(partition for phase, partition, _ in tried if phase == Phase.SLOW and partition)
         return BuildResult(
@@ -241,13 +231,13 @@ class _Build:
             if work.first is None:
                 self.make_whole(work)
             else:
-                run_here(self.definitions, self.instance, work, self.tags)
+                runs.run_here(self.definitions, self.instance, work, self.tags)
 
     def make_whole(self, work: Work) -> None:
         """Make tables over the whole lake, and keep what they say of themselves."""
         for table in declared_tables().keys() - whole_assets(self.settings):
-            make_lake(self.settings).discard(table)  # nothing makes it again under these settings
-        result = run_here(self.definitions, self.instance, work, self.tags)
+            objects.make_lake(self.settings).discard(table)  # nothing makes it again under these settings
+        result = runs.run_here(self.definitions, self.instance, work, self.tags)
         for c in result.get_asset_check_evaluations():
             if not c.passed:
                 asset = c.asset_key.path[-1]
@@ -279,13 +269,13 @@ def fetch_sources(
     if unknown := sorted(set(names) - set(remote)):
         choices = ", ".join(sorted(remote)) or "none"
         raise SettingsError(f"no source with fetch is called {unknown[0]!r}; there are: {choices}")
-    forgotten = Forgotten(make_lake(settings).base)
+    forgotten = Forgotten(objects.make_lake(settings).base)
     sources = [n for n in remote if (not names or n in names) and not forgotten.has("source", n)]
     if not sources:
         return {}
     keys = [fetched_key(name) for name in sources]
     tags = {COMMAND_TAG: str(settings.root), **tags}
-    result = run_here(asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False)
+    result = runs.run_here(asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False)
     outcomes = {name: _fetch_outcome(result, name, remote[name].fetch_step) for name in sources}
     for name, outcome in outcomes.items():
         tell(GROUP, name, outcome.added + outcome.changed)
@@ -305,6 +295,6 @@ def _fetch_outcome(result: dg.ExecuteInProcessResult, source: str, step: str) ->
             if failure := data.user_failure_data:
                 facts = {k: v.value for k, v in failure.metadata.items()}
                 return FetchOutcome(failure.description, lag_seconds=facts.get("lag_seconds"))
-            error = root_cause(data.error)
+            error = runs.root_cause(data.error)
             return FetchOutcome(error.message.strip() if error else "unknown")
     return FetchOutcome(f"run {result.run_id} ended before it was fetched")

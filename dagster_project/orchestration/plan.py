@@ -13,16 +13,8 @@ from dagster_project.index.publish.versions import CURRENT, version_of
 from dagster_project.lake.forgotten import partitions_with
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import MISSING, OTHER_SCHEMA
+from dagster_project.orchestration import staleness
 from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
-from dagster_project.orchestration.staleness import (
-    LONG_TEXTS,
-    is_made,
-    stale_context,
-    stale_reasons,
-    state_of,
-    whole_are_right,
-    whole_tables,
-)
 from dagster_project.sources.remembered_sources import RememberedSources
 from transforms.errors import SourceError
 
@@ -93,7 +85,7 @@ def _compared(
     stored = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
     vanished = tuple(p for p in stored if p not in {u.key for u in partitions})
     publisher = make_publisher(settings, lake)
-    state = state_of(partitions, lake)
+    state = staleness.state_of(partitions, lake)
     whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
     publish = bool(stale or whole)
     return Plan(
@@ -102,7 +94,7 @@ def _compared(
         vanished,
         publish,
         whole=whole,
-        context=stale_context(settings, partitions, lake),
+        context=staleness.stale_context(settings, partitions, lake),
         slow=slow,
         state=state,
         damaged=_damages(settings, stale, publisher, lake) if publish else {},
@@ -115,7 +107,7 @@ def _compared(
 
 def _stale_for(reasons: Mapping[str, str], *, long_texts: bool) -> tuple[str, ...]:
     """The tables that are stale because of very long texts alone, or the others."""
-    return tuple(table for table, why in reasons.items() if (why == LONG_TEXTS) == long_texts)
+    return tuple(table for table, why in reasons.items() if (why == staleness.LONG_TEXTS) == long_texts)
 
 
 def _stale_partitions(
@@ -129,7 +121,7 @@ def _stale_partitions(
     orders = {kind.name: partition_stages(settings, kind) for kind in SOURCE_TYPES}
     types = {u.key: orders[u.source_type] for u in partitions if u.key not in busy}
     reasons = {
-        u.key: stale_reasons(u.key, types[u.key], {"partition": u.fingerprint}, lake)
+        u.key: staleness.stale_reasons(u.key, types[u.key], {"partition": u.fingerprint}, lake)
         for u in partitions
         if u.key in types
     }
@@ -152,10 +144,10 @@ def _whole(
     Content decides: what they are made from is in their footers, what is published in the name of the version.
     """
     lake, (relations, publishing) = publisher.lake, whole_phases(settings)
-    there = {u.key: u.source_type for u in partitions if is_made(u, lake)}
+    there = {u.key: u.source_type for u in partitions if staleness.is_made(u, lake)}
     if partitions and not there:
         return ()  # nothing is to be related, and no empty version published
-    if not whole_are_right(settings, relations, state, lake):
+    if not staleness.whole_are_right(settings, relations, state, lake):
         return tuple(dict.fromkeys([*relations, *publishing]))
     if len(there) < len(partitions):
         published = publisher.published_partitions()
@@ -164,7 +156,7 @@ def _whole(
         not is_smaller
         and publisher.is_current(there)
         and _readiness_is_right(publisher, lake)
-        and whole_are_right(settings, publishing, state, lake)
+        and staleness.whole_are_right(settings, publishing, state, lake)
         and all((settings.root / extra.folder).is_dir() for extra in enabled(settings))
     )
     return () if is_right else tuple(publishing)
@@ -181,7 +173,7 @@ def _leave_broken(
     reading = {table for stage in partition_stages(settings) if stage.reads_sources for table in stage.tables}
     for partition in partitions:
         if partition.source in broken and reading & stale.get(partition.key, {}).keys():
-            if not is_made(partition, lake):
+            if not staleness.is_made(partition, lake):
                 raise SourceError(broken[partition.source])
             stale[partition.key] = {}
 
@@ -196,7 +188,7 @@ def _damages(
     published = publisher.published_partitions()
     # A file that was never made is not damage: what is published was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
-    whole = whole_tables(settings, lake)
+    whole = staleness.whole_tables(settings, lake)
     versions = whole | {
         t: stage.declared_version for stage in partition_stages(settings) for t in stage.tables
     }

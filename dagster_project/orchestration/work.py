@@ -8,15 +8,7 @@ import dagster as dg
 
 from assets.fetch import GROUP as FETCH_GROUP
 from assets.partitions import CONTEXT, SOURCE_TYPES
-from dagster_project.orchestration.names import (
-    LATER,
-    PHASE_TAG,
-    REFRESH_NOW,
-    REFRESH_TAG,
-    STATE_TAG,
-    WHOLE_LAKE,
-    partitions_job,
-)
+from dagster_project.orchestration import names
 
 PARTITION, RANGE_START, RANGE_END = (
     "dagster/partition",
@@ -55,8 +47,12 @@ class Work:
     @property
     def tags(self) -> dict[str, str]:
         """The tags by which Dagster knows the partitions, and people the phase."""
-        phase = {PHASE_TAG: self.phase.value} if self.phase else {}
-        tags = {**phase, **({STATE_TAG: self.state} if self.state else {}), **(LATER if self.later else {})}
+        phase = {names.PHASE_TAG: self.phase.value} if self.phase else {}
+        tags = {
+            **phase,
+            **({names.STATE_TAG: self.state} if self.state else {}),
+            **(names.LATER if self.later else {}),
+        }
         if self.first is None or self.last is None:
             return tags
         if self.first == self.last:
@@ -76,13 +72,13 @@ class Work:
     def request(self, refresh: str) -> dg.RunRequest:
         """The request for a run of it, one of the refresh of that id."""
         return dg.RunRequest(
-            job_name=self.job, asset_selection=self.keys, tags={REFRESH_TAG: refresh, **self.tags}
+            job_name=self.job, asset_selection=self.keys, tags={names.REFRESH_TAG: refresh, **self.tags}
         )
 
 
 def job_of(keys: Sequence[dg.AssetKey]) -> str:
     """The name of the job that has all of some assets."""
     if keys and keys[0].path[0] == FETCH_GROUP:
-        return REFRESH_NOW
+        return names.REFRESH_NOW
     partitions = _PARTITIONS_OF.get(keys[0].path[-1]) if keys else None
-    return partitions_job(partitions) if partitions else WHOLE_LAKE
+    return names.partitions_job(partitions) if partitions else names.WHOLE_LAKE

@@ -14,27 +14,9 @@ import pyarrow as pa
 
 from assets.protocols.sources import SourcePartition
 from dagster_project.config.settings import ConversationSourceSettings, Settings
+from dagster_project.sources import chat_exports
 from dagster_project.sources.attached_files import AttachedFiles
-from dagster_project.sources.chat_exports import (
-    BROKEN,
-    Export,
-    ExportReader,
-    chat_names,
-    exports_at,
-    is_slack,
-    unread,
-)
-from dagster_project.system.globs import (
-    fixed_folder,
-    is_folder,
-    is_there,
-    matching_paths,
-    partition_name,
-    recall,
-    remember,
-    sweep_parts,
-    valid_text,
-)
+from dagster_project.system import globs
 from transforms.conversations import windows as conversations
 from transforms.conversations.chunks import conversation_attachments
 from transforms.conversations.exports import Chat
@@ -59,7 +41,7 @@ class ChatFiles:
     def __init__(self, settings: Settings, memory: Path):
         self.settings, self._memory_file = settings, memory
         self._digest: Callable[[Path], str] = lambda file: ""
-        self._exports: dict[str, list[Export]] = {}
+        self._exports: dict[str, list[chat_exports.Export]] = {}
         self._read: dict[str, list[Chat]] = {}
         self._listings: dict[str, Any] | None = None
         self._pseudonym: tuple[Pseudonym, str] | None = None
@@ -71,7 +53,7 @@ class ChatFiles:
         self._digest = digest
         exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
         if self._listings is None:
-            self._listings = recall(self._memory_file)
+            self._listings = globs.recall(self._memory_file)
         by_partition: dict[str, str] = {}
         faults: list[str] = []
         used: dict[str, Any] = {}
@@ -126,16 +108,20 @@ class ChatFiles:
 
     def _exports_of_source(
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
-    ) -> Iterator[Export]:
+    ) -> Iterator[chat_exports.Export]:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.place(source)
-        roots = [pattern] if is_there(pattern) else matching_paths(pattern, self.settings.base)
-        base = pattern if is_folder(pattern) and not is_slack(pattern) else fixed_folder(pattern)
+        roots = [pattern] if globs.is_there(pattern) else globs.matching_paths(pattern, self.settings.base)
+        base = (
+            pattern
+            if globs.is_folder(pattern) and not chat_exports.is_slack(pattern)
+            else globs.fixed_folder(pattern)
+        )
         exports = sorted(
             (
-                (valid_text(p.relative_to(base)), format_, files)
+                (globs.valid_text(p.relative_to(base)), format_, files)
                 for r in roots
-                for p, format_, files in exports_at(r, source)
+                for p, format_, files in chat_exports.exports_at(r, source)
             ),
             key=lambda item: item[0],
         )
@@ -149,14 +135,14 @@ class ChatFiles:
         version = (
             f"{conversations.VERSION}-{self.settings.conversations.reading_digest()}-{self._key_id(source)}"
         )
-        chats = chat_names([(name, format_) for name, format_, _ in exports])
+        chats = chat_exports.chat_names([(name, format_) for name, format_, _ in exports])
         for chat, (name, format_, files) in zip(chats, exports, strict=True):
-            parts = (part for f in files for part in (valid_text(f.relative_to(base)), digest(f)))
-            yield Export(
+            parts = (part for f in files for part in (globs.valid_text(f.relative_to(base)), digest(f)))
+            yield chat_exports.Export(
                 source, name, chat, format_, files, parts_hash([version, how, name, chat, format_, *parts])
             )
 
-    def _listed(self, export: Export) -> dict[str, Any]:
+    def _listed(self, export: chat_exports.Export) -> dict[str, Any]:
         chats = self.chats(export)
         windows = [
             [name, window.fingerprint]
@@ -169,28 +155,28 @@ class ChatFiles:
         faults = sum(len(chat.faults) for chat in chats)
         return {"windows": windows, "faults": faults, "files": places, "state": files.state(places)}
 
-    def _files(self, export: Export) -> AttachedFiles:
+    def _files(self, export: chat_exports.Export) -> AttachedFiles:
         return AttachedFiles(export, self.settings.documents, self._digest)
 
     def _windows(
         self, chat: Chat, source: ConversationSourceSettings
     ) -> Iterator[tuple[str, conversations.Window]]:
-        stem = partition_name(chat.name)
+        stem = globs.partition_name(chat.name)
         for window in conversations.windows(chat, source.windows, source.timezone):
             yield f"{stem}.{window.key}", window
 
-    def chats(self, export: Export) -> list[Chat]:
+    def chats(self, export: chat_exports.Export) -> list[Chat]:
         """The chats of an export as they may be stored; what cannot be read is a chat of faults."""
         if export.digest not in self._read:
             if len(self._read) > 8:
                 self._read.pop(next(iter(self._read)))
             pseudonym = self._pseudonyms(export.source) if export.source.pseudonyms else None
             settings = self.settings
-            reader = ExportReader(settings.conversations, settings.mail, settings.threads)
+            reader = chat_exports.ExportReader(settings.conversations, settings.mail, settings.threads)
             try:
                 chats = list(reader.chats(export))
-            except BROKEN as error:
-                chats = [unread(export.name, error)]
+            except chat_exports.BROKEN as error:
+                chats = [chat_exports.unread(export.name, error)]
             files = self._files(export)
             self._read[export.digest] = [
                 conversations.masked_chat(_with_files(chat, files), pseudonym) for chat in chats
@@ -216,9 +202,9 @@ class ChatFiles:
         assert self._listings is not None
         if configured <= set(self._exports):
             self._listings = {k: v for k, v in self._listings.items() if k in current}
-        remember(self._memory_file, json.dumps(self._listings, sort_keys=True))
+        globs.remember(self._memory_file, json.dumps(self._listings, sort_keys=True))
 
-    def exports_of(self, path: Path) -> list[Export]:
+    def exports_of(self, path: Path) -> list[chat_exports.Export]:
         """The exports of configured sources that lie at or below `path`, or that a file there is a part of."""
         exports = []
         for source in self.settings.sources:
@@ -231,7 +217,7 @@ class ChatFiles:
                     ]
         return exports
 
-    def window_ids(self, exports: Iterable[Export]) -> list[str]:
+    def window_ids(self, exports: Iterable[chat_exports.Export]) -> list[str]:
         """The windows of these exports, as `conversations` names them."""
         return [
             conversations.window_id(f"{export.source.name}:{chat.name}", window.key)
@@ -242,7 +228,7 @@ class ChatFiles:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        return sweep_parts(self._memory_file)
+        return globs.sweep_parts(self._memory_file)
 
 
 def _with_files(chat: Chat, files: AttachedFiles) -> Chat:

@@ -17,29 +17,13 @@ from dagster_project.config.settings import (
     SourceSettings,
 )
 from dagster_project.remotes.landing import Landing
+from dagster_project.sources import mail_places
 from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
-from dagster_project.sources.mail_places import (
-    mail_partition,
-    mail_paths,
-    month_of,
-    period_of,
-    without_source,
-    youngest_year,
-)
 from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
 from dagster_project.sources.reading_files import TooLargeError, bounded, content, open_file, why_unreadable
 from dagster_project.sources.trees import tree_files, tree_parts
-from dagster_project.system.globs import (
-    fixed_folder,
-    is_folder,
-    matching_paths,
-    partition_name,
-    recall,
-    remember,
-    sweep_parts,
-    valid_text,
-)
+from dagster_project.system import globs
 from dagster_project.system.long_work import ordered_map
 from transforms.documents.files import RawFile, document_format
 from transforms.documents.issues import issue_files
@@ -104,7 +88,7 @@ class FileSources:
         A source that waits for its first fetch has no partitions. One that has no file at all, or that cannot be read, is
         `broken` and keeps its partitions: a disk that is not mounted must not empty the index. SourceError if all are.
         """
-        memory = recall(self._memory_file)
+        memory = globs.recall(self._memory_file)
         self._memory = {k: v for k, v in memory.items() if isinstance(v, list) and len(v) == 6}
         self._partitions, self._inboxes, self._states, self.broken = {}, {}, {}, {}
         for source in self.settings.sources:
@@ -120,7 +104,7 @@ class FileSources:
                 ]
             self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
         if self._states != self._memory:
-            remember(self._memory_file, json.dumps(self._states, sort_keys=True))
+            globs.remember(self._memory_file, json.dumps(self._states, sort_keys=True))
         return [self._partitions[p][0] for p in sorted(self._partitions)]
 
     def _source_partitions(
@@ -198,8 +182,8 @@ class FileSources:
         pattern = self.settings.place(source)
         roots = (
             [pattern]
-            if is_folder(pattern)
-            else [r for r in matching_paths(pattern, self.settings.base) if is_folder(r)]
+            if globs.is_folder(pattern)
+            else [r for r in globs.matching_paths(pattern, self.settings.base) if globs.is_folder(r)]
         )
         if not roots:
             raise SourceError(
@@ -210,12 +194,14 @@ class FileSources:
         partitions = [
             mail
             for root in roots
-            for mail in inbox_mails(root, valid_text(root.relative_to(fixed_folder(pattern))))
+            for mail in inbox_mails(root, globs.valid_text(root.relative_to(globs.fixed_folder(pattern))))
         ]
-        youngest = youngest_year(mail.month for mail in partitions)
+        youngest = mail_places.youngest_year(mail.month for mail in partitions)
         for mail in partitions:
             partition = (
-                mail.epoch if source.grain == "archive" else period_of(mail.month, source.grain, youngest)
+                mail.epoch
+                if source.grain == "archive"
+                else mail_places.period_of(mail.month, source.grain, youngest)
             )
             grouped.setdefault(partition, []).append(mail)
         list_id = source.list_id or source.name
@@ -299,22 +285,27 @@ class FileSources:
     def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         assigned: list[tuple[_File, str | None]] = []
-        for path, name, fault, folder in mail_paths(source, self.settings):
+        for path, name, fault, folder in mail_places.mail_paths(source, self.settings):
             digest, month = (fault, None) if fault else self._identify(path, dated=source.kind != "mbox")
             assigned.append(
-                (_File(path, name, digest, fault, folder), month_of(name) if source.kind == "mbox" else month)
+                (
+                    _File(path, name, digest, fault, folder),
+                    mail_places.month_of(name) if source.kind == "mbox" else month,
+                )
             )
-        youngest = youngest_year(month for _, month in assigned if month)
+        youngest = mail_places.youngest_year(month for _, month in assigned if month)
         for file, month in assigned:
-            period = month and period_of(month, source.grain, youngest)
-            grouped.setdefault(mail_partition(source, file.name, file.folder, period), []).append(file)
+            period = month and mail_places.period_of(month, source.grain, youngest)
+            grouped.setdefault(mail_places.mail_partition(source, file.name, file.folder, period), []).append(
+                file
+            )
         units: dict[str, tuple[str | None, list[_File]]] = {}
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
         ):
-            name = period if period not in units else partition_name(f"{period}@{list_id or ''}")
+            name = period if period not in units else globs.partition_name(f"{period}@{list_id or ''}")
             units[name] = list_id, files
-        short = without_source(source.name, units)
+        short = mail_places.without_source(source.name, units)
         for name, (list_id, files) in units.items():
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
@@ -345,7 +336,7 @@ class FileSources:
 
     def sweep(self) -> int:
         """Delete what killed builds left of the memory, the number of files; no other build may be running."""
-        return sweep_parts(self._memory_file) + self.chats.sweep() + self._readers.converted.sweep()
+        return globs.sweep_parts(self._memory_file) + self.chats.sweep() + self._readers.converted.sweep()
 
 
 def _state(path: Path) -> list[object] | str:
@@ -375,7 +366,7 @@ def _month(head: bytes) -> str | None:
 
 def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterator[RawMail]:
     """The mails of one file; what cannot be read as mail comes with its fault."""
-    if file.fault or is_folder(file.path):
+    if file.fault or globs.is_folder(file.path):
         yield RawMail(file.name, b"", fault=file.fault or "not_a_file: the path is a folder")
         return
     try:

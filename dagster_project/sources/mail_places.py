@@ -10,15 +10,7 @@ from typing import NamedTuple
 
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.sources.reading_files import COMPRESSED, open_file, why_unreadable
-from dagster_project.system.globs import (
-    entries_below,
-    fixed_folder,
-    is_folder,
-    is_there,
-    matching_paths,
-    partition_name,
-    valid_text,
-)
+from dagster_project.system import globs
 from transforms.errors import SourceError
 
 _DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
@@ -44,13 +36,13 @@ def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
     SourceError if there are none: a disk that is not mounted must not empty the index.
     """
     pattern = settings.place(source)
-    roots = [pattern] if is_there(pattern) else matching_paths(pattern, settings.base)
+    roots = [pattern] if globs.is_there(pattern) else globs.matching_paths(pattern, settings.base)
     paths = [
         file
         for file in _matching_files(source, pattern, [r for r in roots if r != settings.root])
         if not settings.is_generated(file.path)
     ]
-    if all(file.fault or is_folder(file.path) for file in paths):
+    if all(file.fault or globs.is_folder(file.path) for file in paths):
         raise SourceError(
             f"source {source.name}: no {source.kind} file at {pattern}; mend `path` in the settings, or "
             "remove the source from them to remove its mail from the index"
@@ -60,10 +52,10 @@ def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
 
 def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[MailPath]:
     """The files below the matches of a source's path."""
-    fixed = fixed_folder(pattern)
+    fixed = globs.fixed_folder(pattern)
     paths: list[MailPath] = []
     for root in roots:
-        is_tree = is_folder(root) and (source.kind != "mbox" or root == pattern)
+        is_tree = globs.is_folder(root) and (source.kind != "mbox" or root == pattern)
         base = root if len(roots) == 1 and is_tree else fixed
         if source.kind == "mbox":
             inside = _archives(root) if is_tree else iter([(root, None, "")])
@@ -72,14 +64,14 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
         else:
             inside = _single_mails(root)
         files = [
-            MailPath(path, valid_text(path.relative_to(base)), fault, folder)
+            MailPath(path, globs.valid_text(path.relative_to(base)), fault, folder)
             for path, fault, folder in inside
         ]
         folders = ("cur", "new")
         if (
             source.kind == "maildir"
             and not files
-            and all(p.name not in folders for p, _ in entries_below(root))
+            and all(p.name not in folders for p, _ in globs.entries_below(root))
         ):
             raise SourceError(
                 f"source {source.name}: {root} is no Maildir: neither it nor a folder in it has cur/ or new/"
@@ -130,11 +122,11 @@ def _delivered(place: Path, folder: str) -> _Files:
 
 def _archives(root: Path) -> _Files:
     """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes."""
-    for path, error in entries_below(root):
+    for path, error in globs.entries_below(root):
         folder = _folder_name(path.relative_to(root).with_name(_stem(path.name)))
         if error:
             yield path, why_unreadable(error), folder
-        elif not is_folder(path) and not path.name.startswith(".") and is_archive(path):
+        elif not globs.is_folder(path) and not path.name.startswith(".") and is_archive(path):
             yield path, None, folder
 
 
@@ -159,7 +151,7 @@ def _folder_name(place: Path) -> str:
     Maildir++ divides by dots, Thunderbird writes `.sbd` and Apple Mail `.mbox` behind a part, and IMAP writes
     letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3).
     """
-    parts = [part for part in PurePosixPath(valid_text(place)).parts if part != "."]
+    parts = [part for part in PurePosixPath(globs.valid_text(place)).parts if part != "."]
     names = [
         name
         for part in parts
@@ -183,10 +175,10 @@ def _single_mails(root: Path) -> _Files:
 
     The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`.
     """
-    if not is_folder(root):
+    if not globs.is_folder(root):
         yield root, None, ""
         return
-    for path, error in entries_below(root):
+    for path, error in globs.entries_below(root):
         boxes = [part for part in path.relative_to(root).parts[:-1] if part.endswith(".mbox")]
         folder = _folder_name(Path(*boxes))
         if error:
@@ -197,7 +189,7 @@ def _single_mails(root: Path) -> _Files:
 
 def _fault(path: Path) -> str | None:
     """Why something is not a mail, though it is where mails are."""
-    return "not_a_file: the path is a folder" if is_folder(path) else None
+    return "not_a_file: the path is a folder" if globs.is_folder(path) else None
 
 
 def mail_partition(
@@ -207,7 +199,7 @@ def mail_partition(
     if folder:
         whole = source.kind == "mbox" or source.grain == "archive"
         ending = "" if whole else f".{period or 'undated'}"
-        return partition_name(f"{folder}{ending}"), f"{source.list_id or source.name}/{folder}"
+        return globs.partition_name(f"{folder}{ending}"), f"{source.list_id or source.name}/{folder}"
     if source.kind != "mbox":
         partition = "all" if source.grain == "archive" else period or "undated"
         return partition, source.list_id or source.name
@@ -217,8 +209,8 @@ def mail_partition(
     list_id = source.list_id or before or source.name
     prefix = "" if source.list_id or not before else f"{before}."
     if period is None or source.grain == "archive":
-        return partition_name(stem), list_id
-    return partition_name(f"{prefix}{period}"), list_id
+        return globs.partition_name(stem), list_id
+    return globs.partition_name(f"{prefix}{period}"), list_id
 
 
 def without_source(source: str, names: Iterable[str]) -> dict[str, str]:

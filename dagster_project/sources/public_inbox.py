@@ -12,17 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from dagster_project.sources.git_history import (
-    DAMAGED,
-    MISSING,
-    TOO_LARGE,
-    Change,
-    GitFailedError,
-    Objects,
-    git,
-    history,
-    missing_objects,
-)
+from dagster_project.sources import git_history
 from dagster_project.system.globs import is_folder
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail
@@ -61,8 +51,8 @@ def is_inbox(folder: Path) -> bool:
     if not is_folder(first / "objects"):
         return False
     try:
-        return git(first, "ls-tree", "--name-only", "HEAD") in (b"m\n", b"d\n")
-    except (GitFailedError, SourceError):
+        return git_history.git(first, "ls-tree", "--name-only", "HEAD") in (b"m\n", b"d\n")
+    except (git_history.GitFailedError, SourceError):
         return False
 
 
@@ -76,7 +66,7 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     places: dict[str, list[tuple[str, str]]] = {}
     for repository in repositories(inbox):
         epoch, label = _EPOCH.fullmatch(repository.name), _label(repository, name)
-        changes = history(repository)
+        changes = git_history.history(repository)
         absent = _absent(repository, changes)
         for change in changes:
             for key in places.pop(change.removed, ()) if change.removed else ():
@@ -98,8 +88,12 @@ def mail_at(inbox: Path, name: str, place: str, limit: int) -> bytes:
     label, _, commit = place.rpartition(":")
     for repository in repositories(inbox):
         if _label(repository, name) == label and commit.isalnum():
-            with suppress(GitFailedError), Objects(repository) as objects:
-                blob = git(repository, "rev-parse", "--verify", "--quiet", f"{commit}:m").decode().strip()
+            with suppress(git_history.GitFailedError), git_history.Objects(repository) as objects:
+                blob = (
+                    git_history.git(repository, "rev-parse", "--verify", "--quiet", f"{commit}:m")
+                    .decode()
+                    .strip()
+                )
                 return objects.read(blob, "blob", limit).data
     return b""
 
@@ -109,18 +103,18 @@ def _label(repository: Path, name: str) -> str:
     return f"{name}/{repository.name}" if _EPOCH.fullmatch(repository.name) else name
 
 
-def _absent(repository: Path, changes: Iterable[Change]) -> dict[str, str]:
+def _absent(repository: Path, changes: Iterable[git_history.Change]) -> dict[str, str]:
     """By blob that came and is not there, why its mail is not read; SourceError if that is all of them."""
     came = list(dict.fromkeys(change.came for change in changes if change.came))
     if not came:
         return {}
-    missing = missing_objects(repository, came)
+    missing = git_history.missing_objects(repository, came)
     if len(missing) == len(came):
         raise SourceError(
             f"repository {repository} holds none of its {len(came):,} mails: it is a partial clone, or its objects are "
             "lost; clone it again"
         )
-    return {blob: _fault(MISSING, blob, repository) for blob in missing}
+    return {blob: _fault(git_history.MISSING, blob, repository) for blob in missing}
 
 
 def _fault(what: str, blob: str, repository: Path) -> str:
@@ -139,7 +133,7 @@ def _month(seconds: int | None) -> str:
 def blobs(mails: Iterable[InboxMail], limit: int) -> Iterator[RawMail]:
     """The mails with their bytes; one over `limit` bytes, or that cannot be read, with its fault and without them."""
     for repository, some in _by_repository(mails):
-        with Objects(repository) as objects:
+        with git_history.Objects(repository) as objects:
             for mail in some:
                 yield (
                     RawMail(mail.place, b"", fault=mail.fault) if mail.fault else _read(mail, objects, limit)
@@ -153,9 +147,9 @@ def _by_repository(mails: Iterable[InboxMail]) -> Iterator[tuple[Path, list[Inbo
     yield from grouped.items()
 
 
-def _read(mail: InboxMail, objects: Objects, limit: int) -> RawMail:
+def _read(mail: InboxMail, objects: git_history.Objects, limit: int) -> RawMail:
     blob = objects.read(mail.blob, "blob", limit)
-    if blob.fault == TOO_LARGE:
+    if blob.fault == git_history.TOO_LARGE:
         fault = f"too_large: {blob.size} bytes, mail.max_message_bytes is {limit}"
         return RawMail(mail.place, b"", fault=fault)
     if blob.fault:
@@ -165,4 +159,4 @@ def _read(mail: InboxMail, objects: Objects, limit: int) -> RawMail:
 
 def is_corrupt(mail: RawMail) -> bool:
     """True for a mail whose blob was there when it was looked for, and could not be read."""
-    return (mail.fault or "").startswith((f"{DAMAGED}_object", f"{MISSING}_object"))
+    return (mail.fault or "").startswith((f"{git_history.DAMAGED}_object", f"{git_history.MISSING}_object"))

@@ -11,18 +11,9 @@ from assets.embedding import query_vectors
 from assets.protocols.models import Embedder, EmbeddingCache
 from assets.stages.declaration import Display, Made, Needs, Stage
 from dagster_project.extras.graph.transforms import chunk_classes as classes_transforms
-from dagster_project.extras.graph.transforms import hal_export, stripes
+from dagster_project.extras.graph.transforms import hal_export, schema, stripes
 from dagster_project.extras.graph.transforms import keywords as keyword_transforms
 from dagster_project.extras.graph.transforms import prompt_hashes as prompt_transforms
-from dagster_project.extras.graph.transforms.schema import (
-    CHUNK_CLASSES,
-    CHUNK_KEYWORDS,
-    CHUNK_SIMILARITIES,
-    DOCUMENT_GRAPH,
-    KEYWORDS,
-    PROMPT_HASHES,
-    STRIPE_ORDERS,
-)
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from transforms.embedding.embedded_text import embedded_chunks
 from transforms.settings.search import TermSettings
@@ -52,7 +43,7 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
             ),
             inputs=("documents",),
             settings=term_settings,
-            declared={"keywords": KEYWORDS},
+            declared={"keywords": schema.KEYWORDS},
         ),
         Stage(
             "prompt_hashes",
@@ -67,7 +58,7 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
             inputs=("documents", *_EMBEDDED),
             settings=settings,
             needs=Needs(resources=("embedder", "embedding_cache")),
-            declared={"prompt_hashes": PROMPT_HASHES},
+            declared={"prompt_hashes": schema.PROMPT_HASHES},
         ),
         *_chunk_stages(settings, term_settings),
         Stage(
@@ -86,7 +77,7 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
             ),
             settings=settings,
             needs=Needs(resources=("graph_exporter",), deps=("search_index",)),
-            declared={"document_graph": DOCUMENT_GRAPH},
+            declared={"document_graph": schema.DOCUMENT_GRAPH},
         ),
     ]
 
@@ -107,7 +98,7 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
             inputs=("documents", "document_chunks"),
             outputs=("chunk_classes",),
             settings=settings,
-            declared={"chunk_classes": CHUNK_CLASSES},
+            declared={"chunk_classes": schema.CHUNK_CLASSES},
         ),
         Stage(
             "build_stripes",
@@ -122,7 +113,7 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
             inputs=(*_EMBEDDED, "chunk_classes"),
             outputs=("chunk_similarities", "stripe_orders"),
             settings=settings,
-            declared={"chunk_similarities": CHUNK_SIMILARITIES, "stripe_orders": STRIPE_ORDERS},
+            declared={"chunk_similarities": schema.CHUNK_SIMILARITIES, "stripe_orders": schema.STRIPE_ORDERS},
         ),
         Stage(
             "find_keywords",
@@ -137,7 +128,7 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
             inputs=("document_chunks", "documents", "keywords"),
             outputs=("chunk_keywords",),
             settings=term_settings,
-            declared={"chunk_keywords": CHUNK_KEYWORDS},
+            declared={"chunk_keywords": schema.CHUNK_KEYWORDS},
         ),
     ]
 
@@ -178,13 +169,13 @@ def _prompt_hashes(*inputs: Any, embedder: Embedder, embedding_cache: EmbeddingC
     """The table `prompt_hashes`; `inputs` are those of the stage in order and the settings."""
     documents, *embedded, settings = inputs
     if settings.prompts == "off":
-        return Made([PROMPT_HASHES.empty()], {})
+        return Made([schema.PROMPT_HASHES.empty()], {})
     rows = prompt_transforms.document_questions(question_lists(documents))
     vectors = query_vectors(rows.column("question").to_pylist(), embedder, embedding_cache)
     usable = rows.filter(pc.is_in(rows.column("question"), value_set=pa.array(vectors, pa.string())))
     facts = {"questions": rows.num_rows, "questions_refused": rows.num_rows - usable.num_rows}
     if not usable.num_rows:
-        return Made([PROMPT_HASHES.empty()], facts)
+        return Made([schema.PROMPT_HASHES.empty()], facts)
     matrix = np.stack([vectors[question] for question in usable.column("question").to_pylist()])
     places = documents.select("doc_id", "source", "path").to_pyarrow()
     chunks = embedded_chunks(*embedded).to_pyarrow()

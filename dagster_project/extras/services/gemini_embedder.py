@@ -17,13 +17,7 @@ from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
 from transforms.hashing import text_hash
-from transforms.settings.models import (
-    BATCH_SHARE,
-    EmbeddingSettings,
-    GeminiSettings,
-    SafetySettings,
-    gemini_embedding,
-)
+from transforms.settings import models
 from transforms.text.visible import is_picture, picture_of
 
 if TYPE_CHECKING:
@@ -50,9 +44,9 @@ class GeminiEmbedder(RemoteEmbedder):
 
     def __init__(
         self,
-        settings: EmbeddingSettings,
-        gemini: GeminiSettings,
-        safety: SafetySettings = SafetySettings(),
+        settings: models.EmbeddingSettings,
+        gemini: models.GeminiSettings,
+        safety: models.SafetySettings = models.SafetySettings(),
         budget: RunBudget | None = None,
         jobs: Path | None = None,
     ):
@@ -60,7 +54,7 @@ class GeminiEmbedder(RemoteEmbedder):
         super().__init__(settings, gemini, safety, budget)
         self.gemini, self.jobs_folder = gemini, jobs
         self.batch_tokens = min(gemini.request_tokens, gemini.tokens_per_minute)
-        model = gemini_embedding(settings.name)
+        model = models.gemini_embedding(settings.name)
         self.price, self.knows_tasks = model.price, model.knows_tasks
         self.service = GeminiService(gemini)
 
@@ -70,7 +64,7 @@ class GeminiEmbedder(RemoteEmbedder):
         if least is None or count < least or self.jobs_folder is None:
             return self
         return BatchEmbedder(
-            self.settings, self.gemini, self.safety or SafetySettings(), self._budget, self.jobs_folder
+            self.settings, self.gemini, self.safety or models.SafetySettings(), self._budget, self.jobs_folder
         )
 
     async def request(self, client: AsyncClient, texts: list[str], task: str) -> Any:
@@ -115,16 +109,16 @@ class BatchEmbedder(GeminiEmbedder):
 
     def __init__(
         self,
-        settings: EmbeddingSettings,
-        gemini: GeminiSettings,
-        safety: SafetySettings,
+        settings: models.EmbeddingSettings,
+        gemini: models.GeminiSettings,
+        safety: models.SafetySettings,
         budget: RunBudget,
         jobs: Path,
     ):
         super().__init__(settings, gemini, safety, budget, jobs)
         self.jobs = BatchJobs(gemini, jobs)
         self.service = self.jobs.service
-        self.price *= BATCH_SHARE
+        self.price *= models.BATCH_SHARE
         self.batch_texts = min(gemini.request_texts * _REQUESTS_OF_JOB, _JOB_NUMBERS // self.dimensions)
         self.batch_tokens = None
         self._keys: dict[int, list[str]] = {}

@@ -21,18 +21,8 @@ from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
 from dagster_project.outgoing.screen import fault_text
 from dagster_project.system.locks import BUILD_LOCK, is_held
+from transforms import errors
 from transforms.conversations.pseudonyms import short_pseudonyms
-from transforms.errors import (
-    DisclosureLimitError,
-    IndexUnavailableError,
-    ModelMismatchError,
-    QueryError,
-    QueryInterruptedError,
-    SettingsError,
-    SourceError,
-    UnknownIdError,
-    WeftError,
-)
 
 RETRY_SECONDS = 5
 """Seconds after which to ask a busy server again."""
@@ -68,31 +58,31 @@ def index_state(root: Path, published_at: str | None, lens: str | None) -> _Stat
     return _State(published, is_held(root / BUILD_LOCK), of_sources(root, published)["changed_at"])
 
 
-def trouble_of(fault: WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
+def trouble_of(fault: errors.WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
     """The text and status for a fault of a search or of reading, perhaps under a lens."""
-    message = fault_text(fault, lens) if isinstance(fault, WeftError) else ""
+    message = fault_text(fault, lens) if isinstance(fault, errors.WeftError) else ""
     if isinstance(fault, AllBusyError):
         text = f"Questions that took too long are still at work. Ask again in {RETRY_SECONDS} seconds."
         return Trouble("BUSY", 503, "The server is busy", text)
-    if isinstance(fault, TimeoutError | QueryInterruptedError):
+    if isinstance(fault, TimeoutError | errors.QueryInterruptedError):
         text = "The answer took too long and was given up. Ask for less: a longer word, a shorter time, one list."
         return Trouble("TIMED_OUT", 504, "No answer in time", text)
-    if isinstance(fault, IndexUnavailableError):
+    if isinstance(fault, errors.IndexUnavailableError):
         if (root / "index" / CURRENT).exists():
             return Trouble("INDEX_DAMAGED", 503, "The index cannot be read", message)
         if is_held(root / BUILD_LOCK):
             text = "The first build is running. This page looks again by itself."
             return Trouble("BUILDING", 503, "The index is being built", text)
         return Trouble("NO_INDEX", 503, "There is no index yet", "Run weft build; then search here.")
-    if isinstance(fault, ModelMismatchError):
+    if isinstance(fault, errors.ModelMismatchError):
         return Trouble("MODEL_MISMATCH", 503, "The index belongs to another model", message)
-    if isinstance(fault, UnknownIdError):
+    if isinstance(fault, errors.UnknownIdError):
         return Trouble("UNKNOWN_ID", 404, "The index does not hold this", message)
-    if isinstance(fault, QueryError):
+    if isinstance(fault, errors.QueryError):
         return Trouble("QUERY", 400, "The query cannot be understood", message.replace(" (--plain)", ""))
-    if isinstance(fault, SourceError):
+    if isinstance(fault, errors.SourceError):
         return Trouble("NOT_AT_SOURCE", 404, "The source does not give this", message)
-    if isinstance(fault, DisclosureLimitError):
+    if isinstance(fault, errors.DisclosureLimitError):
         return Trouble("WITHHELD", 403, "This is not shown here", message)
     return Trouble("ERROR", 500, "That did not work", message)
 
@@ -122,7 +112,7 @@ class Site:
     def __init__(self, settings: Settings, seconds: float = SECONDS, lens: str | None = None):
         self.settings, self.seconds, self.lens = settings, seconds, lens
         if lens and settings.lenses[lens].is_limited:
-            raise SettingsError(
+            raise errors.SettingsError(
                 f"the lens {lens!r} bounds what a session is shown, and pages have no sessions: use it with `weft mcp` or "
                 "`weft context --session`, or take its bounds away"
             )
@@ -159,7 +149,7 @@ class Site:
                 if request.method == "POST":
                     request.state.body = await request.body()
                 return await self.pool.ask(lambda index: self._viewed(view, request, index), self.seconds)
-            except (WeftError, TimeoutError) as fault:
+            except (errors.WeftError, TimeoutError) as fault:
                 return self.refusal(request, fault)
 
         return endpoint
@@ -201,7 +191,7 @@ class Site:
         html = self.templates.get_template(name).render(context)
         return HTMLResponse(html, status)
 
-    def refusal(self, request: Request, fault: WeftError | TimeoutError) -> Response:
+    def refusal(self, request: Request, fault: errors.WeftError | TimeoutError) -> Response:
         """The response to a request that met a fault."""
         trouble = trouble_of(fault, self.settings.root, self.lens)
         response: Response
@@ -227,7 +217,7 @@ def cited_bytes(request: Request) -> tuple[int, int] | None:
         return None
     start, _, end = text.partition("-")
     if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit() and len(text) < 40):
-        raise QueryError(f"bytes takes a range such as 120-480, not {text[:60]!r}")
+        raise errors.QueryError(f"bytes takes a range such as 120-480, not {text[:60]!r}")
     return int(start), max(int(start), int(end))
 
 

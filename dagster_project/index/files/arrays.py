@@ -19,25 +19,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.index.files import posting_arrays, segments
 from dagster_project.index.files.hit_rows import HitRows, write_hit_rows
-from dagster_project.index.files.posting_arrays import (
-    FREQUENCIES,
-    VECTORS_IN,
-    KnownIds,
-    PostingArrays,
-    frequencies,
-    write_id_hashes,
-    write_vectors,
-)
-from dagster_project.index.files.segments import (
-    SortedTerms,
-    facts_of,
-    file_damages,
-    segment_name,
-    segments_of,
-    write_facts,
-    write_terms,
-)
 from dagster_project.system.durable import put
 from dagster_project.system.sql_files import SqlFile
 from transforms.embedding.sign_codes import CodedVectors
@@ -47,12 +30,18 @@ from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Slots, TermSegment
 from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
 
-_SQL = SqlFile(__file__, "arrays.sql", frequencies=FREQUENCIES, unembedded=UNEMBEDDED, unauthored=UNAUTHORED)
+_SQL = SqlFile(
+    __file__,
+    "arrays.sql",
+    frequencies=posting_arrays.FREQUENCIES,
+    unembedded=UNEMBEDDED,
+    unauthored=UNAUTHORED,
+)
 
 FORMAT = "12"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
-FIRST = segment_name(1)
+FIRST = segments.segment_name(1)
 """The segment that a full rebuild writes."""
 
 
@@ -66,7 +55,7 @@ class SearchArrays:
     patches: Patches
     vectors: CodedVectors
     rows: HitRows
-    ids: KnownIds
+    ids: posting_arrays.KnownIds
 
 
 def folder_of(index: Path) -> Path:
@@ -83,7 +72,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     """
     folder = folder_of(index)
     created = None
-    if VECTORS_IN in facts and not fits(folder, facts):
+    if posting_arrays.VECTORS_IN in facts and not fits(folder, facts):
         raise IndexUnavailableError(
             f"{folder} is missing, or of another version, and cannot be made from {index.name}: `weft build` makes both anew"
         )
@@ -100,7 +89,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
             "TMPDIR to a folder that can be written"
         ) from error
     try:
-        if created is None and (damage := next(file_damages(folder), None)):
+        if created is None and (damage := next(segments.file_damages(folder), None)):
             raise IndexUnavailableError(f"{folder} is damaged ({damage}): `weft build` makes it again")
         return created or _mapped(folder)
     except (ValueError, KeyError, EOFError, OSError) as error:
@@ -184,7 +173,7 @@ def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimens
     """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
     chunks = _count(connection, "chunks")
     write_hit_rows(connection, folder)
-    write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
+    posting_arrays.write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
 
 
 @contextlib.contextmanager
@@ -197,7 +186,7 @@ def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -
     aside.mkdir(parents=True)
     try:
         yield aside
-        write_facts(aside, _identity(facts), before)
+        segments.write_facts(aside, _identity(facts), before)
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(FileExistsError):
             put(aside, folder)
@@ -209,7 +198,7 @@ def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.
     """Write what costs little, because it is a few bytes for each chunk and id; `slots` are those of all chunks."""
     np.save(folder / "slots.npy", slots)
     _write_chunks(connection, folder, _count(connection, "chunks"))
-    write_id_hashes(connection, folder)
+    posting_arrays.write_id_hashes(connection, folder)
 
 
 def _identity(facts: dict[str, str]) -> dict[str, str]:
@@ -218,7 +207,7 @@ def _identity(facts: dict[str, str]) -> dict[str, str]:
 
 def fits(folder: Path, facts: dict[str, str]) -> bool:
     """True if a folder holds the arrays of the version with this manifest."""
-    return facts_of(folder).items() >= _identity(facts).items()
+    return segments.facts_of(folder).items() >= _identity(facts).items()
 
 
 def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = False) -> str | None:
@@ -229,13 +218,13 @@ def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = Fa
     folder = folder_of(index)
     if not fits(folder, facts):
         return f"{folder.name} is missing, damaged, or of another version"
-    damage = next(file_damages(folder, reads_all=reads_all), None)
+    damage = next(segments.file_damages(folder, reads_all=reads_all), None)
     return damage and f"{folder.name} is damaged: {damage}"
 
 
 def _mapped(folder: Path) -> SearchArrays:
     arrays = {str(path.relative_to(folder).with_suffix("")): _array(path) for path in folder.rglob("*.npy")}
-    names = [segment.name for segment in segments_of(folder)]
+    names = [segment.name for segment in segments.segments_of(folder)]
     slots = Slots(arrays["slots"], sum(arrays[f"{name}/lengths"].shape[1] for name in names))
     gone_terms = GoneTerms(_terms_of(arrays, "gone"), arrays["gone/df"])
     vectors = [
@@ -251,7 +240,7 @@ def _mapped(folder: Path) -> SearchArrays:
         Patches(arrays["patch"], arrays["version"], arrays["latest"]),
         CodedVectors(vectors, slots, arrays["absent"]),
         HitRows(folder, arrays["chunk_keys"]),
-        KnownIds(arrays["ids"], arrays["chunk_keys"]),
+        posting_arrays.KnownIds(arrays["ids"], arrays["chunk_keys"]),
     )
 
 
@@ -262,8 +251,8 @@ def _segment(arrays: Mapping[str, np.ndarray], name: str) -> TermSegment:
     )
 
 
-def _terms_of(arrays: Mapping[str, np.ndarray], name: str) -> SortedTerms:
-    return SortedTerms(arrays[f"{name}/term_bytes"], arrays[f"{name}/term_ends"])
+def _terms_of(arrays: Mapping[str, np.ndarray], name: str) -> segments.SortedTerms:
+    return segments.SortedTerms(arrays[f"{name}/term_bytes"], arrays[f"{name}/term_ends"])
 
 
 def _array(path: Path) -> np.ndarray:
@@ -284,7 +273,7 @@ def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[
 def _write_terms(connection: duckdb.DuckDBPyConnection, segment: Path) -> None:
     """The sorted bytes of all terms, where each ends, and where its postings begin."""
     table = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
-    write_terms(segment, table.column("term"))
+    segments.write_terms(segment, table.column("term"))
     np.save(
         segment / "starts.npy",
         np.concatenate([[0], np.cumsum(table.column("df").to_numpy())]).astype(np.int64),
@@ -295,7 +284,7 @@ def write_gone(folder: Path, counts: pl.DataFrame) -> None:
     """Write for each term the number of gone chunks with postings in the segments: columns term and df."""
     (folder / "gone").mkdir()
     in_order = counts.sort("term")
-    write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))
+    segments.write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))
     np.save(folder / "gone" / "df.npy", in_order.get_column("df").to_numpy())
 
 
@@ -303,7 +292,7 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
     """The arrays of postings; those that came onto an earlier version stand behind the others in the file."""
     keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
     last = -1, -1
-    with PostingArrays(folder) as arrays:
+    with posting_arrays.PostingArrays(folder) as arrays:
         for batch in _batches(connection, _SQL("postings") if is_sorted else _SQL("sorted_postings")):
             if not batch.num_rows:
                 continue
@@ -314,7 +303,7 @@ def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_s
                     "the postings of this index are out of order: `weft build` makes a new one"
                 )
             last = int(term[-1]), int(key[-1])
-            arrays.add(np.searchsorted(keys, key), frequencies(batch))
+            arrays.add(np.searchsorted(keys, key), posting_arrays.frequencies(batch))
 
 
 def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: np.ndarray) -> None:

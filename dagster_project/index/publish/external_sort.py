@@ -10,16 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagster_project.system.long_work import ordered_map
-from transforms.retrieval import bm25
-from transforms.retrieval.posting_runs import (
-    Range,
-    Run,
-    no_postings,
-    posting_run,
-    postings,
-    ranges,
-    term_numbers,
-)
+from transforms.retrieval import bm25, posting_runs
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _COLUMNS = ("chunk_id", "field", "term", "tf")
@@ -46,7 +37,7 @@ class PostingFiles:
         self.folder = folder
         self.lengths = np.zeros((len(bm25.FIELDS), chunk_count), dtype=np.int32)
         self._runs: list[_Stored] = []
-        self._names, self._numbers = term_numbers([])
+        self._names, self._numbers = posting_runs.term_numbers([])
         self._frequencies = np.zeros(0, dtype=np.int64)
 
     def add(self, file: Path, chunks: pa.Table, restated: pa.Array) -> None:
@@ -57,20 +48,20 @@ class PostingFiles:
         chunk_ids = chunks.column("chunk_id").combine_chunks()
         numbers = chunks.column("chunk_no").to_numpy()
         for table in _stored_terms(file):
-            run = posting_run(table, chunk_ids, numbers, restated, self.lengths)
+            run = posting_runs.posting_run(table, chunk_ids, numbers, restated, self.lengths)
             if len(run.chunks):
                 self._runs.append(self._stored(run))
 
     def number(self) -> None:
         """Number all terms."""
-        self._names, self._numbers = term_numbers([run.terms for run in self._runs])
+        self._names, self._numbers = posting_runs.term_numbers([run.terms for run in self._runs])
         self._frequencies = np.zeros(len(self._names), dtype=np.int64)
         self._runs = [run._replace(terms=_NO_TERMS) for run in self._runs]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All postings in order of term and chunk: term_id, chunk_no and the frequency in each field."""
-        yield no_postings()
-        parts = ranges(len(self._names), self._numbers, [run.starts for run in self._runs])
+        yield posting_runs.no_postings()
+        parts = posting_runs.ranges(len(self._names), self._numbers, [run.starts for run in self._runs])
         for batch in ordered_map(self._of_range, parts, _MOST_AT_ONCE):
             self._frequencies += np.bincount(batch.column("term_id").to_numpy(), minlength=len(self._names))
             yield batch
@@ -88,15 +79,15 @@ class PostingFiles:
         of_field = {f"{f}_length": row for f, row in zip(bm25.FIELDS, self.lengths, strict=True)}
         return pa.table({"chunk_no": numbers, **of_field})
 
-    def _stored(self, run: Run) -> _Stored:
+    def _stored(self, run: posting_runs.Run) -> _Stored:
         file = self.folder / str(len(self._runs))
         with file.open("wb") as output:
             run.chunks.tofile(output)
             run.counts.tofile(output)
         return _Stored(run.terms, run.starts, file)
 
-    def _of_range(self, part: Range) -> pa.RecordBatch:
-        return postings(
+    def _of_range(self, part: posting_runs.Range) -> pa.RecordBatch:
+        return posting_runs.postings(
             [
                 (own[low:high], np.diff(run.starts[low : high + 1]), *_rows(run, low, high))
                 for run, own, (low, high) in zip(self._runs, self._numbers, part.parts, strict=True)
