@@ -32,8 +32,7 @@ from rich.console import Console
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.context.context_index import IndexForContext
-from dagster_project.context.published_versions import PublishedVersions
+from dagster_project.context.context_index import IndexForContext, PublishedVersions
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.rerankers import Reranker

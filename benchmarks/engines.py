@@ -18,7 +18,7 @@ from printing import new_parser, new_table
 from rich.console import Console
 from stages import descendants
 
-from dagster_project.composition.engine import make_engine
+from dagster_project.composition.stores import make_engine
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.instance import open_instance

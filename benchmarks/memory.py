@@ -33,8 +33,8 @@ from printing import new_parser, new_table
 from rich.console import Console
 
 from dagster_project.config.settings import EmbeddingSettings, Settings
+from dagster_project.context.context_index import PublishedVersions
 from dagster_project.context.conversation_context import ConversationText, context_of
-from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.static import PackagedTokenCounter
 from transforms.context.passages import stretches

@@ -39,7 +39,7 @@ from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.system.progress import LoggedProgress
+from dagster_project.system.long_work import LoggedProgress
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
 from transforms.settings.search import BUILT_IN_PROFILES

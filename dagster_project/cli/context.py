@@ -16,8 +16,7 @@ from dagster_project.cli.render.hits import print_plan
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.config.source_settings import known_zone
 from dagster_project.context import conversation_context as work
-from dagster_project.context.accounting import Account
-from dagster_project.context.sessions import Session, opened_session
+from dagster_project.context.sessions import Account, Session, opened_session
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.outgoing.screen import Disclosure
 from transforms.context.block import ENDED, FULL, difference

@@ -11,9 +11,8 @@ import dagster as dg
 import yaml
 from upath import UPath
 
-from dagster_project.composition.engine import make_engine
 from dagster_project.composition.objects import make_mirror
-from dagster_project.composition.stores import make_lake
+from dagster_project.composition.stores import make_engine, make_lake
 from dagster_project.config.settings import Settings
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.orchestration.instance import instance_place, open_instance

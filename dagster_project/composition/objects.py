@@ -1,16 +1,19 @@
-"""Settings put together with assets and resources; every place that needs one of them asks here."""
+"""Settings put together with assets and the resources that Dagster's UI shows; every place that needs one asks here."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import dagster as dg
+from pydantic import Field
 
 from assets.protocols.models import LanguageModel
-from dagster_project.composition.engine import make_engine, on_engine
-from dagster_project.composition.resources import EmbeddingModel, Index, Lake, Remotes, SentenceModel
-from dagster_project.composition.stores import make_lake, make_sources
+from dagster_project.composition.stores import make_engine, make_lake, make_sources, on_engine
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
-from dagster_project.context.published_versions import PublishedVersions
+from dagster_project.context.context_index import PublishedVersions
 from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
 from dagster_project.extras.registry import enabled, extra_parts, load, model_service, ranking_at, sections
 from dagster_project.index.publish.operations_history import DagsterHistory
@@ -27,9 +30,10 @@ from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.models.language_models import make_language_model, service_of
 from dagster_project.remotes.source_remotes import SourceRemotes
 from dagster_project.sources.seen_partitions import SeenPartitions
-from dagster_project.system.progress import LoggedProgress
+from dagster_project.system.long_work import LoggedProgress
 from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding import context_sentences
+from transforms.errors import SettingsError
 from transforms.retrieval import bm25
 from transforms.settings.models import WRITTEN_KINDS
 
@@ -184,3 +188,72 @@ def _remote_in_words(remote: RemoteSettings) -> str:
 def _key(service: str) -> dict[str, str]:
     """The environment variable with the key of a service of models, as Dagster shows variables."""
     return {"env": load(model_service(service).key)()}
+
+
+@dataclass(frozen=True)
+class WorkingObject:
+    """An object for assets, and the values under which the settings made it."""
+
+    instance: Any
+    values: Mapping[str, Any]
+
+
+class ConfiguredResource(dg.ConfigurableResource[Any]):
+    """A resource whose values a run cannot change: plan, searches and other runs go by the settings.
+
+    A secret is shown as `{"env": NAME}`, which Dagster takes for a variable of the environment. It is not a `dg.EnvVar`:
+    that puts the value into the run, and ends a run that would have sent nothing where the variable is not set.
+    """
+
+    # Dagster knows this annotation only where it is not a string, so this module does not import `annotations`.
+    working: dg.ResourceDependency[WorkingObject]
+
+    @classmethod
+    def around(cls, instance: object, **values: Any) -> Self:
+        """The resource that hands out `instance` and shows `values`."""
+        return cls(working=WorkingObject(instance, values), **values)
+
+    def create_resource(self, context: dg.InitResourceContext) -> Any:
+        """The working object; SettingsError where the configuration of the run says other than the settings."""
+        if other := [name for name, value in self.working.values.items() if getattr(self, name) != value]:
+            raise SettingsError(
+                f"the run's configuration changes {', '.join(other)} of {type(self).__name__}, which other runs and "
+                "searches would not know of: take it out and change the settings file"
+            )
+        return self.working.instance
+
+
+class Lake(ConfiguredResource):
+    """The Parquet files of every table; storage.lake and storage.root in the settings say where."""
+
+    uri: str = Field(description="folder or address of the files")
+
+
+class Index(ConfiguredResource):
+    """The published DuckDB file; storage.root and [index] in the settings say where and how."""
+
+    folder: str = Field(description="folder of the versions; CURRENT in it names the one that is searched")
+    keep_versions: int = Field(description="versions that stay when a new one is published")
+
+
+class EmbeddingModel(ConfiguredResource):
+    """The model that makes vectors of texts; see [embedding] in the settings."""
+
+    model: str = Field(description="name that vectors, cache and index carry")
+    dimensions: int = Field(description="width of the vectors")
+    api_key: dict[str, str] | None = Field(description="variable with the key; none: nothing is sent")
+
+
+class SentenceModel(ConfiguredResource):
+    """The language model that writes sentences about chunks; see [sentences] in the settings."""
+
+    model: str = Field(description="name of the model; none: no source asks for sentences")
+    api_key: dict[str, str] | None = Field(description="variable with the key; none: nothing is sent")
+
+
+class Remotes(ConfiguredResource):
+    """Where sources are fetched from; see [sources.fetch] in the settings."""
+
+    sources: dict[str, str] = Field(
+        description="each source's kind of remote and the variables with its credentials"
+    )

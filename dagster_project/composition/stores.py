@@ -1,13 +1,18 @@
-"""The lake, the sources and the stages of a settings file, as a task needs them. Imports no Dagster."""
+"""The lake, the sources, the stages and the engine of a settings file, as a task needs them. Imports no Dagster."""
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from assets.conversations import conversation_stages
 from assets.documents import document_stages
 from assets.mail import mail_stages
+from assets.partitions import PARTITIONS_OF_RUN
+from assets.protocols import engine as protocol
+from assets.protocols.models import Embedder
 from assets.stages.declaration import Stage
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import declared_tables
+from dagster_project.extras.registry import declared_tables, engines, load
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.models.static import PackagedTokenCounter
@@ -53,3 +58,40 @@ def source_stages(settings: Settings) -> list[Stage]:
             settings.conversations, settings.terms, PackagedTokenCounter(), settings.documents.ocr
         ),
     ]
+
+
+class BuildEngine(protocol.Engine, Protocol):
+    """An engine as builds use it; `run_partitions` are the partitions of a run of a build, at most."""
+
+    run_partitions: int
+
+    def close(self) -> None:
+        """Give back what was taken of the cluster."""
+
+
+class LocalEngine:
+    """Leaves every partition to the run that asks."""
+
+    run_partitions = PARTITIONS_OF_RUN
+
+    def outcomes(self, run_id: str, tables: Collection[str], partitions: Sequence[str]) -> None:
+        """None."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def make_engine(settings: Settings) -> BuildEngine:
+    """The engine of `[engine]`, which begins nothing before the first tasks; SettingsError without its packages."""
+    offer = engines().get(settings.engine.kind)
+    engine: BuildEngine = load(offer.make)(settings) if offer else LocalEngine()
+    return engine
+
+
+def on_engine(settings: Settings, embedder: Embedder) -> Embedder:
+    """The embedder, or one by which the engine embeds many documents; SettingsError without its packages."""
+    offer = engines().get(settings.engine.kind)
+    if offer is None or not offer.embedder:
+        return embedder
+    elsewhere: Embedder = load(offer.embedder)(settings, embedder)
+    return elsewhere

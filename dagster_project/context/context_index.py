@@ -1,23 +1,29 @@
-"""The published index as conversations ask it: many queries in one pass, and passages to show."""
+"""The published index as conversations ask it: versions, many queries in one pass, and passages to show."""
 
 import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 
 from assets.embedding import query_vectors
 from assets.protocols.models import EmbeddingCache
 from assets.protocols.search import Asker
-from dagster_project.context.passages import passages
+from dagster_project.config.settings import Settings
 from dagster_project.index.search.filters import Filters, where_conditions
+from dagster_project.index.search.index_faults import faults_translated
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.opened_version import HnswScores
 from dagster_project.index.search.ranking import Near, row_batches
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.models.embedding_cache import QueryVectorCache
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.system.sql_files import SqlFile
 from transforms.context.candidates import borne_out, in_stretches, query_parts, telling_terms
@@ -298,3 +304,58 @@ _CHUNKING = (
     "mail", "blocks", "chunks", "documents", "document_chunks", "conversations", "terms", "sentences",
 )  # fmt: skip
 """The settings of a version that say how its texts became chunks."""
+
+
+def passages(connection: duckdb.DuckDBPyConnection, chunk_ids: Sequence[str]) -> dict[str, Passage]:
+    """The passages of chunks by id; those that the index does not hold are left out."""
+    ids = {"ids": sorted(set(chunk_ids))}
+    rows = connection.execute(_SQL("rows"), ids).to_arrow_table().to_pylist()
+    texts = {name: (text or "").encode() for name, text in connection.execute(_SQL("texts"), ids).fetchall()}
+    return {row["chunk_id"]: _passage(row, texts[row["text_id"]]) for row in rows}
+
+
+def _passage(row: dict[str, Any], text: bytes) -> Passage:
+    """The passage of a row, whose bytes are those of `text`; around it is its section, or its mail."""
+    start, end = row["start_byte"] or 0, row["end_byte"] or 0
+    own, display = text[start:end].decode(errors="replace"), row["text_display"]
+    around = None
+    first, last = row["heading_start"] or 0, row["body_end"] or len(text)
+    if row["heading_start"] is not None or row["source_kind"] == "message":
+        around = text[first:last].decode()
+    line, around_line = (1 + text.count(b"\n", 0, place) for place in (start, first))
+    return Passage(
+        chunk_id=row["chunk_id"],
+        doc_id=row["doc_id"],
+        place=row["place"],
+        source_kind=row["source_kind"],
+        title=row["shown_title"] or "(no title)",
+        date=row["date"],
+        tags=tuple(row["tags"] or ()),
+        text=own if own.rstrip() == display.rstrip() else display,
+        start=start,
+        end=end,
+        around=around,
+        around_start=first,
+        around_end=last if around is not None else 0,
+        turn=row["turn"],
+        page_starts=tuple(row["page_starts"] or ()),
+        lines=(line, max(line, 1 + text[:end].rstrip(b"\n").count(b"\n"))),
+        around_lines=(around_line, around_line + (around or "").rstrip("\n").count("\n")),
+    )
+
+
+class PublishedVersions:
+    """Opens the current version below a folder."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.cache = settings, QueryVectorCache(settings.root / "cache" / "embeddings")
+
+    def of(self, index: SearchIndex) -> IndexForContext:
+        """A version that is open already."""
+        return IndexForContext(index, self.cache)
+
+    @contextmanager
+    def open(self, place: Path | None = None) -> Iterator[IndexForContext]:
+        """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
+        with closing(open_index(self.settings, place=place)) as index, faults_translated(index.path):
+            yield self.of(index)

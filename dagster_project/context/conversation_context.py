@@ -12,7 +12,7 @@ import polars as pl
 
 from assets.protocols.search import Asker
 from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
-from dagster_project.context.published_versions import PublishedVersions
+from dagster_project.context.context_index import PublishedVersions
 from dagster_project.context.rules import Rules, context_rules, included_chunks
 from dagster_project.index.search.completeness import Completeness
 from dagster_project.index.search.search_index import SearchIndex

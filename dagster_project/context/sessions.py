@@ -1,15 +1,22 @@
-"""Sessions of `weft context`: a file with a line for each turn, its manifest and what a lens counts; no text is in it."""
+"""Accounts of texts that were shown: sessions of `weft context`, files of manifests without text; a command under a lens."""
 
 import fcntl
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dagster_project.outgoing.screen import Disclosure
+from dagster_project.config.settings import Settings
+from dagster_project.index.search.lookup import document_bytes
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.models.static import PackagedTokenCounter
+from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
+from dagster_project.outgoing.screen import Disclosure, Disclosures
 from transforms.errors import ContextError
 
 _FOLDER = "sessions"
@@ -90,3 +97,22 @@ def _turn(line: bytes, number: int, name: str) -> dict[str, Any]:
             f"line {number} of session {name} is no turn: move the file away to begin again"
         ) from error
     return dict(turn)
+
+
+class Account:
+    """The account of one command, which sees `index` under the lens of that name; `before` is what its session was shown."""
+
+    def __init__(self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Disclosure] = ()):
+        self.settings, self.lens, self.index = settings, lens, index
+        self.disclosures = Disclosures(lens, settings.lenses[lens], before)
+
+    def note(
+        self, tool: str, question: str, passages: Sequence[Disclosed], masked: Counter[str]
+    ) -> Sequence[Disclosure]:
+        """The additions of an answer to the session, after its receipt is written; DisclosureLimitError beyond bounds."""
+        sizes = partial(document_bytes, self.index.ask)
+        entries = self.disclosures.add(passages, PackagedTokenCounter().counts, sizes)
+        if self.settings.mcp.receipts:
+            view = Seen(self.index.version, self.lens)
+            Receipts(self.settings.root).add(tool, question, view, passages, masked)
+        return entries

@@ -14,7 +14,7 @@ import dagster as dg
 from assets.embedding import PAID_TWICE
 from assets.fetch import GROUP, fetched_key
 from dagster_project.composition import objects
-from dagster_project.composition.engine import make_engine
+from dagster_project.composition.stores import make_engine
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
 from dagster_project.lake.forgotten import Forgotten
@@ -33,7 +33,7 @@ from dagster_project.orchestration.workers import Workers, most_of_run, workers_
 from dagster_project.system.disk_space import is_of_full_disk, may_be_written, require_writable
 from dagster_project.system.disk_watch import translate_disk_faults
 from dagster_project.system.locks import only_build
-from dagster_project.system.progress import CountedProgress
+from dagster_project.system.long_work import CountedProgress
 from transforms.errors import LakeDamageError, SettingsError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)

@@ -24,7 +24,7 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
 from dagster_project.system import unasked_pandas
-from dagster_project.system.progress import CountedProgress
+from dagster_project.system.long_work import CountedProgress
 from transforms.errors import WeftError
 from transforms.settings.operations import OWN_ENGINE
 

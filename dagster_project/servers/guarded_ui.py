@@ -12,7 +12,7 @@ from dagster_webserver.cli import main as webserver
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
 
-from dagster_project.servers.own_pages import OwnPages
+from dagster_project.servers.guards import OwnPages
 from dagster_project.system.dagster_internals import run_dev
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dagster_project.index.publish.lake_file import lake_file
+from dagster_project.index.publish.lake_views import lake_file
 from tests.archives import Workspace
 
 extension = pytest.importorskip("duckdb_extension_ducklake", reason="DuckDB's extension is not installed")

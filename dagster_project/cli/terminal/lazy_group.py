@@ -1,18 +1,61 @@
-"""Groups of commands that load the module of a command when the command is called."""
+"""Groups of commands: they load the module of a command when it is called, and make visible whatever it writes."""
 
+import codecs
 import gc
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TextIO
 
 import click
 
-from dagster_project.cli.terminal.safe_streams import SafeGroup
 from dagster_project.extras.registry import Command, load
 from transforms.errors import SettingsError
+from transforms.text.visible import visible
 
 OTHERS = "Commands"
 """The heading of commands that are not declared."""
+
+
+class SafeStream:
+    """A text stream on another one, which is `beneath`; it is not a terminal, since colours would be escaped, too.
+
+    Text is made visible here, not in commands, so that no command, no message of a library, no log line and no traceback
+    can forget it. Pipes and files get the same text: somebody prints them later.
+    """
+
+    def __init__(self, beneath: TextIO):
+        self.beneath = beneath
+
+    def write(self, text: str) -> int:
+        """Write `text` with its steering signs shown."""
+        self.beneath.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write all of `lines`."""
+        for line in lines:
+            self.write(line)
+
+    def isatty(self) -> bool:
+        """False: nobody may send escape sequences here."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.beneath, name)
+
+
+def beneath(stream: TextIO) -> TextIO:
+    """The stream for a writer that makes its own text safe and sends sequences of its own."""
+    return stream.beneath if isinstance(stream, SafeStream) else stream
+
+
+def _safe(stream: TextIO) -> Any:
+    if isinstance(stream, SafeStream):
+        return stream
+    # Click leaves a stream that says ASCII for one of its own, behind our back.
+    if codecs.lookup(stream.encoding or "ascii").name == "ascii" and hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding="utf-8")
+    return SafeStream(stream)
 
 
 def loaded(command: Command) -> click.Command:
@@ -34,14 +77,19 @@ def loaded(command: Command) -> click.Command:
     return target
 
 
-class LazyGroup(SafeGroup):
-    """A group that knows some of its commands by a table, and loads them when they are called."""
+class LazyGroup(click.Group):
+    """A group that loads the commands of a table when they are called; its process writes to safe streams."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, Command], **extra: Any):
         """`lazy` are commands by their names, each listed under its heading."""
         super().__init__(*args, **extra)
         self.lazy = lazy
         self.former = {old: new for command in lazy.values() for old, new in command.former.items()}
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line."""
+        sys.stdout, sys.stderr = _safe(sys.stdout), _safe(sys.stderr)
+        return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""

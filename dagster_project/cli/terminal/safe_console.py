@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from dagster_project.cli.terminal.safe_streams import beneath
+from dagster_project.cli.terminal.lazy_group import beneath
 from transforms.text.visible import STEERING, visible
 
 _PIPED_WIDTH = 120

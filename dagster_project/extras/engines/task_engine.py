@@ -73,7 +73,7 @@ def ray_embedder(settings: Settings, embedder: Embedder) -> Embedder:
         return embedder
     try:
         # Its imports come with the extra.
-        from dagster_project.extras.engines.ray_embedder import RayEmbedder
+        from dagster_project.extras.engines.ray import RayEmbedder
     except ImportError as error:
         raise not_installed(error, "ray") from error
     return RayEmbedder(embedder, settings.embedding, settings.engine)

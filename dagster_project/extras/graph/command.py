@@ -28,8 +28,8 @@ from dagster_project.extras.graph.stripes_and_prompts import Prompted
 from dagster_project.extras.graph.transforms.hal_export import INDEX
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from dagster_project.extras.registry import Command
+from dagster_project.servers.guards import OwnPages
 from dagster_project.servers.listening import listening
-from dagster_project.servers.own_pages import OwnPages
 from transforms.errors import IndexUnavailableError
 
 _SERVE = Command(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT_TYPE, explained
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
-from dagster_project.context.accounting import Account
+from dagster_project.context.sessions import Account
 from dagster_project.extras.triage.transforms.table import ISSUE_TRIAGE
 from dagster_project.extras.triage.under_lens import disclosed, find_counts, shown_issues
 from dagster_project.index.search.opened_index import open_index

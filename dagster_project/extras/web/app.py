@@ -15,8 +15,7 @@ from starlette.staticfiles import StaticFiles
 from dagster_project.config.settings import Settings
 from dagster_project.extras.web import api, feed, files, views
 from dagster_project.extras.web.site import FOLDER, SECONDS, Site
-from dagster_project.servers.guards import BODY_SECONDS, SafeHeaders, TokenRequired, WholeBody
-from dagster_project.servers.own_pages import OwnPages
+from dagster_project.servers.guards import BODY_SECONDS, OwnPages, SafeHeaders, TokenRequired, WholeBody
 from transforms.errors import UnknownIdError, WeftError
 
 

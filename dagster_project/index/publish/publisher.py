@@ -37,9 +37,8 @@ from dagster_project.sources.seen_partitions import SeenPartitions
 from dagster_project.system.disk_space import is_of_full_disk, raise_of_machine
 from dagster_project.system.durable import put, remove, sync
 from dagster_project.system.locks import require_leases
-from dagster_project.system.long_work import give_memory_back
+from dagster_project.system.long_work import LoggedProgress, Phases, give_memory_back
 from dagster_project.system.processes import is_left_over
-from dagster_project.system.progress import LoggedProgress, Phases
 from transforms.embedding import embedded_text
 from transforms.errors import WeftError
 from transforms.hashing import parts_hash

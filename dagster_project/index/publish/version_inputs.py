@@ -12,7 +12,7 @@ from assets.partitions import IN_PARTS, SOURCE_TYPES
 from dagster_project.extras.registry import published_tables
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.sources.seen_partitions import SeenPartitions
-from dagster_project.system.progress import Phases
+from dagster_project.system.long_work import Phases
 from transforms.schemas.registry import REGISTRY, lake_wide_inputs
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import IndexSettings

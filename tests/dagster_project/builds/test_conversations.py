@@ -21,8 +21,8 @@ from mcp import Client
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
 from dagster_project.cli.main import COMMANDS
+from dagster_project.context.context_index import PublishedVersions
 from dagster_project.context.conversation_context import ConversationText, context_of, read_conversation
-from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.asset_jobs import asset_definitions

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.context.block_quality import shown_passages
+from dagster_project.context.context_index import PublishedVersions
 from dagster_project.context.conversation_context import ConversationText, context_of
-from dagster_project.context.published_versions import PublishedVersions
 from dagster_project.index.search.opened_index import open_index
 from tests.archives import Workspace
 from transforms.context.passages import Passage

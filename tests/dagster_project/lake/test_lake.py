@@ -15,7 +15,7 @@ import pytest
 
 from assets.partitions import MAIL
 from assets.protocols.lake import Parts
-from dagster_project.index.publish.lake_file import lake_file
+from dagster_project.index.publish.lake_views import lake_file
 from dagster_project.lake import parquet_files
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.lake.kept_footers import local_footers

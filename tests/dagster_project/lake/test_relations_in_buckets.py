@@ -22,7 +22,7 @@ from assets.stages.stage_run import StageRun
 from dagster_project.composition.objects import make_sources
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.lake.lake import ParquetLake, commit_all
-from dagster_project.system.progress import LoggedProgress
+from dagster_project.system.long_work import LoggedProgress
 from tests.archives import START, Mail, Workspace
 from tests.fuzz.fuzzing import seeds
 from transforms.mail.threads import buckets, corpus_measures, threads

@@ -8,7 +8,7 @@ import pytest
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.work import Work
 from dagster_project.orchestration.workers import most_of_run, workers_for
-from dagster_project.system.progress import CountedProgress
+from dagster_project.system.long_work import CountedProgress
 from tests.archives import Workspace, differences, lake_hashes, two_lists
 from tests.timing import until
 from transforms.errors import WeftError

@@ -8,8 +8,8 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
-from dagster_project.composition.engine import on_engine  # noqa: E402
-from dagster_project.extras.engines.ray_embedder import RayEmbedder, actors  # noqa: E402
+from dagster_project.composition.stores import on_engine  # noqa: E402
+from dagster_project.extras.engines.ray import RayEmbedder, actors  # noqa: E402
 from dagster_project.models.embedders import make_embedder  # noqa: E402
 from tests.archives import two_lists  # noqa: E402
 from transforms.errors import EngineError  # noqa: E402

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dagster_project.context.passages import passages
+from dagster_project.context.context_index import passages
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.files.hit_rows import HitRows
 from dagster_project.index.search.lookup import reading

@@ -12,7 +12,7 @@ from assets.embedding import EmbeddingReport, vectors_of
 from assets.vector_parts import EmbeddingTotals
 from dagster_project.extras.services.gemini_embedder import GeminiEmbedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
-from dagster_project.system.progress import LoggedProgress
+from dagster_project.system.long_work import LoggedProgress
 from tests.gemini_loopback import KEY
 from tests.processes import forked
 from tests.timing import HUNG

@@ -35,7 +35,7 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.lake_texts import texts_of
 from dagster_project.lake.text_references import PLACE, TEXTS
 from dagster_project.system.durable import put, remove
-from dagster_project.system.progress import LoggedProgress, Phases
+from dagster_project.system.long_work import LoggedProgress, Phases
 from dagster_project.system.sql_files import SqlFile
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash

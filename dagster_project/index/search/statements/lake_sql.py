@@ -5,8 +5,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dagster_project.index.publish.lake_file import lake_file, see
-from dagster_project.index.publish.lake_views import quoted
+from dagster_project.index.publish.lake_views import lake_file, quoted, see
 from dagster_project.index.publish.versions import attach
 from dagster_project.index.search.statements.closed_off import close_off, type_of
 from dagster_project.lake.lake import ParquetLake

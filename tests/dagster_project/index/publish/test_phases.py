@@ -6,7 +6,7 @@ import pytest
 
 from dagster_project.cli.render.builds import _STAGES
 from dagster_project.composition.objects import make_publisher
-from dagster_project.system.progress import CountedProgress
+from dagster_project.system.long_work import CountedProgress
 from tests.archives import Workspace
 
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from dagster_project.index.publish.macro_sql import MACROS
-from dagster_project.index.search.conditions.people import MAILS, People
+from dagster_project.index.search.conditions.field_values import MAILS, People
 from transforms.mail.address_uses import address_uses
 from transforms.mail.messages import RawMail, read_mail
 from transforms.mail.people import people
