@@ -6,7 +6,7 @@ This module has formats, charsets, titles, tags, aliases and times. It finds no 
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -58,6 +58,8 @@ _DAY = re.compile(r"((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d|\2\d)")
 _PERMALINKS = " ¶\uf0c1"
 """Signs of a link to a heading, which programs put behind it."""
 _DIVIDERS = " -\u2013\u2014|\u00b7:\u00bb"
+_REST = re.compile(r"\s*(?:$|[-\u2013\u2014|\u00b7:\u00bb(])")
+_CHAPTER = re.compile(r"^\d[\d.]*\s+")
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -235,34 +237,48 @@ def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
 
 
 def _title(parsed: Markdown | None, stored: Converted, kind: str, path: str) -> str | None:
-    """The title that the format carries, else the heading of level 1, else the first heading of the first page.
+    """The title that the format carries, else the heading of level 1, else the first of page one.
 
     The title element of a page of HTML may name its site, too, and that of a file's properties may be its template's.
     """
-    headings = [] if parsed is None else [b for b in parsed.headings if b.text]
-    names = [b.text.rstrip(_PERMALINKS) for b in headings if b.level == 1]
-    if kind == "html" and stored.title:
-        return _page_title(stored.title, names)
+    blocks = [] if parsed is None else [b for b in parsed.headings if b.text]
+    headings = [(b.level, b.text.rstrip(_PERMALINKS)) for b in blocks]
+    top = min(headings, default=(1, ""))[0]
+    names = [name for level, name in headings if level == top]
+    if kind == "html" and stored.title and stored.title != path.rpartition("/")[2]:
+        return _page_title(stored.title, headings)
     if kind in CONVERTED_FORMATS and stored.title and _is_of(stored.title, path, stored.text):
         return stored.title
-    if stored.page_starts and not names:
+    if stored.page_starts and top > 1:
         end = stored.page_starts[1] if len(stored.page_starts) > 1 else len(stored.text.encode())
-        names = [b.text for b in headings if b.start < end and not is_section(headings[0].text)][:1]
+        names = [b.text for b in blocks if b.start < end and not is_section(blocks[0].text)][:1]
+    elif top > 1 and (len(names) > 1 or kind != "html"):
+        return None
     return names[0] if names and (len(names) == 1 or not is_section(names[0])) else None
 
 
-def _page_title(title: str, names: list[str]) -> str:
-    """A title element without the name of the site: the heading with which it begins, or what is before one at its end.
+def _page_title(title: str, headings: Sequence[tuple[int, str]]) -> str:
+    """A title element without the name of the site; the only heading of level 1 where all pages of a site have one title.
 
-    >>> _page_title("Tests - The Book", ["The Book", "Tests"]), _page_title("Tests - The Book", ["The Book"])
+    That is the heading with which it begins, or what is before the one at its end.
+
+    >>> _page_title("Tests - The Book", [(1, "The Book"), (1, "Tests")]), _page_title("Tests (Book)", [(3, "2 Tests")])
     ('Tests', 'Tests')
+    >>> _page_title("The Book", [(1, "Chapter 2: Tests")])
+    'Chapter 2: Tests'
     """
+    folded, first = title.casefold(), [name for level, name in headings if level == 1]
+    names = {(level, text) for level, name in headings for text in (name, _CHAPTER.sub("", name)) if text}
     places = sorted(
-        (at, name) for name in names if name and (at := title.casefold().find(name.casefold())) >= 0
+        (at, -len(name), name)
+        for level, name in names
+        if (at := folded.find(name.casefold())) == 0
+        and _REST.match(title, len(name))
+        or (at >= 0 and level == 1)
     )
     if not places:
-        return title
-    (at, name), *_ = places
+        return first[0] if len(first) == 1 and not is_section(first[0]) else title
+    at, _, name = places[0]
     return title[:at].rstrip(_DIVIDERS) if at and at + len(name) == len(title) else name
 
 

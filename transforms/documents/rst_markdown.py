@@ -18,6 +18,7 @@ _SETTINGS = {
     "warning_stream": False,
     "doctitle_xform": False,
     "docinfo_xform": False,
+    "sectnum_xform": False,
     "initial_header_level": 1,
     "syntax_highlight": "none",
     "math_output": "LaTeX",

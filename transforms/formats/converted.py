@@ -9,20 +9,20 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-VERSION = "4"
+VERSION = "5"
 """Version of all readers of formats."""
 
 _MARKUP = re.compile(
     r"^\s*(?=#{1,6}(?:\s|$)|=+\s*$|-+\s*$|`{3}|~{3}|>|<[!?/a-zA-Z]|\[[^\]]+\]:)|(?<!^)(?=<!--)", re.MULTILINE
 )
 _JUNK_TITLE = re.compile(
-    r"untitled\b|(?:microsoft )?(?:powerpoint|word|excel)\b|(?:presentation|document|slide)[ \d]*$"
+    r"untitled\b|(?:microsoft )?(?:powerpoint|word|excel)\b|(?:presentation|document|slide|new page)[ \d]*$"
     r"|.*\.(?:docx?|pptx?|xlsx?|odt|odp|tex|dvi|indd|qxd|rtf|pdf)$",
     re.IGNORECASE,
 )
 _SECTIONS = re.compile(
-    "abstract|contents|copyright|description|introduction|license|logo|motivation|name|overview|preface|rationale|"
-    "summary|synopsis",
+    "abstract|(?:table of )?contents|copyright|description|introduction|license|logo|motivation|name|overview|"
+    "preface|rationale|summary|synopsis",
     re.IGNORECASE,
 )
 _BLANK_LINES = re.compile(r"\n{3,}")

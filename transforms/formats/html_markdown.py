@@ -8,7 +8,7 @@ from typing import Any
 from html_to_markdown import ConversionError, ConversionOptions, convert
 from selectolax.lexbor import LexborHTMLParser
 
-from transforms.formats.converted import Converted, heading
+from transforms.formats.converted import Converted, heading, own_title
 from transforms.text.shallow_markup import shallow_markup
 
 _OPTIONS = ConversionOptions(extract_metadata=False, bullets="-")
@@ -29,9 +29,9 @@ def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None
 
 
 def html_title(markup: str) -> str | None:
-    """The text of the page's title element, None if there is none."""
+    """The text of the page's title element, None if there is none or a program made it."""
     node = LexborHTMLParser(shallow_markup(markup)).css_first("head > title")
-    return None if node is None else " ".join(node.text().split()) or None
+    return None if node is None else own_title(node.text())
 
 
 def html_charset(data: bytes) -> str | None:

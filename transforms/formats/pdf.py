@@ -39,12 +39,21 @@ _MOST_HEADINGS = 0.3
 """Share of lines from which large lines are no headings."""
 _PARAGRAPH_GAP = 1.25
 """Distance to the line above : usual distance, from which a paragraph begins."""
+_PAGES_OF_A_HEADING = 3
+"""Pages of a document for each heading of its outline, from which its outline has few."""
+_WITH_HEIGHT = (pdfium.PDFDEST_VIEW_XYZ, pdfium.PDFDEST_VIEW_FITH, pdfium.PDFDEST_VIEW_FITBH)
+_OF_CONTENTS = re.compile(r"(?:\d[\d.]*|[A-Z]) .* \d+$")
+_EDITION = re.compile(r"(?:version|release|edition|revision|v)[ .]*\d", re.IGNORECASE)
+_NOTE_MARKS = " ,*\u2217\u2020\u2021"
+_WORD = re.compile(r"[^\W\d_]{2}")
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W_]")
 _TIME = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:(Z|[+-]\d\d)'?(\d\d)?'?)?", re.ASCII)
 _PASSWORD = "password"
 
 
+_Headings = dict[int, list[tuple[int, str, int]]]
+"""Headings of a page by the line at which they begin: level, text, lines that it takes up (0 if it is not printed)."""
 Ocr = Callable[[bytes], str]
 """The text of a picture (PNM), paragraphs with a blank line between them."""
 
@@ -88,9 +97,9 @@ def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
         raise FormatError(f"no_text: its {len(pages)} pages have no text layer; {what}")
     pages = _without_running_lines(pages)
     pitch = _usual_pitch(pages)
-    levels = _outline_levels(document, pages) or _size_levels(pages, pitch)
+    headings = _together(_outline_headings(document, pages), _size_headings(pages, pitch), len(pages))
     texts = [
-        plain(scans[number]) if number in scans else _page_text(lines, levels.get(number, {}), pitch)
+        f"{_page_text(lines, headings.get(number, {}), pitch)}\n\n{plain(scans.get(number, ''))}"
         for number, lines in enumerate(pages)
     ]
     defects = [f"no_text_layer: pages {_ranges(missing)}; set documents.ocr to read them"] if missing else []
@@ -162,28 +171,42 @@ def _key(line: Line) -> str:
     return " ".join(_NUMBER.sub("#", line.text).split())
 
 
-def _outline_levels(
-    document: pypdfium2.PdfDocument, pages: list[list[Line]]
-) -> dict[int, dict[int, tuple[int, int]]]:
-    """For each page, of the line that begins a heading of the outline, its level and how many lines it has."""
-    levels: dict[int, dict[int, tuple[int, int]]] = {}
-    for bookmark in document.get_toc(max_depth=8):
+def _outline_headings(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> dict[int, _Headings]:
+    """For each page its headings of the outline; one that it does not print is where the outline leads to.
+
+    Of what the outline calls by numbers alone (`Page 1`, `Page 2`) only those that are printed.
+    """
+    headings: dict[int, _Headings] = {}
+    bookmarks = [(bookmark, bookmark.get_title() or "") for bookmark in document.get_toc(max_depth=8)]
+    counts = Counter(_NUMBER.sub("#", title) for _, title in bookmarks)
+    for bookmark, title in bookmarks:
         destination = bookmark.get_dest()
         number = destination.get_index() if destination else None
-        title = _letters(bookmark.get_title() or "")
-        if number is None or not 0 <= number < len(pages) or not title:
+        if destination is None or number is None or not 0 <= number < len(pages) or not _letters(title):
             continue
-        headings = levels.setdefault(number, {})
-        place = _place(title, pages[number], headings)
-        if place:
-            headings[place[0]] = (bookmark.level + 2, place[1])
-    return levels
+        lines, of_page = pages[number], headings.setdefault(number, {})
+        place = _place(_letters(title), lines, of_page)
+        if place is None and counts[_NUMBER.sub("#", title)] >= _RUNNING_PAGES:
+            continue
+        at, count = place or (_below(destination, lines), 0)
+        text = " ".join(line.text for line in lines[at : at + count]) or title
+        if count or all(text != other for _, other, _ in of_page.get(at, ())):
+            of_page.setdefault(at, []).append((bookmark.level + 2, text, count))
+    return headings
 
 
-def _place(title: str, lines: list[Line], headings: dict[int, tuple[int, int]]) -> tuple[int, int] | None:
+def _below(destination: pypdfium2.PdfDest, lines: list[Line]) -> int:
+    """The first line below the height to which a bookmark leads, the first of the page if it says none."""
+    mode, values = destination.get_view()
+    heights = values[1:2] if mode == pdfium.PDFDEST_VIEW_XYZ else values[:1]
+    top = (heights[0] if heights and mode in _WITH_HEIGHT else 0.0) or math.inf
+    return next((at for at, line in enumerate(lines) if line.baseline < top), len(lines))
+
+
+def _place(title: str, lines: list[Line], headings: _Headings) -> tuple[int, int] | None:
     """The first line that begins with a title and the number of its lines; numbers of chapters before it may stand there."""
     for at in range(len(lines)):
-        if at in headings:
+        if any(count for *_, count in headings.get(at, ())):
             continue
         text = ""
         for count in range(1, _TITLE_LINES + 1):
@@ -200,8 +223,8 @@ def _letters(text: str) -> str:
     return "".join(_LETTERS.findall(text)).casefold()
 
 
-def _size_levels(pages: list[list[Line]], pitch: float) -> dict[int, dict[int, tuple[int, int]]]:
-    """As `_outline_levels`, of lines in larger letters, and below them of bold ones that stand alone."""
+def _size_headings(pages: list[list[Line]], pitch: float) -> dict[int, _Headings]:
+    """For each page its headings by size: lines in larger letters, and below them bold ones that stand alone."""
     body = _usual_size(pages)
     places = [
         (number, at, line.size if line.size >= body * _HEADING_RATIO else 0.0)
@@ -215,18 +238,41 @@ def _size_levels(pages: list[list[Line]], pitch: float) -> dict[int, dict[int, t
     places = places if len(places) <= most else [place for place in places if place[2]]
     if len(places) > most:
         return {}
+    # Below a title are names and dates in sizes of their own.
+    usual = {round(size) for number, _, size in places if number} or {round(size) for *_, size in places}
+    title = max((size for number, _, size in places if number == 0), default=0.0)
+    places = [place for place in places if round(place[2]) in usual or place[2] == title]
     sizes = sorted({round(size) for _, _, size in places}, reverse=True)
-    levels: dict[int, dict[int, tuple[int, int]]] = {}
+    headings: dict[int, _Headings] = {}
     last: tuple[int, int, float] | None = None
     for number, at, size in places:
-        page = levels.setdefault(number, {})
+        page, text = headings.setdefault(number, {}), pages[number][at].text
         if size and last == (number, at - 1, size):  # a heading of two lines
-            first = next(start for start, (_, count) in page.items() if start + count == at)
-            page[first] = (page[first][0], page[first][1] + 1)
+            first, ((level, above, count),) = page.popitem()
+            page[first] = [(level, f"{above} {text}", count + 1)]
         else:
-            page[at] = (2 + min(sizes.index(round(size)), 4), 1)
+            page[at] = [(2 + min(sizes.index(round(size)), 4), text, 1)]
         last = (number, at, size)
-    return levels
+    return headings
+
+
+def _together(
+    outline: dict[int, _Headings], by_size: dict[int, _Headings], pages: int
+) -> dict[int, _Headings]:
+    """The headings of an outline; of one with few entries for its pages, as of a deck, below them those by size."""
+    levels = [level for page in outline.values() for of_line in page.values() for level, *_ in of_line]
+    if len(levels) * _PAGES_OF_A_HEADING > pages:
+        return outline
+    printed = {
+        _letters(text) for page in outline.values() for of_line in page.values() for _, text, _ in of_line
+    }
+    for number, page in by_size.items():
+        of_page = outline.setdefault(number, {})
+        taken = {at + n for at, of_line in of_page.items() for *_, count in of_line for n in range(count)}
+        for at, ((level, text, count),) in page.items():
+            if taken.isdisjoint(range(at, at + count)) and _letters(text) not in printed:
+                of_page.setdefault(at, []).append((level + max(levels, default=1) - 1, text, count))
+    return outline
 
 
 def _stands_alone(lines: list[Line], at: int, pitch: float) -> bool:
@@ -235,6 +281,7 @@ def _stands_alone(lines: list[Line], at: int, pitch: float) -> bool:
     return (
         line.bold
         and line.text[-1] not in ".,;:"
+        and not _OF_CONTENTS.match(line.text)
         and (at == 0 or _begins_paragraph(lines[at - 1], line, pitch))
         and (below is None or not below.bold)
     )
@@ -260,21 +307,19 @@ def _usual_pitch(pages: list[list[Line]]) -> float:
     return distances.most_common(1)[0][0] if distances else 0.0
 
 
-def _page_text(lines: list[Line], levels: dict[int, tuple[int, int]], pitch: float) -> str:
+def _page_text(lines: list[Line], headings: _Headings, pitch: float) -> str:
     """The Markdown of a page."""
     parts: list[str] = []
-    at, above = 0, None
-    while at < len(lines):
-        line = lines[at]
-        if at in levels:
-            level, count = levels[at]
-            parts += ["", heading(level, " ".join(one.text for one in lines[at : at + count])), ""]
-            at, above = at + count, None
-            continue
-        if above is not None and _begins_paragraph(above, line, pitch):
-            parts.append("")
-        parts.append(plain(line.text))
-        at, above = at + 1, line
+    end, above = 0, None
+    for at in range(len(lines) + 1):
+        for level, text, count in headings.get(at, ()):
+            parts += ["", heading(level, text), ""]
+            end, above = max(end, at + count), None
+        if end <= at < len(lines):
+            if above is not None and _begins_paragraph(above, lines[at], pitch):
+                parts.append("")
+            parts.append(plain(lines[at].text))
+            above = lines[at]
     return "\n".join(parts)
 
 
@@ -285,18 +330,19 @@ def _begins_paragraph(above: Line, line: Line, pitch: float) -> bool:
 
 def _title(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> str | None:
     """The title of the metadata if no program made it, else the largest text in the upper part of the first page."""
-    if own := own_title(document.get_metadata_value("Title")):
+    own = own_title(document.get_metadata_value("Title")) or ""
+    if _WORD.search(own) and not is_section(own):
         return own
     first = [line for line in pages[0] if len(_LETTERS.findall(line.text)) > 2] if pages else []
     lowest = max((line.baseline for line in first), default=0.0) * _TITLE_HEIGHT
     size = max((line.size for line in first if line.baseline >= lowest), default=0.0)
     largest = next((n for n, line in enumerate(first) if line.size == size), 0)
-    title = " ".join(line.text for line in takewhile(lambda line: line.size == size, first[largest:]))
-    return (
-        title
-        if size > _usual_size(pages) and len(title) <= _HEADING_CHARS and not is_section(title)
-        else None
+    largest_lines = [line.text for line in takewhile(lambda line: line.size == size, first[largest:])]
+    title = " ".join(
+        largest_lines[:1] + list(takewhile(lambda text: not _EDITION.match(text), largest_lines[1:]))
     )
+    is_title = size > _usual_size(pages) and len(title) <= _HEADING_CHARS and not is_section(title)
+    return title.rstrip(_NOTE_MARKS) if is_title else None if is_section(own) else own or None
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import re
+from collections import Counter
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,13 +17,20 @@ _COLUMN_LINES = 3
 _CELL_CHARS = 24
 """Characters of the cells of a table at the mean; columns of prose have more."""
 _LONG_WORD = re.compile(r"[^\s\ufffe\0\U00010000-\U0010ffff]{5,}")
-_UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad"))
+_LIGATURES = dict(enumerate(("ff", "fi", "fl", "ffi", "ffl"), 0x0B))
+"""What TeX's fonts have in the place of control characters (OT1), in files that do not say so."""
+_UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad")) | _LIGATURES
 _BOLD = re.compile(rb"bold|black|heavy|demi|-medi", re.IGNORECASE)
 _FONT_NAME_BYTES = 128
 _BOLD_CHARS = 80
 """Characters of a line at most that counts as bold."""
 _WORD_GAP = 0.15
 """Distance of two glyphs : size of the letters, from which a blank is between them."""
+_LEAST_SIZE = 2.0
+"""Points below which the size of a font says nothing, as of fonts that are pictures (Type 3)."""
+_OF_SIZE = 0.7
+"""Height of letters as `h` : size of a font."""
+_TALL = frozenset("ABCDEFGHIKLMNPRSTUVWXYZbdhkl")
 _SPACED_LETTERS = 3
 """Letters for each gap in a word at least; one with more gaps is spaced out."""
 
@@ -60,6 +68,8 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
                 if abs(matrix.b) > abs(matrix.a):
                     turned.add(len(lines))
             size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
+            if size < _LEAST_SIZE:
+                size = _drawn_size(text_page, index, len(line)) or size
             if content := " ".join(_spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()):
                 bold = len(content) <= _BOLD_CHARS and all(
                     _is_bold(text_page, at + n)
@@ -78,6 +88,17 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
         else:
             rows.append(line)
     return _rows_of_columns(rows)
+
+
+def _drawn_size(text_page: pypdfium2.PdfTextPage, index: int, count: int) -> float:
+    """The size of letters that are drawn, by the height of most of the tall ones of a line, in whole points."""
+    heights: Counter[int] = Counter()
+    edges = [ctypes.c_double() for _ in range(4)]
+    for n in range(index, index + count):
+        if chr(pdfium.FPDFText_GetUnicode(text_page, n)) in _TALL:
+            pdfium.FPDFText_GetCharBox(text_page, n, *edges)
+            heights[round((edges[3].value - edges[2].value) / _OF_SIZE)] += 1
+    return float(heights.most_common(1)[0][0]) if heights else 0.0
 
 
 def _is_bold(text_page: pypdfium2.PdfTextPage, at: int) -> bool:

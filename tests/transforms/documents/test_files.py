@@ -39,14 +39,12 @@ TITLES = [
     ("dot file", ".md", None, None),
     ("html site", "n.html", "<title>B &amp; c - T</title><h1>T</h1><h1>B &amp; c</h1>", "B & c"),
     ("html title", "n.htm", "<html><head><title>T\n x</title></head><p>a", "T x"),
-    ("rst title", "n.rst", "B\n=\n\nx\n", "B"),
+    ("html with the title of its manual", "n.html", "<title>B c (The M)</title><h3>2.1 B c</h3>x", "B c"),
+    ("html with the title of its site", "n.html", "<title>The C</title><h1>2 B</h1>x", "2 B"),
+    ("html with its name", "n.html", "<title>n.html</title><h2>B</h2>x", "B"),
+    ("rst title", "n.rst", ".. sectnum::\n\nB\n=\n\nx\n", "B"),
     ("rst field", "n.rst", "B\n=\n\n:Title: A b\n\nx\n", "A b"),
-    (
-        "rst proposal",
-        "n.rst",
-        "PEP: 1\nTitle: A b\nAuthor:\n\n\nAbstract\n========\n\nx\n\nB\n=\n\ny\n",
-        "A b",
-    ),
+    ("rst PEP", "n.rst", "PEP: 1\nTitle: A b\nX:\n\n\nAbstract\n========\n\nx\n\nB\n=\n\ny\n", "A b"),
     ("rst sections", "n.rst", "Abstract\n========\n\nx\n\nB\n=\n\ny\n", "n"),
     ("html book", "n.html", "<title>B - The C</title><h1>The C</h1>x", "B"),
 ]
@@ -285,9 +283,7 @@ def test_text_that_is_very_deep_in_a_page_stays():
         ("## NAME\n\n## Two\n", None, "a"), ("## Slide\n", None, "Slide"), ("# One\n\n# Two\n", None, "One"),
     ],
 )  # fmt: skip
-def test_a_converted_file_has_title_times_and_pages_of_its_properties(
-    text: str, title: str | None, expected: str
-):
+def test_a_converted_file_has_title_times_and_pages(text: str, title: str | None, expected: str):
     converted = Converted(text, ["x"], title, [0, 3], created="2024-05-06T07:08:09+02:00", modified="no time")
     made = read_documents(
         [RawFile("a.pdf", b"", converted=converted)], source="s", partition="u", settings=DocumentSettings()

@@ -104,13 +104,13 @@ def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
             "Why Cats"),
         ("pdf", pdf([[Text("stamp", 30, 20, 400, True), Text("On Cats", 20), Text("They sleep.", y=600)]]),
             "On Cats"),
-        ("pdf", pdf([[Text("They sleep."), Text("Large foot", size=20, y=100)]]), None),
+        ("pdf", pdf([[Text("On Cats*", 20), Text("Version 2", 20, y=660), Text("They sleep all day long.")]], "12-3"),
+            "On Cats"),
+        ("pdf", pdf([[Text("They sleep."), Text("Large foot", size=20, y=100)]], title="Contents"), None),
         ("pdf", pdf([[Text("NAME", size=20), Text("They sleep all day long.", y=600)]]), None),
     ],
 )  # fmt: skip
-def test_the_title_is_that_of_the_properties_unless_a_program_made_it(
-    kind: str, data: bytes, title: str | None
-):
+def test_the_title_is_of_the_properties_unless_a_program_made_it(kind: str, data: bytes, title: str | None):
     assert read_format(data, kind).title == title
 
 
@@ -139,8 +139,9 @@ def test_pages_of_a_pdf_have_headings_of_the_outline_and_no_running_heads():
     words = ("one", "two", "three", "four", "five")
     book = [page_of(f"{n} Über", *words, number=n, head=f"A Book {n}") for n in range(1, 5)]
     text = "\n".join(words)
-    assert pages(pdf(book, title="A Book", outline=[("Über", 0), ("3 Über", 2)])) == [
-        f"A Book 1\n\n## 1 Über\n\n{text}", f"2 Über\n{text}", f"## 3 Über\n\n{text}", f"4 Über\n{text}",
+    assert pages(pdf(book, title="A Book", outline=[("Über", 0), ("3 Über", 2), ("No print", 3)])) == [
+        f"A Book 1\n\n## 1 Über\n\n{text}", f"2 Über\n{text}", f"## 3 Über\n\n{text}",
+        f"## No print\n\n4 Über\n{text}",
     ]  # fmt: skip
 
 
@@ -148,6 +149,9 @@ def test_without_an_outline_large_lines_are_headings():
     body = [Text(f"line {n} of many words", y=600 - 12 * n) for n in range(12)]
     page = [Text("Chapter", size=20, y=740), Text("Section", size=14, y=640), *body]
     assert pages(pdf([page]))[0].startswith("## Chapter\n\n### Section\n\nline 0 of many words\nline 1 of")
+    first = [Text("A Book", size=25, y=700), Text("Ann Lee", size=16, y=670), *page]
+    book = pages(pdf([first, page, page, page], outline=[("Chapter", 0)]))
+    assert book[0].split("\n\n")[:4] == ["### A Book", "Ann Lee", "## Chapter", "#### Section"]
 
 
 def test_rows_of_a_table_are_lines_and_markup_is_text():
@@ -181,7 +185,7 @@ def test_bold_lines_that_stand_alone_are_headings():
         Text("NAME", y=700, bold=True), Text("cat, an animal of the house", y=688), Text("WARNING", y=664, bold=True),
         Text("Bold words that end a sentence.", y=640, bold=True), Text("It scratches whoever comes", y=628),
         Text("within", y=616, bold=True), Text("reach, and does not say", y=604), Text("so before.", y=592),
-        *(Text(f"line {n}", y=580 - 12 * n) for n in range(9)),
+        Text("2 Cats 13", y=568, bold=True), *(Text(f"line {n}", y=556 - 12 * n) for n in range(9)),
     ]  # fmt: skip
     (text,) = pages(pdf([page]))
     assert [line for line in text.splitlines() if line.startswith("#")] == ["## NAME"]
@@ -190,6 +194,7 @@ def test_bold_lines_that_stand_alone_are_headings():
 def test_words_whose_glyphs_are_apart_are_parted_and_spaced_letters_are_not():
     any_other = [Text("any"), Text("other and more", x=90.1)]
     assert pages(pdf([any_other])) == ["any other and more"]
+    assert pages(pdf([[Text("o\x0eces")]])) == ["offices"]
     spaced = [Text(letter, x=72 + 7.2 * at) for at, letter in enumerate("aboob")]
     assert pages(pdf([spaced])) == ["aboob"]
 
@@ -210,10 +215,8 @@ def test_scans_are_read_by_ocr_and_named_without():
     without = pdf_markdown(mixed)
     assert without.defects == ["no_text_layer: pages 2; set documents.ocr to read them"]
     both = pdf_markdown(mixed, lambda page: "# scanned" if page.startswith(b"P5") else "")
-    assert both.text == "A page with a text layer of its own\n\n\\# scanned\n\n" and both.page_starts == [
-        0,
-        37,
-    ]
+    text = "A page with a text layer of its own\n\n\\# scanned\n\n"
+    assert (both.text, both.page_starts) == (text, [0, 37])
     with pytest.raises(FormatError, match="no_text: its 1 pages have no text layer; set documents.ocr"):
         pdf_markdown(pdf([scan]))
 

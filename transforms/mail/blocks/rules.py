@@ -4,15 +4,25 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pkgutil import get_data
+from typing import Any
 
 import numpy as np
 
 from transforms.mail.blocks.lines import Rule, byte_table
 
-LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = tomllib.loads(
-    (get_data("transforms.mail.blocks", "languages.toml") or b"").decode()
-)["language"]
+
+def _table(name: str) -> Mapping[str, Any]:
+    return tomllib.loads((get_data("transforms.mail.blocks", name) or b"").decode())
+
+
+LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = _table("languages.toml")["language"]
 """What each language contributes to the rules; the file says what the fields are."""
+_PATTERNS = _table("patterns.toml")
+
+
+def pattern(name: str) -> str:
+    """An expression of `patterns.toml`."""
+    return "|".join(_PATTERNS[name])
 
 
 def _alternatives(field: str) -> list[str]:
@@ -241,51 +251,10 @@ RULE_LINE = Rule(r"[-_=~*#]{8,}|--~--~|-~-----|-----+ ?[A-Z][^-]+-{3,}|={5,}.*={
 SHORT_RULE = Rule(r"_{2,7}$", "__")
 UNDERLINE = byte_table(b"-=~*#")
 SPOKEN_END = byte_table(b".?!:;,")
-FOOTER_WORDS = Rule(
-    r"mailing[ -]?list|maill?inglist|maillist|unsubscribe|listinfo|p\.sf\.net|sourceforge\.net/lists|groups\.google|"
-    r"yahoo.{0,12}groups|groups\.yahoo|majordomo|list archive|archives? (?:at|and|is)|archives?: +http|listserv|"
-    r"automatically (?:generated|sent)|do you yahoo|never miss a thing|mail\.yahoo|hotmail|msn\.com|freelists\.org|"
-    r"view this (?:thread|message|discussion|topic)|pipermail|mail-archive\.com|d(?:é|e)s(?:abonn|inscr)|"
-    r"(?:currently|are) subscribed|to (?:un)?subscribe|receiv(?:ed|ing) this (?:message|mail|e-?mail|bug|notification)|"
-    r"intended only for|abmelden|afmelden|uitschrijven|info/terms|reply to this (?:e-?mail|message) directly|"
-    r"0-day ci kernel test|"
-    r"posted (?:via|from|with) |sent (?:from|by) the .* (?:list|forum)|nabble\.com|windows live|web\.de/|gmx\.(?:net|de)|"
-    r"sponsored by|this sf\.net|darse de baja|cancelar (?:la )?(?:su(?:b)?scri|inscri)|(?:para|per) cancellarti|"
-    r"per cancellar|disiscriv|cancellazione|descadastr|sair d[oa] (?:lista|grupo)|odhl(?:á|a)s|odjav|odsubskryb|"
-    r"wypisa(?:ć|c) si|feliratkoz|leiratkoz|отписа(?:ть|ться)|рассылк|berhenti berlangganan|"
-    r"manage (?:your )?(?:subscription|notifications|preferences)|notification (?:settings|preferences)|"
-    r"(?:email|e-mail) preferences|(?:change|edit) your (?:settings|options|preferences|subscription)|"
-    r"scanned (?:by|for|with)|virus[ -]?(?:free|scan|check|database)|checked by (?:avg|avast)|mailscanner|"
-    r"liste de (?:diffusion|discussion)|lista de (?:correo|discus|distribu)|mailinglisten?\b|list-?help|"
-    r"-(?:un)?subscribe@|-request@|-help@|mailto:.*[?]subject=unsub|listar|ezmlm|sympa",
-    search=True,
-    lower=True,
-    plain=True,
-)
-DISCLAIMER = Rule(
-    r"(?:this|the|any) (?:e-?mail|message|communication|information|transmission|document)\b.*"
-    r"(?:confidential|privileged|intended (?:only|solely|for)|addressee)|intended recipient|"
-    r"confidentiality notice|diese e-?mail enth(?:ä|ae)lt vertrauliche|ce message .*confidentiel|"
-    r"este (?:mensaje|correo|e-?mail) .*confidencial|(?:received|sent) (?:this|to you|it) .{0,40}in error|"
-    r"(?:views?|opinions?|statements?) (?:or opinions )?(?:expressed|presented|contained)|consider the environment|"
-    r"before printing this|do you really need to print|pensez à l'environnement|avant d'imprimer|antes de imprimir|"
-    r"denken sie an die umwelt|denk aan het milieu|diese (?:e-?mail|nachricht) (?:ist|kann|und)|irrtümlich erhalten|"
-    r"(?:ce|cet|le présent) (?:message|courriel|e-?mail) (?:et|est|peut|ainsi)|la información contenida|"
-    r"le informazioni contenute|de informatie in dit|denna? (?:e-post|mail).*konfidenti|"
-    r"esta mensagem .*confidencial|"
-    r"questo messaggio .*(?:riservat|confidenzial)",
-    search=True,
-    lower=True,
-)
+FOOTER_WORDS = Rule(pattern("footer"), search=True, lower=True, plain=True)
+DISCLAIMER = Rule(pattern("disclaimer"), search=True, lower=True)
 # Who owns the company that sends, as law wants it below business mail.
-LEGAL = Rule(
-    r"(?:Gesch(?:ä|ae)ftsf(?:ü|ue)hr(?:er|ung)|Handelsregister|Amtsgericht|Registergericht|Sitz der Gesellschaft|"
-    r"Aufsichtsrat|Vorstand(?:svors)?|USt-?Id|HR[AB][ :]*\d|Reg(?:istered|\.) (?:in|[Oo]ffice|[Aa]ddress|[Nn]o)|"
-    r"registered (?:in (?:England|Scotland|Wales|Ireland|Northern|the )|office|address|number|no)|"
-    r"Company (?:[Rr]eg|[Nn]o|[Nn]um)|VAT (?:[Rr]eg|[Nn]o|ID)|SIRET|RCS \w|Capital social|P\. ?IVA|Y-tunnus|Org\. ?nr)\b",
-    search=True,
-    plain=True,
-)
+LEGAL = Rule(pattern("legal"), search=True, plain=True)
 AUTOMATIC = Rule(r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True)
 BROADCAST = Rule(r"-{5,}\((?:end of broadcast|fim da|fin de)", "--")
 TIP = Rule(
