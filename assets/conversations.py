@@ -57,7 +57,7 @@ def conversation_stages(
             partial(conversation_chunks.conversation_chunks, count=tokens.counts),
             f"{conversation_chunks.VERSION}.{query_chunks.VERSION}",
             Display(
-                "Makes a chunk of each turn of a window, of its segments and of its files; what has none gets a reason.",
+                "Makes a chunk of each turn of a window, of its segments and of its files, or gives the reason for none.",
                 lineage={
                     "doc_id": ("conversations.doc_id",),
                     "title": ("conversations.title", "conversation_attachments.filename"),
@@ -85,7 +85,7 @@ def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
         _read_conversation,
         f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
         Display(
-            "Reads the entries of a window of a chat and the documents attached to them; what is no entry goes to "
+            "Reads the entries of a window of a chat and the documents attached to them; all else goes to "
             "quarantine.",
             kinds=("python",),
         ),

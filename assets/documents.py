@@ -44,7 +44,7 @@ def document_stages(
             "document_nodes",
             nodes.document_nodes,
             nodes.VERSION,
-            Display("Finds the tree of headings of each document, with the text that stands below each."),
+            Display("Finds the tree of headings of each document, with the text below each."),
             inputs=("documents",),
             source_type=DOCUMENTS,
         ),
@@ -61,7 +61,7 @@ def document_stages(
             document_chunks.document_chunks,
             document_chunks.VERSION,
             Display(
-                "Cuts documents into chunks by the chunker of their source; what has none gets a reason.",
+                "Cuts documents into chunks by the chunker of their source; text without a chunk gets a reason.",
                 lineage=_CHUNK_LINEAGE,
             ),
             inputs=("documents", "document_nodes"),

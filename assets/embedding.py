@@ -21,7 +21,7 @@ from transforms.text import redaction
 TASK = "document"
 QUERY_TASK = "query"
 PAID_TWICE = "perhaps_paid_twice"
-"""The figure of texts of which an earlier request may be paid for without an answer."""
+"""The figure of texts whose earlier request may be paid for without an answer."""
 _READ_TEXTS = 4096
 
 
@@ -182,9 +182,9 @@ class _Renamed:
 def _embed_sent(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache, progress: Progress
 ) -> EmbeddingReport:
-    """Give every text (text_hash, text), which is as it is sent, a vector in the cache; what it took.
+    """Give every text (text_hash, text), as it is sent, a vector in the cache; returns the report.
 
-    Each batch is stored when it is done. What other processes embed meanwhile is left to them. A text that the model
+    Each batch is stored when it is done. Texts that other processes embed meanwhile are left to them. A text that the model
     refuses is not asked for again; the report says why. BudgetError before the first call if it would cost too much.
     """
     names, missing = missing_texts(texts, embedder, cache)

@@ -40,7 +40,7 @@ def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None
                 key,
                 group_name=GROUP,
                 kinds={kind},
-                description=f"What the source {source} is fetched from, as files that its partitions are read from.",
+                description=f"The files that the source {source} fetched, which its partitions are read from.",
             )
         ],
         check_specs=[dg.AssetCheckSpec(name, asset=key) for name in (REACHABLE, LAG)],

@@ -62,7 +62,7 @@ def _read_stage(settings: MailSettings, ocr: str | None) -> Stage:
         _read_mail,
         f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
         Display(
-            "Parses the mails of a partition; what is no mail, too large or a copy goes to quarantine.",
+            "Parses the mails of a partition; files that are not mails, too large mails and copies go to quarantine.",
             kinds=("python",),
             code=messages.read_mail,
         ),
@@ -104,8 +104,8 @@ def _chunk_stage(settings: ChunkSettings, long_bytes: int | None) -> Stage:
         make,
         f"{chunks.VERSION}.{long_texts.VERSION}",
         Display(
-            "Cuts bodies and attachments into chunks; what has none gets a reason. Very long texts wait until the rest is "
-            "published.",
+            "Cuts bodies and attachments into chunks; text without a chunk gets a reason. Very long texts wait until the "
+            "rest is published.",
             code=long_texts.chunks_in_time,
             lineage=_CHUNK_LINEAGE,
         ),

@@ -31,7 +31,7 @@ _CHUNKS, _JOINED = (
 )
 """The tables that are read here in the steps themselves: of each input that Dagster loads it stores two events."""
 _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_embed")
-"""What is read of chunks here: to put an expression over each of their columns into SQL costs more than to run it."""
+"""The columns of chunks to read: to put an expression over each of their columns into SQL costs more than to run it."""
 
 
 def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -> str:
@@ -168,7 +168,7 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
     """The checks between the tables and the publisher: those of `checks.RULES` block it, the others warn."""
     inputs = ["embeddings", "embedding_refusals", *_CHUNKS, *_JOINED]
     warnings = {
-        REUSE: f"Of the texts that had a vector before, {_LEAST_REUSE:.0%} keep it.",
+        REUSE: f"{_LEAST_REUSE:.0%} of the texts that had a vector before keep it.",
         _REFUSED: "The model refuses no text; those that it refuses are found by their words alone.",
     }
 

@@ -75,7 +75,7 @@ def readiness_stage() -> Stage:
 def readiness_checks(settings: OperationsSettings) -> dg.AssetChecksDefinition:
     """The checks of `readiness`, which warn when new texts came late, and hold nothing back."""
     rules = {
-        LAG_CHECK: f"Of the newest texts of each source, 95 % were searchable {settings.max_lag_minutes:g} minutes after "
+        LAG_CHECK: f"95 % of the newest texts of each source were searchable {settings.max_lag_minutes:g} minutes after "
         "a build first saw them.",
         SLOW_CHECK: f"No text has waited for the slow lane for more than {settings.max_slow_lag_minutes:g} minutes.",
     }

@@ -150,7 +150,7 @@ _CONTEXT_READS = {
     "thread_tree": Reads(("message_id", "parent_id")),
     "inferred_quotes": Reads(INFERRED_QUOTES.names),
 }
-"""What the context of chunks is made of; the id of a chunk stands for its text."""
+"""The inputs of the context of chunks; the id of a chunk changes with its text."""
 
 
 def _quote_stage() -> Stage:
@@ -318,7 +318,7 @@ _MEASURED = {
     "attachments": Reads(("message_id",)),
     "thread_tree": Reads(("message_id", "parent_id", "thread_id")),
 }
-"""What a bucket is measured by. The id of a chunk stands for its text."""
+"""The inputs of the measures of a bucket. The id of a chunk changes with its text."""
 
 
 def measure_stages() -> Sequence[Stage]:

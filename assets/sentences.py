@@ -159,7 +159,7 @@ def written_sentences(
     for count in sorted({len(batch) for batch in batches}, reverse=True):
         fitting = [batch for batch in batches if len(batch) == count]
         refused += _ask(fitting, instruction, model, cache, answers, report)
-    # What is refused in a batch may be one chunk of it: the others are asked about by themselves.
+    # The service may refuse a batch for one chunk of it: the others are asked about by themselves.
     report.refused = len(_ask(_batches(refused, 1), instruction, model, cache, answers, report))
     report.requested = len(missing)
     report.unusable = sum(not answers.get(r.key, "x") for r in missing)

@@ -53,7 +53,7 @@ def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:
 
 def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     """The multi-asset of a stage: what Dagster shows of it, how it is configured, and the run of `make`."""
-    # What reads sources takes the settings of the file alone: with these the sources were opened.
+    # A stage that reads sources takes the settings of the file alone: with these the sources were opened.
     config = None if stage.settings is None or stage.reads_sources else config_of(stage.name, stage.settings)
     source_type = stage.source_type
     parted = stage.inputs if source_type else ()
@@ -249,7 +249,7 @@ class _Run:
             yield dg.Output(parts, name, metadata=self.context.resources.io_manager.own_events)
 
     def _outcomes(self) -> Mapping[str, Outcome] | None:
-        """What the engine made of the partitions of this run; None if the stage makes them here.
+        """The outcomes of the engine for the partitions of this run; None if the stage makes them here.
 
         The engine knows the settings of the file alone: a run with settings of its own makes its partitions itself.
         """

@@ -197,7 +197,7 @@ def _price(settings: Settings, as_json: bool) -> None:
 
 
 def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEstimate) -> dict[str, object]:
-    """What embedding and sentences would cost, by the names that `weft plan --cost --json` prints."""
+    """The cost of embedding and sentences, by the names that `weft plan --cost --json` prints."""
     facts: dict[str, object] = {
         "model": settings.embedding.model_id,
         "dimensions": settings.embedding.dimensions,

@@ -79,7 +79,7 @@ def unexpected(kind: type[BaseException], error: BaseException, trace: Traceback
         return
     line = " ".join(str(error).split("\n", 1)[0].split())
     print(
-        f"error: {kind.__name__}: {line} (unexpected; where it came from stands in {file.name}): "
+        f"error: {kind.__name__}: {line} (unexpected; its traceback is in {file.name}): "
         "`weft doctor` says whether everything is there and whole",
         file=sys.stderr,
     )

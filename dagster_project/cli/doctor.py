@@ -146,7 +146,7 @@ def _folders(settings: Settings) -> Iterator[Finding]:
         there = next(p for p in (folder, *folder.parents) if p.exists())
         below = (p for p in folder.rglob("*") if p.is_dir() or p.suffix in _CHANGED_IN_PLACE)
         if not there.is_dir():
-            yield Finding("permissions", "fault", f"{there} is no folder", "move it away, then weft build")
+            yield Finding("permissions", "fault", f"{there} is not a folder", "move it away, then weft build")
         elif shut := [p for p in (there, *below) if not os.access(p, os.W_OK)]:
             yield Finding("permissions", "fault", f"{shut[0]} cannot be written", remedy)
         elif folder.exists():

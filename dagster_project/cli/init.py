@@ -38,7 +38,7 @@ _GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
 _NOT_NAMED = re.compile(
     r"[\[\]*?]|^WhatsApp[ -]Chat (?:with|mit|-) |(?:\.(?:mbox|zip|txt|json|gz|xz|bz2))+$", re.I
 )
-"""What the name of a file has that says nothing of its content."""
+"""Parts of the name of a file that say nothing of its content."""
 
 
 _PSEUDONYMS = (
@@ -164,7 +164,7 @@ def _below(detected: Detected, base: Path) -> Detected:
 
 
 def _name_of(path: Path) -> str:
-    """What a source at a path is called: its file or folder without endings, or the folder above if that says more."""
+    """The name for a source at a path: its file or folder without endings, or the folder above if that says more."""
     for part in (path.name, *(p.name for p in path.parents)):
         stem = _NOT_NAMED.sub("", part).strip(" ._-")
         if stem.lower() not in _GENERIC:
@@ -257,11 +257,11 @@ def _zone() -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML has it; SettingsError for the name of a file that is no text."""
+    """A text as TOML has it; SettingsError for the name of a file that is not text."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise SettingsError(
-            f"{text.encode(errors='backslashreplace').decode()}: the name is no UTF-8; rename it"
+            f"{text.encode(errors='backslashreplace').decode()}: the name is not UTF-8; rename it"
         ) from error
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -40,7 +40,7 @@ class QueryCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as fault:
             raise click.UsageError(
-                f"{fault.format_message()} A query that begins with - stands behind --, after all options: "
+                f"{fault.format_message()} A query that begins with - goes behind --, after all options: "
                 f"{ctx.command_path} -- {shlex.quote(unread)}",
                 ctx,
             ) from None
@@ -93,9 +93,7 @@ def _of_disk(error: OSError) -> Exception:
     if is_of_full_disk(error):
         return DiskFullError(f"no room is left on the disk of {place} ({error.strerror}): make room")
     if isinstance(error, IN_THE_WAY):
-        return WeftError(
-            f"{error.filename2 or place}: {error.strerror}: move away what stands there, and begin again"
-        )
+        return WeftError(f"{error.filename2 or place}: {error.strerror}: move that away, and begin again")
     return unwritable(error, place.parent) if is_of_no_writing(error) else error
 
 

@@ -115,7 +115,7 @@ def search(
 
 
 def _explain(result: Explanation, as_json: bool, rows: int) -> None:
-    """Print the stages; exit code 3 if there is no hit and nothing to say of an id."""
+    """Print the stages; exit code 3 without a hit and the fate of an id."""
     if as_json:
         click.echo(json.dumps(result.as_json(rows), ensure_ascii=False))
     else:

@@ -26,7 +26,7 @@ _FORMER = {
     ".revision": "`name` has the commit, as `name@commit`",
     "_variable": '`credentials = "NAME"` reads NAME_USER and NAME_PASSWORD, or NAME_TOKEN',
 }
-"""What takes the place of a former key, by its end."""
+"""The replacement of a former key, by its end."""
 
 
 def refused_keys(path: Path, raw: dict[str, object], internal: Collection[str]) -> list[str]:

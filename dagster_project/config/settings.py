@@ -372,10 +372,10 @@ def load_settings(name: str | Path | None = None) -> Settings:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is no valid TOML: {error}") from error
+        raise SettingsError(f"{path} is not valid TOML: {error}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(
-            f"{path} is no valid TOML: it is not UTF-8 at byte {error.start}; save it as UTF-8"
+            f"{path} is not valid TOML: it is not UTF-8 at byte {error.start}; save it as UTF-8"
         ) from error
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error

@@ -39,8 +39,8 @@ _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _MODEL_OF_DESIGN, _LEAST_OF_DESIGN = "gemini-embedding-001", 0.7
 _NEAR_PAIRS = 0.05
-"""Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for models of which its own says
-nothing."""
+"""Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for models that its own
+does not fit."""
 _LEAST_CANDIDATES = 20
 """Candidates of a query, where the settings name no number."""
 _LEAST_TURN = 20
@@ -50,7 +50,7 @@ _SEARCHED: dict[str, Any] = {
     "fusion": "blend", "vector_search": "exact", "per_document": 1 << 30, "collapse_threads": False,
     "aggregation": "off", "cutoff_ratio": None, "diversity": 0.0,
 }  # fmt: skip
-"""What the block decides in place of the search: of which documents how much is shown, and where the list ends."""
+"""Settings that the block decides in place of the search: the parts of documents to show, and where the list ends."""
 
 
 class IndexForContext:
@@ -115,7 +115,7 @@ class IndexForContext:
         settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
         if settings.candidates is None:
-            # What fills the budget of the window with the fewest queries.
+            # Enough to fill the budget of the window with the fewest queries.
             counts = queries.group_by("window_id").len().get_column("len").to_list()
             limit = max(_LEAST_CANDIDATES, most_passages(settings) // min(counts, default=1))
             settings = settings.model_copy(update={"candidates": limit})
@@ -190,7 +190,7 @@ class IndexForContext:
         return pl.concat(hits)
 
     def _changes(self, settings: ContextSettings) -> dict[str, Any]:
-        """What a context changes in the settings of a search."""
+        """The changes that a context makes in the settings of a search."""
         changes = {"limit": settings.candidates, "lexical_weight": settings.lexical_weight}
         if not settings.lexical_weight:
             return changes | BUILT_IN_PROFILES["vector"]
@@ -199,9 +199,9 @@ class IndexForContext:
         return changes | {"rerank": "features" if looks_again else "off"}
 
     def _evidence(self, candidates: pl.DataFrame, texts: Sequence[str]) -> pl.Series:
-        """What bears out each candidate: of the part of its query that it answers best the share of words, plus the cosine.
+        """The evidence for each candidate: share of words plus cosine for the part of its query that it answers best.
 
-        Of a model that costs money the cosine is that of the whole query.
+        If the model costs money, the cosine is that of the whole query.
         """
         index, settings = self.index, self.index.settings
         evidence = np.zeros(len(candidates))

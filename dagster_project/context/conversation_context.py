@@ -43,7 +43,7 @@ from transforms.retrieval.citations import cited
 
 _GIVEN = "given"
 _NO_EXPORT = ("no_chat:", "no_column:", "no_discord:", "not_mail:")
-"""What is wrong with a file that is named as exports are and is none."""
+"""The fault of a file that is named as exports are and is none."""
 _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
 
 
@@ -318,7 +318,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         )
         _ = recorded["index_version"], recorded["block_sha256"], recorded["chosen"]
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ContextError(f"{path} is no manifest of a context") from error
+        raise ContextError(f"{path} is not a manifest of a context") from error
     return dict(recorded)
 
 

@@ -50,7 +50,7 @@ class Session:
     def manifest(self, number: int) -> Mapping[str, Any]:
         """The manifest of a turn, from 1; ContextError if the session lacks it."""
         if not 1 <= number <= len(self.turns):
-            raise ContextError(f"session {self.name} has {len(self.turns)} turns; there is no turn {number}")
+            raise ContextError(f"session {self.name} has {len(self.turns)} turns, not {number}")
         manifest: Mapping[str, Any] = self.turns[number - 1]["manifest"]
         return manifest
 
@@ -94,7 +94,7 @@ def _turn(line: bytes, number: int, name: str) -> dict[str, Any]:
         _ = turn["manifest"]["chosen"], turn["lens"], turn["entries"]
     except (ValueError, KeyError, TypeError) as error:
         raise ContextError(
-            f"line {number} of session {name} is no turn: move the file away to begin again"
+            f"line {number} of session {name} is not a turn: move the file away to begin again"
         ) from error
     return dict(turn)
 

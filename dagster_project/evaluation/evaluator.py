@@ -140,7 +140,7 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
 
 
 def _described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
-    """What a reader sees of documents (title and where it is from) and chunks (their first words), by id."""
+    """The names of documents (title and where it is from) and chunks (their first words) for a reader, by id."""
     titles = index.frame(_SQL("titles"), list(doc_ids))
     texts = index.frame(_SQL("words", chars=str(_SNIPPET_CHARS)), list(chunk_ids))
     return {
@@ -233,6 +233,6 @@ def read_report(path: Path) -> dict[str, Any]:
         raise GroundTruthError(f"{path} cannot be read as a report of `weft eval run` ({error})") from error
     if not isinstance(report, dict) or report.get("format") != FORMAT:
         raise GroundTruthError(
-            f"{path} is no report of this version of Weft; `weft eval run` makes a new one"
+            f"{path} is not a report of this version of Weft; `weft eval run` makes a new one"
         )
     return report

@@ -17,7 +17,7 @@ from transforms.hashing import bytes_sha256
 
 FILE = "forgotten.json"
 FORGOTTEN = "forgotten"
-"""What the reason of a row of `quarantine` begins with, if the source holds what was forgotten."""
+"""The beginning of the reason of a row of `quarantine`, if the source holds a forgotten text."""
 Kind = Literal["mail", "address", "document", "partition", "source"]
 
 

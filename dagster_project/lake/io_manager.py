@@ -19,7 +19,7 @@ from dagster_project.system.long_work import MANY_BYTES, give_memory_back
 from transforms.schemas.registry import partitions_of, tables_of
 
 MEMORY_LIMIT = "1GB"
-"""What DuckDB may hold in memory; beyond it spills to disk."""
+"""Memory of DuckDB; beyond it spills to disk."""
 
 
 class LakeIOManager(dg.IOManager):

@@ -19,11 +19,11 @@ from transforms.hashing import text_hash
 from transforms.schemas.table import Table
 
 _UNREAD = pa.schema([])
-"""Stands for the columns of a footer that was kept, of which a digest is compared."""
+"""In place of the columns of a stored footer, which are compared by their digest."""
 _KEPT = "CREATE TABLE IF NOT EXISTS footers (path TEXT PRIMARY KEY, etag, columns, written, rows, checksum)"
 """With other columns, the table and its file get another name."""
 _Row = tuple[str, str, str, int]
-"""What changes with the file (its ETag in a store), digest of the columns, what Weft wrote beside them as JSON, rows."""
+"""The state of the file (its ETag in a store), digest of the columns, the facts that Weft wrote as JSON, rows."""
 
 
 class KeptFooters:
@@ -196,5 +196,5 @@ class FooterCopies:
 
 
 def _prefix(place: UPath) -> str:
-    """What the names of all copies of a remote file begin with."""
+    """The prefix of the names of all copies of a remote file."""
     return f"{blake2b(str(place).encode(), digest_size=12).hexdigest()}-"

@@ -384,7 +384,7 @@ def _name(table: str, partition: str | None) -> str:
         return f"{table}.parquet"
     source, _, name = partition.partition("/")
     if not source or not name or {".", ".."} & {source, name} or "/" in name:
-        raise ValueError(f"{partition!r} is no partition: <source>/<partition>")
+        raise ValueError(f"{partition!r} is not a partition: <source>/<partition>")
     return f"{table}/{partition}.parquet"
 
 

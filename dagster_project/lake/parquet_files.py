@@ -120,7 +120,7 @@ def _footer_bytes(file: pa.NativeFile | BinaryIO) -> tuple[bytes, int]:
 
 
 def _place_of_hash(footer: bytes) -> int:
-    """Where in a footer its hash begins; 0 if it has none. The name may stand in statistics, too, which come before."""
+    """The byte of a footer where its hash begins; 0 without one. Statistics, which come before, may have the name, too."""
     name = footer.rfind(_FOOTER)
     return name + len(_FOOTER) + 2 if name >= 0 else 0
 

@@ -31,7 +31,7 @@ def place_from(file: Path, lake: UPath) -> str:
 
 
 class _Reference(NamedTuple):
-    """Where a text stands: table, column, partition, the id of its row, and the beginning of its MD5 hash."""
+    """The place of a text: table, column, partition, the id of its row, and the beginning of its MD5 hash."""
 
     table: str
     column: str

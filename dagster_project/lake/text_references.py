@@ -11,7 +11,7 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """The texts of the published tables: the column that names a row in the lake, and those that stay there."""
 PLACE = "texts_in"
-"""What the manifest calls the place of the lake: a path from the folder of the file, or an address."""
+"""The entry of the manifest with the place of the lake: a path from the folder of the file, or an address."""
 MARK = "\x1f"
 """Begins a reference, and divides its parts."""
 DIGITS = 16

@@ -93,7 +93,7 @@ class SQLiteAnswerCache:
     def _read(self) -> Iterator[sqlite3.Connection]:
         """A connection that changes nothing: the file may be another user's, or on a disk that is mounted read-only.
 
-        What a killed process left half written is undone in a copy; here, the next one that writes undoes it.
+        A copy undoes half-written changes of a killed process; in the file itself the next process that writes undoes them.
         """
         with self._connected(self.path, "mode=ro") as connection:
             if not _is_half_written(connection):

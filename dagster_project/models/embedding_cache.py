@@ -386,5 +386,5 @@ def _prune_notes(notes: SQLiteAnswerCache, hashes: set[str], models: set[str] | 
 
 
 def _offset(text_hash: str) -> int:
-    """The byte of the claims file that stands for a text: 60 bits of its hash."""
+    """The byte of the claims file for a text: 60 bits of its hash."""
     return int(text_hash[:15], 16)

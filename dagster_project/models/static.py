@@ -65,7 +65,7 @@ _MOST_KNOWN = 1 << 19
 _HEAD, _LONGEST = 4, 100
 """First letters by which a word is seen to begin with no longer token, as hashes do; letters of BERT's longest word."""
 _STORED = np.dtype(np.int32)
-"""Of ids that are remembered; joined as bytes they take a third of the time of lists."""
+"""Type of remembered ids; joined as bytes they take a third of the time of lists."""
 
 
 class TokenIds(NamedTuple):
@@ -121,7 +121,7 @@ class PieceTokenizer:
         self._cache = {}
 
     def _with_special(self, texts: Sequence[str], special: Sequence[int]) -> TokenIds:
-        """The ids of texts some of which, at the places `special`, spell special tokens."""
+        """The ids of texts where those at the places `special` spell special tokens."""
         plain = sorted(set(range(len(texts))) - set(special))
         ids, edges = self.encode([texts[place] for place in plain])
         ids_of = dict(zip(plain, np.split(ids, edges[1:-1]), strict=False))

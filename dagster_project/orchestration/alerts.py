@@ -23,7 +23,7 @@ from transforms.errors import BusyError, WeftError
 from transforms.settings.operations import AlertSettings
 
 _TIMEOUT_SECONDS = 30.0
-"""What the command, or the post, may take."""
+"""Time that the command, or the post, may take."""
 _LOG = logging.getLogger("weft.alerts")
 
 
@@ -89,7 +89,7 @@ def _payload(event: str, root: Path, **facts: object) -> dict[str, object]:
 
 
 def _fault(fault: Exception) -> dict[str, object]:
-    """What a fault is. Its message stays here: it may hold a line of somebody's mail."""
+    """The facts of a fault without its message, which may hold a line of somebody's mail."""
     is_own = isinstance(fault, WeftError)
     return {
         "kind": type(fault).__name__,
@@ -122,7 +122,7 @@ def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
 
 
 def _post(settings: AlertSettings, body: bytes, seconds: float) -> str | None:
-    """Why the URL did not take the payload; None if it did. The URL is not told: it may be a secret."""
+    """Why the URL did not take the payload; None if it did. It does not name the URL, which may be a secret."""
     url = os.environ.get(settings.variable, "") if settings.variable else settings.url or ""
     if not url.startswith(("http://", "https://")):
         return f"the URL of alerts ({settings.variable or 'alerts.url'}) is not set, or none of http or https"

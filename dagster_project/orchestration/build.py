@@ -202,7 +202,7 @@ class _Build:
                 workers_for(self.settings, self.instance, self.progress, stale)
             )
             most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
-            # What others are at counts for nothing: nobody knows whether a daemon lives that goes on with it.
+            # Work that others have begun counts for nothing: nobody knows whether a daemon lives that goes on with it.
             while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[0]:
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
                     side_by_side.close()  # their memory is needed

@@ -20,7 +20,7 @@ from transforms.errors import HistoryError, SettingsError
 MOVE_AWAY = (
     "move that folder away, and the next build begins a new one; what is built and published does not need it"
 )
-"""What to do about a damaged history."""
+"""The remedy for a damaged history."""
 _SHOWN_OF_FAULT = 300
 _SQLITE = b"SQLite format 3\0"
 
@@ -80,7 +80,7 @@ def damages(settings: Settings) -> Iterator[str]:
 
 
 def _damage(place: Path) -> str | None:
-    """What SQLite says is wrong with a file; of one with changes beside it, perhaps in use, only its first bytes count."""
+    """The damage of a file by SQLite; for one with changes beside it, perhaps in use, only its first bytes count."""
     log = place.with_name(f"{place.name}-wal")
     if log.exists() and log.stat().st_size:
         with place.open("rb") as file:

@@ -14,17 +14,17 @@ EVALUATE = "evaluate"
 SEARCH = "search"
 """The job that asks the published index what its configuration says; schedules of one's own run it."""
 REFRESH = "refresh"
-"""What the schedule, the sensors and `weft build` do: fetch, partitions, the whole lake, publish, context."""
+"""The work of the schedule, the sensors and `weft build`: fetch, partitions, the whole lake, publish, context."""
 REFRESH_TAG = "weft/refresh"
 """Tag of all runs that belong to one refresh: its id."""
 PHASE_TAG, STATE_TAG = "weft/phase", "weft/state"
 """Tags of the runs of a refresh: the phase, and a hash of what it is made from: no refresh requests the same twice."""
 COMMAND_TAG = "weft/command"
-"""Tag of runs in the process of a command: the storage of which it has the lock. What follows them runs there, too."""
+"""Tag of runs in the process of a command: the storage whose lock it has. Runs that follow them run there, too."""
 LATER = {"dagster/priority": "-1"}
 """Tags of runs that wait in the queue behind others."""
 WAITS = "lake"
-"""What progress calls the time in which a run waits for others that have the lake."""
+"""The name in progress of the time in which a run waits for others that have the lake."""
 
 
 def partitions_job(partitions: str) -> str:

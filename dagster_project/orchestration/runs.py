@@ -208,10 +208,10 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
 
 
 def _in_words(message: str, kind: str) -> str:
-    """What an error says, without Python's name for it; what to do where something is in the way of a file."""
+    """The text of an error without Python's name for it, with the remedy if something is in the way of a file."""
     text = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
     if kind in {error.__name__ for error in IN_THE_WAY}:
-        text += ": move away what stands there, and build again"
+        text += ": move that away, and build again"
     return re.sub(r"^\[Errno \d+\] ", "", text)
 
 

@@ -113,7 +113,7 @@ def _reason(stage: Stage, partition: str, footers: Sequence[ParquetFooter | None
 
 
 def _of_version(before: str, now: str) -> str:
-    """What a change of code version means: a version is that of the code, then hashes of settings."""
+    """The reason of a change of code version: a version is that of the code, then hashes of settings."""
     return CHANGED_SETTINGS if before.partition("-")[0] == now.partition("-")[0] else CHANGED_CODE
 
 

@@ -129,7 +129,7 @@ class _Queued:
 
 
 _state: dict[str, Any] = {}
-"""What a worker process was begun with; it holds nothing in any other."""
+"""The objects that a worker process was begun with; empty in any other."""
 
 
 def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[_Step | None]) -> None:

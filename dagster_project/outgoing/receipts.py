@@ -18,7 +18,7 @@ from transforms.hashing import bytes_sha256
 
 FOLDER, FILE = "receipts", "receipts.jsonl"
 GENESIS = "0" * 64
-"""What the first receipt has for the hash of the one before."""
+"""The hash of the receipt before the first."""
 _MOST_PASSAGES = 500
 _MOST_PLACE = 1_000
 """Characters of a place as JSON; a longer one is named by its hash, so that no line has more than a megabyte."""

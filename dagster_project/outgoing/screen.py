@@ -146,7 +146,7 @@ def fault_text(fault: WeftError, lens: str | None) -> str:
     """The text of a fault as it is answered: all of it without a lens, or if it is the question's."""
     if lens is None or isinstance(fault, _OF_THE_QUESTION):
         return str(fault)
-    return "there is no answer now: `weft doctor` tells whoever runs this server why"
+    return "there is no answer now: whoever runs this server can ask `weft doctor` why"
 
 
 _SHORT = 4_000
@@ -202,7 +202,7 @@ class Disclosures:
             )
 
     def _require_share(self, entries: Iterable[Disclosure], sizes: Mapping[str, int | None]) -> None:
-        """What has no size of its own, as a thread, is shown by its parts alone."""
+        """A thing without a size of its own, as a thread, is shown by its parts alone."""
         share = self.lens.share or 1
         bytes_of = dict.fromkeys(sizes, 0)
         for entry in entries:

@@ -46,7 +46,7 @@ _STALLED_BYTES = 1000
 
 
 class _AbsentError(FetchError):
-    """There is no repository at an address."""
+    """An address has no repository."""
 
 
 class GitRepositories:
@@ -90,7 +90,7 @@ class GitRepositories:
                 "--no-write-fetch-head", url, "+refs/*:refs/*",
             )  # fmt: skip
         else:
-            # Of this process alone: the git of a fetch that was killed may still write into its own.
+            # A folder of this process alone: the git of a fetch that was killed may still write into its own.
             unfinished = self.landing.partial(f"{mirror.name}.{os.getpid()}.{time.time_ns()}")
             self._git(
                 url, "clone", "--quiet", "--mirror", "--template=", "--no-hardlinks", url, str(unfinished)
@@ -105,7 +105,7 @@ class GitRepositories:
         else:
             self.landing.changed += 1
         if times := [int(t) for t, _, _ in now or () if t.isdecimal()]:
-            # Whoever commits can name any time.
+            # Authors of commits can name any time.
             self.landing.saw(datetime.fromtimestamp(min(max(times), time.time()), UTC))
 
     def _git(self, url: str, *arguments: str) -> None:
@@ -153,7 +153,7 @@ class GitRepositories:
             raise self._fault(url, complaint.decode(errors="replace"))
 
     def _fault(self, url: str, complaint: str) -> FetchError:
-        """What git's words mean: absent, refused, too large, or a fault that may pass."""
+        """The fault in git's words: absent, refused, too large, or a fault that may pass."""
         lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
         some = "; ".join(lines[-3:] or complaint.splitlines()[-1:]).replace(url, shown_address(url))
         words = self.credentials.hidden(some)
@@ -170,7 +170,7 @@ class GitRepositories:
 
 
 def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[str, str]:
-    """git's environment: what it inherits without its own variables, and all that it is told."""
+    """git's environment: the inherited one without git's own variables, and our configuration."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     own = {
         "GIT_CONFIG_NOSYSTEM": "1",

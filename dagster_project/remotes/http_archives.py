@@ -181,7 +181,7 @@ class MonthlyArchives:
         raise fault
 
     def _entry(self, archive: Archive) -> dict[str, Any]:
-        """What is remembered of an archive: nothing if its file is lost, its file alone if it has another address."""
+        """The notes on an archive: empty if its file is lost, its file alone if it has another address."""
         entry = self.landing.items.get(archive.stem, {})
         if entry.get("file") and not (self.landing.folder / entry["file"]).is_file():
             return {}
@@ -213,7 +213,7 @@ class MonthlyArchives:
                 raise self._refused(response, archive)
 
     def _headers(self, archive: Archive, entry: Mapping[str, Any]) -> dict[str, str]:
-        """What is asked with: the rest of an unfinished file, else only what changed since."""
+        """The headers of a request: for the rest of an unfinished file, else only for changes since."""
         headers = {"Accept-Encoding": "identity", "User-Agent": "weft"}
         if self.credentials.authorization:
             headers["Authorization"] = self.credentials.authorization
@@ -255,7 +255,7 @@ class MonthlyArchives:
             return
         name = f"{archive.stem}{ending}"
         is_new = self.landing.put(partial, name)
-        # A fetch that was killed may have left one of which nothing is remembered.
+        # A fetch that was killed may have left one without a note.
         for other in {f"{archive.stem}.mbox{compression}" for compression in ("", *_MAGIC.values())} - {name}:
             self.landing.drop(other)
         modified = self._validator(response, "last-modified")

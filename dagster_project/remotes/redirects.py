@@ -71,10 +71,12 @@ async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop
     try:
         url = current.join(location).copy_with(userinfo=b"", fragment=None)
     except (httpx2.InvalidURL, ValueError):
-        raise FetchError(f"{shown_address(str(current))} redirects to what is no address") from None
+        raise FetchError(
+            f"{shown_address(str(current))} redirects to something that is not an address"
+        ) from None
     message = f"{shown_address(str(first))}: a redirect leads to {shown_address(str(url))}"
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > _HIGHEST_PORT:
-        raise FetchError(f"{message}, which is no address of the web; mend the address")
+        raise FetchError(f"{message}, which is not an address of the web; mend the address")
     if url.scheme != "https" and "https" in (first.scheme, current.scheme):
         raise FetchError(f"{message}, away from https; mend the address")
     if url.host == first.host:

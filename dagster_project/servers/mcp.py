@@ -131,7 +131,7 @@ class _Tools:
     async def answered(
         self, tool: str, question: str, work: Callable[[SearchIndex], answers.Shown[_Answer]]
     ) -> _Answer:
-        """What `work` answers in time, once its receipt is written."""
+        """The answer of `work` in time, after its receipt is written."""
 
         def noted(index: SearchIndex) -> _Answer:
             index.screen.finds.clear()
@@ -201,7 +201,7 @@ class _Tools:
             Field(max_length=1_000, description="only what meets this, as `source:notes OR kind:message`"),
         ] = "",
     ) -> answers.Block:
-        """What the index knows about a longer text or conversation: cited passages under a budget of tokens."""
+        """Find context for a longer text or conversation: cited passages under a budget of tokens."""
         usual, most = self.settings.context.budget_tokens, self.limits.max_characters // 4
         budget = _within("budget_tokens", budget_tokens, usual, most)
         return await self.answered(
@@ -210,7 +210,7 @@ class _Tools:
 
     @tool
     async def similar(self, id: _Name, limit: _Limit = None) -> answers.Hits:
-        """What is nearest to a mail, thread, document, section, chunk or window of a chat, itself left out."""
+        """Find the nearest texts to a mail, thread, document, section, chunk or window of a chat, itself left out."""
         most = self._results(limit, 10)
         return await self.answered("similar", id, lambda index: answers.near(index, id, most))
 

@@ -86,7 +86,7 @@ class AttachedFiles:
         return False
 
     def _members(self) -> dict[str, tuple[str, str]]:
-        """What the zip calls its files, and their checksums, by their place below the folder of its export."""
+        """The names of the files in the zip, and their checksums, by their place below the folder of its export."""
         if self._inside is None:
             self._inside = {}
             with contextlib.suppress(ChatFormatError, OSError), self._archive() as archive:
@@ -99,7 +99,7 @@ class AttachedFiles:
         return ZippedExport(self.export.files[0], self.settings.max_file_bytes)
 
     def _hash(self, place: str) -> str:
-        """What changes with the bytes of a file."""
+        """A hash that changes with the bytes of a file."""
         return (
             self._members()[place][1] if self.export.format == "zip" else self._digest(self._folder / place)
         )

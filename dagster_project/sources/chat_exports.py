@@ -51,7 +51,7 @@ BROKEN = (
     ChatFormatError, OSError, pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, RecursionError,
     MemoryError,
 )  # fmt: skip
-"""What readers of chats and the libraries below them raise for files that are broken."""
+"""Exceptions of readers of chats and the libraries below them for broken files."""
 
 
 @dataclass(frozen=True)
@@ -297,9 +297,9 @@ def _plain_name(name: str) -> str:
 
 
 def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
-    """What a zip with these files is, and those of them that are read; ChatFormatError if it holds no chat.
+    """The format of a zip with these files, and those of them that are read; ChatFormatError if it holds no chat.
 
-    Of a WhatsApp export this is one text, of a Slack export `users.json` and the days, of others (`files`) all.
+    From a WhatsApp export it reads one text, from Slack `users.json` and the days, from others (`files`) all.
     """
     folders = [PurePosixPath(n).parent for n in names if PurePosixPath(n).name in _SLACK_FILES]
     if folders and format_ in ("auto", "slack"):

@@ -253,7 +253,7 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
     for folder in ("lake", "index", "cache", "dagster"):
         if path.is_relative_to(data / folder):
             raise SettingsError(
-                f"the key of pseudonyms {path} lies among the data, in {folder}/; move `storage.root`, or set {VARIABLE}"
+                f"the key of pseudonyms {path} is among the data, in {folder}/; move `storage.root`, or set {VARIABLE}"
             )
     try:
         _make(path)

@@ -150,7 +150,7 @@ def _source_type(kind: str) -> str:
 
 
 def _kind_of(file: Path) -> str | None:
-    """What a file is by its name and first bytes; None if Weft does not read it."""
+    """The kind of a file by its name and first bytes; None if Weft does not read it."""
     suffix = file.suffix.lower()
     try:
         if {file.parent.name, file.parent.parent.name} & {"cur", "new"}:

@@ -39,7 +39,7 @@ class DocumentReaders:
     """Processes that read files, started when they are needed and kept for the next file; may be used by several threads."""
 
     def __init__(self, settings: DocumentSettings, folder: Path):
-        """What became of files is kept below `folder`."""
+        """`folder` keeps the readings of files."""
         self.settings = settings
         self.converted = ConvertedFiles(folder)
         self._idle: list[_Reader] = []
@@ -67,7 +67,7 @@ class DocumentReaders:
         return converted
 
     def _read(self, data: bytes, kind: str, is_seen: bool, deadline: float | None = None) -> Converted:
-        """What a process makes of a file; a new one tries again where an older one ends, as it may over files before.
+        """A process's reading of a file; a new one tries again where an older one ends, as it may over files before.
 
         Both have until `deadline`, `read_seconds` from the first try on.
         """

@@ -355,7 +355,7 @@ def stored_mail(path: Path, data: bytes) -> bytes:
 
 
 def _month(head: bytes) -> str | None:
-    """Month of the Date header of a mail, as `YYYY-MM`; None if there is no readable one."""
+    """Month of the Date header of a mail, as `YYYY-MM`; None without a readable one."""
     try:
         dates = read_headers(head).fields.get("date", [])
     except MIME_FAULTS:

@@ -15,7 +15,7 @@ from dagster_project.system.globs import is_folder, is_there
 from dagster_project.system.processes import output_of
 from transforms.errors import SourceError
 
-# Plumbing runs no pager, no diff driver and no signature check. What a partial clone left out is missing: git before
+# Plumbing runs no pager, no diff driver and no signature check. Objects that a partial clone lacks are missing: git before
 # 2.39.4 knows no way not to ask for it, and then finds no protocol that it may use.
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -79,7 +79,7 @@ class Objects:
         return Object(bytes(data), size) if size <= limit else Object(b"", size, TOO_LARGE)
 
     def _answer(self, name: str, limit: int) -> tuple[bytearray, bool]:
-        """What git answers for an object, cut if it is far over `limit`; empty where git ends.
+        """The answer of git for an object, cut if it is far over `limit`; empty where git ends.
 
         A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says.
         """
@@ -315,7 +315,7 @@ def _head(repository: Path) -> str | None:
     """The newest commit: HEAD, else the only branch; None for a repository in which there is nothing at all."""
     if not is_folder(repository / "objects"):
         raise SourceError(
-            f"{repository} is no git repository of public-inbox; name the inbox's folder (it holds git/0.git) "
+            f"{repository} is not a git repository of public-inbox; name the inbox's folder (it holds git/0.git) "
             "or a bare repository as `path`"
         )
     heads = git(repository, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads").split(b"\n")
@@ -345,7 +345,7 @@ def _current(repository: Path) -> bytes:
     """The branch that HEAD names, if it names one."""
     try:
         return git(repository, "symbolic-ref", "HEAD").strip()
-    except GitFailedError:  # there is no such branch, or a corrupt one, or HEAD names a commit
+    except GitFailedError:  # the branch is missing or corrupt, or HEAD names a commit
         with contextlib.suppress(OSError):
             return (repository / "HEAD").read_bytes()[:1024].removeprefix(b"ref: ").strip()
         return b""

@@ -74,7 +74,7 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
             and all(p.name not in folders for p, _ in globs.entries_below(root))
         ):
             raise SourceError(
-                f"source {source.name}: {root} is no Maildir: neither it nor a folder in it has cur/ or new/"
+                f"source {source.name}: {root} is not a Maildir: neither it nor a folder in it has cur/ or new/"
             )
         paths += files
     return sorted(paths, key=lambda file: file.name)
@@ -85,9 +85,9 @@ _Files = Iterator[tuple[Path, str | None, str]]
 
 
 def _maildir(root: Path) -> _Files:
-    """The mails of a Maildir and its subfolders, those that lie loose in them, and what cannot be one.
+    """The mails of a Maildir and its subfolders, those loose in them, and files that cannot be a mail.
 
-    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. What is still being delivered is left alone.
+    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. Mails under delivery are left alone.
     """
     places = [root]
     while places:

@@ -37,7 +37,7 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
 
 
 def _at(settings: Settings, source: SourceSettings, place: str, size: int) -> Iterator[bytes]:
-    """What is at a place of a source, of each file or repository that the name of the place may mean."""
+    """The bytes at a place of a source, for each file or repository that the name of the place may mean."""
     pattern = settings.place(source)
     fixed = fixed_folder(pattern)
     roots = [pattern] if is_there(pattern) else matching_paths(pattern, settings.base)

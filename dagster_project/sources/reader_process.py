@@ -57,7 +57,7 @@ def _limit_time(seconds: float) -> None:
 
 
 def _ocr(languages: str | None, seconds: float) -> Ocr | None:
-    """What gives a picture to Tesseract; None without languages."""
+    """A function that gives a picture to Tesseract; None without languages."""
     if languages is None:
         return None
 

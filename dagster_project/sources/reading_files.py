@@ -16,7 +16,7 @@ from dagster_project.system.disk_space import raise_of_machine
 from transforms.settings.mail import MailSettings
 
 _XZ_MEMORY = 512 << 20
-"""What an xz archive may ask for to be unpacked; the strongest of the presets of xz asks for 65 MiB."""
+"""Memory that an xz archive may ask for to be unpacked; the strongest of the presets of xz asks for 65 MiB."""
 _MEMBERS: dict[str, Callable[[], Any]] = {
     ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
     ".xz": partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY),
@@ -54,7 +54,7 @@ def bounded(path: Path, cap: int, setting: str) -> bytes:
 
 
 _PLAUSIBLE_BYTES, _PLAUSIBLE_RATIO = 16 << 20, 250
-"""What compressed text may become, whatever its size; and decompressed : stored above that."""
+"""Bytes that any compressed text may become; and decompressed : stored above that."""
 
 
 def plausible_bytes(stored: int) -> int:

@@ -33,7 +33,7 @@ class RememberedSources(FileSources):
         super().__init__(*args)
         self.forgotten = forgotten
         self.left_out: set[str] = set()
-        """Sources of which `discover` left partitions out."""
+        """Sources where `discover` left partitions out."""
 
     def _source_partitions(self, source: Any) -> list[Any]:
         """The partitions of a source that were not forgotten, with their files."""
@@ -65,7 +65,7 @@ class RememberedSources(FileSources):
                     file.path.unlink()
 
     def _cut(self, file: Path, source: SourceSettings) -> None:
-        """Write an mbox file anew without the mails that were forgotten; one that is broken stays."""
+        """Write an mbox file again without the mails that were forgotten; one that is broken stays."""
         try:
             data, fault = content(file, self.settings.mail)
         except (TooLargeError, OSError):

@@ -49,7 +49,7 @@ def tree_files(
         return [TreeFile(root, root.name)]
     if not is_folder(root):
         raise SourceError(
-            f"source {source.name}: {root} is no folder; mend `path` in the settings, or remove the source "
+            f"source {source.name}: {root} is not a folder; mend `path` in the settings, or remove the source "
             "from them to remove its documents from the index"
         )
     walk = _Walk(source, os.path.realpath(root), os.path.realpath(generated), reads_pictures)

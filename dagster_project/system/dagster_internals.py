@@ -51,7 +51,7 @@ __all__ = [  # what has no public name and is used elsewhere: to keep engines of
 ONLY_OWN_EVENTS = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
 """Metadata that keeps Dagster from recording a materialization of an output; Dagster exports no name for it.
 
-Of a range of partitions it would record one data version for all (`_get_output_asset_events`).
+For a range of partitions it would record one data version for all (`_get_output_asset_events`).
 """
 MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
 """Where Dagster finds Weft, and what it calls that place; the shipped workspace.yaml says the same."""

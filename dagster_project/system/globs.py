@@ -14,7 +14,7 @@ from dagster_project.system.durable import write_durably
 from transforms.hashing import text_hash
 
 _KEY_CHARACTERS = 150
-"""Limit of one half of a partition key: file systems allow names of 255 bytes, of which windows need some."""
+"""Limit of one half of a partition key: file systems allow names of 255 bytes, and windows need some of them."""
 NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 """Error numbers of a disk that is mounted read-only, and of a missing right to write."""
 
@@ -79,7 +79,7 @@ def fixed_folder(pattern: Path) -> Path:
 
 
 is_there, is_folder, is_file = os.path.exists, os.path.isdir, os.path.isfile
-"""Of a path, behind links; False if it cannot be inspected, where `Path` raises: a closed folder, a circle of links."""
+"""Tests of a path, behind links; False for an unreadable one, where `Path` raises: a closed folder, a circle of links."""
 
 
 def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:

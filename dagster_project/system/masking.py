@@ -93,7 +93,7 @@ def _forms(secret: str) -> set[str]:
 
 
 def _base64_cores(secret: str) -> set[str]:
-    """What base64 of any text around a secret holds of it: it depends on the secret's place modulo three alone."""
+    """The parts of a secret that base64 of any text around it holds: they depend on its place modulo three alone."""
     data = secret.encode()
     cores = set()
     for before in range(3):

@@ -77,7 +77,7 @@ def test_settings_in_the_folder_go_before_the_sample(workspace: Workspace, monke
     ("text", "reason"),
     [
         (None, "no settings file at"),
-        ("[[sources]", "is no valid TOML"),
+        ("[[sources]", "is not valid TOML"),
         ('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n', "sources.0.kind: must be one of"),
     ],
     ids=["missing", "no TOML", "wrong"],

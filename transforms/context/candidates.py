@@ -23,7 +23,7 @@ _SHARPNESS = 4
 _NEAR_TURNS = 6
 """Turns before and behind one of a chat to which its score gives a share, the nearer the more."""
 _FEW, _DECADES, _MANY, _OF_MANY = 200, 2.5, 10, 0.9
-"""What opens a query: evidence of WEAK among so few chunks, of PASS among so many powers of ten more, or this share of it in
+"""Evidence that opens a query: of WEAK among so few chunks, of PASS among so many powers of ten more, or this share of it in
 the mean of so many. By chance more chunks hold words of a text about other matters (`benchmarks/off_topic.py`)."""
 _BEHIND = 0.5
 """The share of the score of a candidate that counts if it fills what others leave of a budget."""
@@ -83,7 +83,7 @@ def _asked_parts(text: str) -> list[str]:
 
 
 def _halves(part: str) -> list[str]:
-    """What is before and behind each "and" or "or" with enough words on both sides; nothing if there is none.
+    """The texts before and behind each "and" or "or" with enough words on both sides; empty without one.
 
     The halves of a question ("How long have Ann and her husband …") ask nothing: `parts` knows those of several questions.
     Nor do those of several sentences, such as turns of a chat ("and it was loud").
@@ -231,11 +231,11 @@ def order_documents(
 
 
 def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
-    """Greedily what adds most to the sum, over queries, of the best score among the chosen documents.
+    """The documents that add most to the sum, over queries, of the best score among those chosen, greedily.
 
     Facility location (Lin and Bilmes 2011) over the scores of the candidates, so that every part
     of a conversation pulls towards its own documents. Scores count with their fourth power, so that
-    one good match is worth more than many middling ones. What adds nothing follows by score.
+    one good match is worth more than many middling ones. Documents that add nothing follow by score.
     """
     unit = pl.coalesce("document_id", pl.format("\x00{}", "chunk_id")).alias("unit")
     most = candidates.group_by("query", unit).agg(pl.col("score").max()).sort("query")

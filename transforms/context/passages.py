@@ -19,10 +19,10 @@ _ESCAPED = re.compile(
 )
 """Where a line begins a heading, makes one of the line before it, or begins raw HTML that no empty line ends."""
 _LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-"""What some reader takes for the end of a line; what follows it would stand on a line of its own, not quoted."""
+"""Characters that some reader takes for the end of a line; text behind them would be on its own line, not quoted."""
 _BRACKET = re.compile("[\u27e8\u27e9]")
 _NOISE = re.compile(r"\{[^{}]*\}|\b(?:ok(?:ay)?|mm|mhm|hmm?|uh|huh|um|oh|ah)\b|[\W_]", re.I)
-"""What says nothing in a turn of a chat."""
+"""Text that says nothing in a turn of a chat."""
 _APART = 3
 """Turns of a chat that are no further apart are read as one stretch, with one citation."""
 

@@ -28,7 +28,7 @@ VERSION = f"1.{steps.VERSION}.{block.VERSION}"
 NO_HITS, CONTEXT = "NO_HITS", "CONTEXT"
 WEAK, BEHIND = "evidence", "dedup"
 """Why the first candidate of a query is in no block, if the block did not decide: too little bears it out, or another of
-its document stands for it."""
+its document replaces it."""
 
 Vectors = Callable[[Sequence[str]], Mapping[str, np.ndarray]]
 

@@ -185,7 +185,7 @@ def conversation_chunks(
 def _of_attachments(
     messages: pa.Table, attachments: pa.Table
 ) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """The rows of the chunks of each file, or of `exclusions` where it has none."""
+    """The rows of the chunks of each file, or of `exclusions` for a file without chunks."""
     names = ("doc_id", "title")
     titles = dict(zip(*(messages.column(name).to_pylist() for name in names), strict=True))
     for attachment in attachments.to_pylist():

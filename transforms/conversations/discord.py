@@ -193,7 +193,7 @@ def _chat(chat: Mapping[str, Any], name: str, title: str, timezone: str) -> Chat
 
 
 def _service(row: Mapping[str, Any], author: str, members: list[str]) -> str:
-    """What a line of the program says: who did what, with whom, to which title."""
+    """The text of a line of the program: who did what, with whom, to which title."""
     did = str(row.get("action") or "").replace("_", " ")
     return " ".join(
         filter(None, (author, did, ", ".join(members), str(row.get("title") or ""), _text(row.get("text"))))

@@ -74,7 +74,7 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
 
 
 def _mentions(names: set[str]) -> dict[str, str]:
-    """What may stand behind an `@`, in lower case, and whom it names: a name, a first name of one alone, a number."""
+    """The person named by each text behind an `@`, in lower case: a name, a first name of one alone, a number."""
     firsts: dict[str, set[str]] = {}
     for name in sorted(names):
         # The first segment may not be a name: `~ Bob` is a contact that the phone does not know.

@@ -177,7 +177,7 @@ def _special(match: re.Match[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """What is equal for one text in two forms: letters and digits outside links and mentions."""
+    """The letters and digits outside links and mentions, which are equal for one text in two forms."""
     return "".join(
         c for c in _SPECIAL.sub("", _CHANNEL.sub("", _LINK.sub("", text))) if c.isalnum()
     ).casefold()

@@ -144,7 +144,7 @@ def _steps_back(heads: Sequence[_Head], order: str) -> int:
 
 
 def _time(head: _Head, order: str) -> datetime | None:
-    """Local time of a beginning in a date order; None if there is no such day or hour."""
+    """Local time of a beginning in a date order; None if the day or hour does not exist."""
     day, month, year = (head.date[order.index(part)] for part in "dmy")
     if year < 100:
         year += 2000
@@ -249,7 +249,7 @@ EDITED = re.compile(
     rf"[{_MARKS} ]*<[^<>\n]{{0,40}}(?:edited|bearbeitet|editó|editad[oa]|modifié|modificato|bewerkt|düzenlendi|"
     r"edytowan|измен|diedit|redigera)[^<>\n]{0,20}>[ \t]*\Z"
 )
-# What a user shares that iOS marks as its own words: polls and places are messages.
+# Polls and places that a user shares are messages, though iOS marks them as its own words.
 SHARED = re.compile(rf"[{_MARKS}]*(?:\w{{3,12}} ?:\n|[^\n:]{{3,24}} ?: https?://)")
 
 _DOES = (
@@ -295,7 +295,7 @@ _NOTICE = re.compile(
 _PEOPLE_DO = [re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _DOES]
 _PEOPLE_ADD = [re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _ADDS]
 ACTION = re.compile("|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _DOES)]))
-"""What is in a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
+"""The beginning of a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
 _AND = re.compile(r", | (?:and|und|y|e|et|en|ve|i|и|dan|och|&) ")
 _GROUP = re.compile(
     r" (?:to|from|zur|aus|al|del|ao|do|da|au|du|à|de|nel|al|aan|uit|van|z|в|из|ke|dari|i|från|using|via|über) "

@@ -294,7 +294,7 @@ def _text_field(value: Any) -> str | None:
 
 
 def _unlinked(name: str) -> str:
-    """What a wiki link shows; any other text as it is."""
+    """The shown text of a wiki link; any other text as it is."""
     return name.removeprefix("[[").removesuffix("]]").rpartition("|")[2]
 
 

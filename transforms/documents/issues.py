@@ -26,9 +26,9 @@ _HEADING = re.compile(r"^((?: {0,4}(?:>|[-*+]|\d{1,9}[.)]))* {0,4})(#{1,6})(?=\s
 _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
 _STATES = re.compile(rb"""^state:\s*["']?(?:open|opened|closed|OPEN|CLOSED)\b""", re.M)
 _BETWEEN = frozenset("[], \t\r\n\ufeff")
-"""What is between records: of lists, of lists of lists, and of one list behind the other."""
+"""The text between records of lists, of lists of lists, and of one list behind the other."""
 _HEADING_LEVEL = 2
-"""What is added to the levels of headings in a text: it is below the heading of a turn."""
+"""The addition to the levels of headings in a text: it is below the heading of a turn."""
 
 
 @dataclass
@@ -89,11 +89,11 @@ def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
 
 
 class _Broken(str):
-    """Why the rest of a file is no JSON."""
+    """Why the rest of a file is not JSON."""
 
 
 def _records(file: RawFile) -> Iterator[Any]:
-    """The values in a file, those of lists one by one; `_Broken` for what is no JSON, behind which JSON lines go on."""
+    """The values in a file, those of lists one by one; `_Broken` for text that is not JSON, before more JSON lines."""
     text = decode_text(file.data, "utf-8").text
     decoder, at = json.JSONDecoder(), 0
     while at < len(text):
@@ -188,7 +188,7 @@ def _inside(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _id(comment: Mapping[str, Any]) -> str:
-    """What is the same of two copies of a comment."""
+    """The parts of a comment that are the same in two copies."""
     return f"{_time(comment, 'created')} {_author(comment)} {comment['body'][:80]}"
 
 

@@ -30,7 +30,7 @@ _SETTINGS = {
 }
 """No file is read, no raw HTML is passed on, nothing is printed; what is wrong stays in the tree."""
 DOCUTILS_FAULTS = (RecursionError, LookupError, AttributeError, ValueError, TypeError, AssertionError)
-"""What docutils raises on nested and on malformed text."""
+"""Exceptions of docutils on nested and on malformed text."""
 _ROLE = re.compile(r":[\w:.+-]+:`([~!.]*)(?P<text>[^`]*?)(?:\s*<[^<>`]*>)?`", re.DOTALL)
 
 
@@ -85,6 +85,6 @@ def _replace_complaints(tree: nodes.document) -> None:
 
 
 def _literal(source: str) -> nodes.Node:
-    """What is in the text for inline markup that docutils does not know."""
+    """The node for inline markup that docutils does not know."""
     role = _ROLE.fullmatch(source)
     return nodes.Text(source) if role is None else nodes.literal("", role["text"])

@@ -243,7 +243,7 @@ def _edge(distances: np.ndarray, count: int, largest: int) -> int:
 def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:
     """The product of a query with the bits of codes of shape (words, rows), float32.
 
-    What eight bits add to it is looked up by their byte, as product quantisation does (Jegou, Douze and Schmid 2011).
+    The sum of eight bits is looked up by their byte, as product quantisation does (Jegou, Douze and Schmid 2011).
     """
     padded = np.zeros(len(codes) * WORD_BITS, dtype=np.float32)
     padded[: len(query)] = query

@@ -18,7 +18,7 @@ from transforms.schemas.table import rows_of
 VERSION = "1"
 
 FORMS = ("message", "thread", "node", "document", "chunk", "passage", "chat")
-"""What an entry may name: see `docs/evaluation.md`."""
+"""Things that an entry may name: see `docs/evaluation.md`."""
 
 _QUERY_KEYS = {"id", "query", "tags", "relevant", "drafted"}
 _ENTRY_KEYS = {"grade", "topic"}
@@ -132,7 +132,7 @@ def as_yaml(truth: GroundTruth, note: str = "") -> str:
 def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Row of a query and rows of its entries."""
     place = f"{file}: query {number}"
-    _require(isinstance(item, dict), place, "is no mapping with `id`, `query` and `relevant`")
+    _require(isinstance(item, dict), place, "is not a mapping with `id`, `query` and `relevant`")
     query_id = str(item.get("id", ""))
     _require(bool(_ID.fullmatch(query_id)), place, "has no `id` (up to 200 characters, no blanks)")
     place = f"{file}: query {query_id}"
@@ -142,7 +142,9 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
     _require(isinstance(text, str) and bool(text.strip()), place, "has no text in `query`")
     tags = item.get("tags", [])
     _require(
-        isinstance(tags, list) and all(isinstance(t, str) for t in tags), place, "`tags` is no list of words"
+        isinstance(tags, list) and all(isinstance(t, str) for t in tags),
+        place,
+        "`tags` is not a list of words",
     )
     entries = item.get("relevant")
     _require(isinstance(entries, list) and bool(entries), place, "has no list of right answers in `relevant`")
@@ -157,7 +159,7 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
 
 
 def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
-    _require(isinstance(entry, dict), place, f"is no mapping with one of {', '.join(FORMS)}")
+    _require(isinstance(entry, dict), place, f"is not a mapping with one of {', '.join(FORMS)}")
     form = "passage" if "passage" in entry else next((f for f in FORMS if f in entry), None)
     if form is None:
         raise GroundTruthError(f"{place}: names none of {', '.join(FORMS)}")
@@ -167,11 +169,11 @@ def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
             f"{place}: {odd[0]!r} does not go with `{form}`; known are {', '.join(sorted(allowed))}"
         )
     text = entry[form]
-    _require(isinstance(text, str) and bool(text.strip()), place, f"`{form}` is no text")
+    _require(isinstance(text, str) and bool(text.strip()), place, f"`{form}` is not a text")
     grade = entry.get("grade", 1)
-    _require(type(grade) is int and 0 <= grade <= 10, place, "`grade` is no whole number from 0 to 10")
+    _require(type(grade) is int and 0 <= grade <= 10, place, "`grade` is not a whole number from 0 to 10")
     topic = entry.get("topic")
-    _require(topic is None or isinstance(topic, str), place, "`topic` is no text")
+    _require(topic is None or isinstance(topic, str), place, "`topic` is not a text")
     if form == "chat":
         return relevance_row(query_id, at, form, None, grade) | {"text": text, "topic": topic}
     if form == "passage":

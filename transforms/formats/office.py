@@ -27,7 +27,7 @@ _MAMMOTH_FAULTS = (
     KeyError, ValueError, TypeError, AttributeError, IndexError, NotImplementedError, OSError,
     BadZipFile, ExpatError, zlib.error,
 )  # fmt: skip
-"""What mammoth raises on documents that say what none may."""
+"""Exceptions of mammoth on malformed documents."""
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
@@ -136,7 +136,7 @@ def _shapes(tree: Element) -> Iterator[str]:
 
 
 def _place(shape: Element) -> str:
-    """What a shape is for: title, body, …; empty if it is for nothing in particular."""
+    """The purpose of a shape: title, body, …; empty without one."""
     placeholder = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
     return "" if placeholder is None else placeholder.get("type", "body")
 

@@ -29,7 +29,7 @@ _SAME_BASELINE = 1.0
 _NUMBER_LETTERS = 12
 """Letters and digits that a heading may have before its title in the outline, as `Chapter 12`."""
 _TITLE_HEIGHT = 0.5
-"""Part of the height of the first page's highest line above which its title stands."""
+"""Part of the height of the first page's highest line above which its title is."""
 _TITLE_LINES = 4
 """Lines that a heading of the outline may take up on its page."""
 _HEADING_RATIO = 1.15

@@ -80,7 +80,7 @@ class AttachmentText(NamedTuple):
 
 
 Convert = Callable[[bytes, str], Converted]
-"""The Markdown of a file of one of `CONVERTED_FORMATS`; FormatError with the reason if it has none."""
+"""The Markdown of a file of one of `CONVERTED_FORMATS`; FormatError with the reason if it cannot be read."""
 
 
 def attachment_text(
@@ -185,7 +185,7 @@ def _binary_kind(data: bytes, declared_type: str) -> AttachmentText | None:
 
 
 def _decompressed(data: bytes, limit: int) -> tuple[bytes, str | None]:
-    """The first file in compressed `data`, or the reason why it has none; truncated data yields its start."""
+    """The first file in compressed `data`, or the reason why it is missing; truncated data yields its start."""
     out = bytearray()
     rest = data
     try:

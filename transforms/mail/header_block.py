@@ -14,7 +14,7 @@ from typing import NamedTuple
 MIME_FAULTS = (
     MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,
 )  # fmt: skip
-"""What the email package raises on broken mail; UnicodeError and binascii.Error are ValueErrors."""
+"""Exceptions of the email package on broken mail; UnicodeError and binascii.Error are ValueErrors."""
 
 KNOWN_HEADERS = frozenset(
     {

@@ -28,7 +28,7 @@ _SIMPLE_ADDRESS = re.compile(
 )
 _BARE_ADDRESS = re.compile(r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\Z")
 _PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
-# What is between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold a comma.
+# The text between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold a comma.
 _LISTED = re.compile(r"(?:[^,;\"(<]++|\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|<[^<>]*>|[^,;])+")
 _LABEL = re.compile(r'\s*"((?:[^"]|"")*)"[^,]*|([^,]+)')
 _GROUP_NAME = re.compile(r"\s*[^@<>\",;:]*:(?=.*@|\s*\Z)", re.S)
@@ -263,7 +263,7 @@ _REPLY = r"(?:re|aw|antw|antwort|sv|vs|rif|ris|res|odp|ynt|ang|ref|回复|答复
 _FORWARD = r"(?:fwd?|fw|wg|tr|rv|vl|vb|enc|pd|转发)"
 _COUNT = r"\s*(?:\[\d+\]|\(\d+\)|\^\d+)?\s*[:：]"
 _TAG = r"(?:\[[^\[\]]*\]|\(subset\)|subject:)"
-# What is before the title: tags, marks of replies and of forwarded mail, in any order.
+# The text before the title: tags, marks of replies and of forwarded mail, in any order.
 _HEAD = rf"(?i)^(?:\s*(?:(?:{_REPLY}|{_FORWARD}){_COUNT}|{_TAG}))*\s*"
 _REPLY_MARK = rf"(?i)^(?:\s*(?:{_FORWARD}{_COUNT}|{_TAG}))*\s*{_REPLY}{_COUNT}"
 _PATCH_TAG = r"(?i)\[(?:[^\[\]]*(?:\bpatch|\brfc(?:\b|v\d))[^\[\]]*|\s*(?:v\d+\s+)?\d+\s*/\s*\d+\s*)\]"

@@ -232,7 +232,7 @@ def _quote_the_rest(frames: list[_Frame], frame: _Frame, writer: _Writer) -> Non
 
 
 def _is_data(table: LexborNode) -> bool:
-    """True for a table of values, not of layout: two rows of two cells or more, of which none holds a block."""
+    """True for a table of values, not of layout: two rows of two cells or more, without a block in a cell."""
     if (table.attributes.get("role") or "") == "presentation":
         return False
     rows = 0
@@ -250,7 +250,7 @@ _NO_WORDS = re.compile(r"(?:image|img|cid:|logo)?[\s\d._:@-]*(?:png|jpe?g|gif|bm
 
 
 def _picture(node: LexborNode) -> str:
-    """What a picture says instead of itself: `[a chart of sales]`, or a smiley; a pixel that counts readers nothing."""
+    """The text in place of a picture: `[a chart of sales]`, or a smiley; empty for a pixel that counts readers."""
     attributes = node.attributes
     text = _BLANKS.sub(" ", attributes.get("alt") or "").strip()
     if _NO_WORDS.fullmatch(text) or "1" in (attributes.get("width"), attributes.get("height")):

@@ -13,10 +13,10 @@ Dialect = Literal["mboxrd", "mboxo", "content-length"]
 # line, escaped as `>From `, is before the headers where a relay put its own in front.
 _HEADER_NEXT = re.compile(rb"(?:>From [^\n]*\n)*(?=[!-9;-~]+[ \t]*:)")
 _GIT_LINE = re.compile(rb"From [0-9a-f]{40}(?:[0-9a-f]{24})? Mon Sep 17 00:00:00 2001\s*\Z")
-# Behind the sender stands a time or a year; a sentence that begins with "From " has neither.
+# A time or a year follows the sender; a sentence that begins with "From " has neither.
 _FROM_LINE = re.compile(rb"From (?:\s*\S+\s*\Z|.*(?:\d\d?[:.]\d\d|\d{4}\s*\Z))", re.S)
 _LEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]{0,64}(?=From )")
-"""What editors put before the first From_ line: a byte-order mark and blanks."""
+"""Bytes that editors put before the first From_ line: a byte-order mark and blanks."""
 _FROM = re.compile(rb"From ")
 """A pattern finds this twice as fast as `bytes.find`: it looks for the rare F."""
 _ESCAPED = re.compile(rb"\n>(?=>*From )")
@@ -109,7 +109,7 @@ def _mail_start(data: bytes, at: int, git_too: bool, lead: re.Match[bytes] | Non
 
 
 def _line_start(data: bytes, at: int) -> int:
-    """`at`, or where the byte-order mark before it stands."""
+    """`at`, or the place of the byte-order mark before it."""
     return at - len(BOM) if data.endswith(BOM, 0, at) else at
 
 

@@ -267,7 +267,7 @@ def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
 
 
 def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:
-    """The mail without its own envelope line, and the time of that line if the archive has none."""
+    """The mail without its own envelope line, and the time of that line if the archive gives no time."""
     lead = _FROM_LINE.match(mail.data)
     if lead is None or not lead.end():
         return mail.data, mail.envelope_at

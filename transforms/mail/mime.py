@@ -289,7 +289,7 @@ def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMa
 
 
 def _attach(mail: ParsedMail, leaf: MimeLeaf, data: bytes) -> None:
-    """Attach a part; a mail that is nothing but an empty part has none."""
+    """Attach a part, unless the mail is nothing but an empty part."""
     if leaf.depth or data.strip():
         kind, charset = leaf.declared.kind, leaf.declared.charset
         mail.parts.append(MimePart(leaf.position, filename(leaf.part), kind, charset, data, None, None))

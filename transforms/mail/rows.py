@@ -28,7 +28,7 @@ SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
 
 _BLANKS = b" \t\n\r\f\v"
 _SINGLE_FIELDS = ("from", "date", "subject", "message-id")
-"""Headers of which a mail has one (RFC 5322 section 3.6); of more, the first counts."""
+"""Headers that a mail has once (RFC 5322 section 3.6); the first of several counts."""
 _FOOTER_CHARS = 2500
 """Characters at the end of a body that may contain a list footer."""
 _FOOTER = re.compile(

@@ -25,7 +25,7 @@ _COMMENT = re.compile(r"(?:\s+#.*|\s*\[[^\[\]]*\]|\s*\((?!at\b)[^()<>@]*\))+\s*$
 _LISTED = re.compile(r"(?:\"[^\"]*\"|<[^<>]*>|[^,;])+")
 _NAME = re.compile(r"[^\W\d_][^\d<>@:/\"()]{1,60}")
 _MOST_WORDS = 5
-"""Words of a name that stands without an address, as PostgreSQL's trailers name people; more are a sentence."""
+"""Words of a name without an address, as PostgreSQL's trailers name people; more are a sentence."""
 _MOST_CHARS = 1000
 _NAMES_COMMITS = {"fixes", "closes"}
 _NAMES_NOBODY = {"fixes", "closes", "link", "discussion"}
@@ -70,7 +70,7 @@ def _is_header(data: bytes, match: re.Match[bytes]) -> bool:
 
 
 def _value(data: bytes, match: re.Match[bytes]) -> tuple[str, int]:
-    """What a trailer says, with the end of a title or an address that mail wrapped, and the byte behind it."""
+    """The value of a trailer, with the end of a title or an address that mail wrapped, and the byte behind it."""
     value, end = match[2], match.end()
     line_end = data.find(b"\n", end + 1)
     following = data[end + 1 : line_end if line_end >= 0 else len(data)]

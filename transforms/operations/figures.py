@@ -25,7 +25,7 @@ QUARANTINE, MONTHS, BLOCKS, SIZES = (
     "Blocks of mail by kind",
     "Chunks by characters, up to",
 )
-"""What the published tables are counted by."""
+"""Titles of the counts of the published tables."""
 
 LAGS = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds")
 REUSE, INDEX_BYTES, LIVE_SHARE = "reuse_ratio", "index_bytes", "live_share"

@@ -23,7 +23,7 @@ from transforms.operations.figures import (
 
 _INCHES, _DPI = (9.0, 12.0), 80
 _COLOURS = 32
-"""Of the palette: enough for lines and the edges of letters, and a third of the bytes of full colour."""
+"""Colours of the palette: enough for lines and the edges of letters, and a third of the bytes of full colour."""
 _MOST_BARS = 14
 _MARGINS = {"left": 0.2, "right": 0.97, "top": 0.97, "bottom": 0.06, "wspace": 0.55, "hspace": 0.5}
 """Shares of the figure and of an axis. matplotlib's layout engines draw everything a second time to find such margins."""

@@ -12,8 +12,8 @@ DECLARED = "columns_are_declared"
 RULES = {
     DECLARED: "The table has the declared columns and no others.",
     UNIQUE: "No two rows have the same key.",
-    RESOLVED: "What a row refers to is there.",
-    NOT_LOST: "Every line that somebody wrote stands in a chunk, or has a reason why not.",
+    RESOLVED: "Every row that a row refers to is there.",
+    NOT_LOST: "Every line that somebody wrote is in a chunk, or has a reason why not.",
 }
 
 _TEXTS = ("messages.message_id", "documents.doc_id", "conversation_windows.doc_id")
@@ -37,7 +37,7 @@ REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "term_forms": {"term": ("terms.term",)},
     **dict.fromkeys(("chunk_context", "embeddings", "embedding_refusals"), _CHUNK),
 }
-"""Of which columns of other tables the values of a column are, where they are not null."""
+"""The columns of other tables that hold the values of a column, where these are not null."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     **{t.published: t.schema.key for t in REGISTRY.values() if t.published},
@@ -104,7 +104,7 @@ def _unresolved(
 
 
 def _lost(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
-    """The blocks that somebody wrote and of which the first or the last byte is in no chunk and in no exclusion."""
+    """The blocks that somebody wrote whose first or last byte is in no chunk and in no exclusion."""
     chunks, exclusions = tables["chunks"], tables["exclusions"]
     span = chunks.filter(chunks.attachment_id.isnull()).select("doc_id", span=chunks.spans.unnest())
     of_body = exclusions.filter(exclusions.attachment_id.isnull())

@@ -72,7 +72,7 @@ def aggregated(
 def _gather(
     standing: dict[str, Match], parent: str, parts: Sequence[Match], settings: SearchSettings
 ) -> None:
-    """Put the parent in the place of the parts, beside what it stands for already."""
+    """Put the parent in the place of the parts, beside the matches that it replaces already."""
     for part in parts:
         del standing[part.node_id]
     own = standing.get(parent)
@@ -129,7 +129,7 @@ def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 def _placed(
     query: int, group: pl.DataFrame, nodes: Mapping[str, SectionNode], settings: SearchSettings
 ) -> Iterator[tuple[int, int, int, float, str | None]]:
-    """Of each hit of a query its number, the chunk it goes into, and of that the score and the section, if it is one."""
+    """For each hit the query, its chunk, the chunk that it goes into, and the score and section, if any, of that."""
     of_node: dict[str, list[tuple[int, float]]] = {}
     for chunk, score, node in group.select("chunk_no", "score", "node_id").iter_rows():
         of_node.setdefault(node, []).append((chunk, score))

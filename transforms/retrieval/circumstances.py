@@ -13,7 +13,7 @@ from transforms.retrieval.hits import Step, best_first, groups, unchanged
 from transforms.retrieval.small_tables import with_values
 
 _LIFT = 0.2
-"""What a hit gains for each circumstance that it meets, as a share of how far the scores of its query lie apart."""
+"""The gain of a hit for each circumstance that it meets, as a share of the range of the scores of its query."""
 _LONGEST = 200
 """Characters above which a query is a text that somebody pasted, whose dates and names are not circumstances."""
 _MONTHS = (

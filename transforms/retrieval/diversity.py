@@ -11,7 +11,7 @@ from transforms.settings.search import SearchSettings
 
 MOST_EVIDENCE = 3
 _NEAR = 0.5
-"""Share of the best score below which a further passage is no evidence, whatever words it adds."""
+"""Share of the best score below which a further passage is not evidence, whatever words it adds."""
 
 
 def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float) -> list[int]:

@@ -16,8 +16,8 @@ STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
     "reason": pl.String,
     "into": pl.Int64,
 }
-"""Columns of what a stage did: hits that stay by their rank, then those it dropped by their rank before, with the
-reason and the chunk of the hit that stands for them. Null is before what came from nowhere, after what went."""
+"""Columns of the effect of a stage: hits that stay by their rank, then those it dropped by their rank before, with the
+reason and the chunk of the hit that replaces them. A new hit has null before, a dropped one null after."""
 
 INDEPENDENT = ("lexical", "vector", "fused")
 """Stages whose list is made of the index and not of the list before."""

@@ -15,7 +15,7 @@ HITS: dict[str, pl.DataType | type[pl.DataType]] = {**FUSED, "stands_for": pl.St
 place of its parts; null if it is its own chunk."""
 
 DROPPED = {"query": pl.Int32, "chunk_no": pl.Int64, "reason": pl.String, "into": pl.Int64}
-"""Columns of what a stage dropped: why, and the chunk of the hit that stands for it, null if none does."""
+"""Columns of rows that a stage dropped: the reason, and the chunk of the hit that replaces them, null without one."""
 
 
 ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {

@@ -317,7 +317,7 @@ class _Reader:
         if node.data == "fielded":
             prefix, value = node.children
             if name:
-                raise self.fault(prefix, f"a field stands inside of {name}:( )")
+                raise self.fault(prefix, f"a field is inside of {name}:( )")
             return self.condition(value, CONDITIONS.get(str(prefix), str(prefix)), ranks, depth)
         if node.data == "group":
             return self.condition(node.children[1], name, ranks, self.deeper(node, depth))
@@ -378,14 +378,14 @@ def _parser() -> Lark:
 
 
 def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySyntaxError:
-    """What is wrong at a token that the grammar does not expect."""
+    """The fault at a token that the grammar does not expect."""
     if unexpected.type != "$END":
         at = unexpected.start_pos or 0
         what = {
             "_RPAR": "something to look for is missing before this",
-            "_OR": "OR stands between two things to look for",
-            "_AND": "AND stands between two things to look for",
-        }.get(unexpected.type, f"{shortened(unexpected)!r} cannot stand here")
+            "_OR": "OR must be between two things to look for",
+            "_AND": "AND must be between two things to look for",
+        }.get(unexpected.type, f"{shortened(unexpected)!r} cannot be here")
         return QuerySyntaxError(query, at, what)
     depth: list[Token] = []
     for token in tokens:
@@ -395,6 +395,4 @@ def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySynta
             depth.pop()
     if depth:
         return QuerySyntaxError(query, depth[-1].start_pos or 0, "this parenthesis is not closed: add a )")
-    return QuerySyntaxError(
-        query, tokens[-1].start_pos or 0, f"nothing stands behind {shortened(tokens[-1])!r}"
-    )
+    return QuerySyntaxError(query, tokens[-1].start_pos or 0, f"nothing follows {shortened(tokens[-1])!r}")

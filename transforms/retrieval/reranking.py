@@ -21,7 +21,7 @@ WEIGHTS = {
     "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
     "asker": 0.5,
 }  # fmt: skip
-"""What the parts of a score count beside the fused one."""
+"""Weights of the parts of a score beside the fused one."""
 PARTS = ("fused", "own", "title", "opens", "phrase", "thread", "recency", "kind", "log", "brief", "asker")
 """The parts of a score of features."""
 _IS_SUBJECT = 0.8
@@ -34,7 +34,7 @@ _IS_QUESTION = (
 _BRIEF = 80
 """Characters of its author below which a reply says the less the fewer they are."""
 _KINDS = {"attachment_segment": -0.1}
-"""What is added for a kind of chunk."""
+"""The addition for a kind of chunk."""
 _HALF_LIFE = timedelta(180)
 """Time after which recency counts half."""
 _RECENCY = (

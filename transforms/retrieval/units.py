@@ -60,7 +60,7 @@ def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
 
 
 def _stand_ins(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
-    """By the chunk of each hit of a query that another one stands for the chunk of that, and why."""
+    """By the chunk of each hit of a query that another one replaces the chunk of that, and why."""
     turns = [unit.row for unit in units if unit.row["chunk_kind"] == "turn"]
     asking = [unit.row for unit in units if unit.asks]
     answers = {q["chunk_no"]: turn for q in asking for turn in turns if follows(turn, q)}

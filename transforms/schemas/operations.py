@@ -41,7 +41,7 @@ CORPUS_MEASURES = Table(
 
 MEASURE_COUNTS = Table(
     "measure_counts",
-    "What the mails of one bucket add to a measure of their list.",
+    "Additions of the mails of one bucket to a measure of their list.",
     ("list_id", "measure", "detail"),
     CORPUS_MEASURES.columns[:-1],
 )

@@ -88,7 +88,7 @@ class ContextSettings(StageSettings):
         "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
     )
     include: Internal[Literal["earlier", "later"]] = "earlier"
-    """What is no later than the conversation and not of it; later (the seed): all but the conversation itself."""
+    """Texts not later than the conversation and not of it; later (the seed): all but the conversation itself."""
     rules: tuple[ContextRule, ...] = Field(
         (), description="what is shown beside some files, as [[context.rules]]", exclude=True
     )
@@ -110,14 +110,14 @@ class ContextSettings(StageSettings):
     expand: Internal[bool] = True
     """Show section or mail around a passage where the budget allows."""
     ask_with: Internal[Literal["said", "markdown"]] = "said"
-    """What was said, without headings; or the query chunk as it is (seed)."""
+    """The words of the turns, without headings; or the query chunk as it is (seed)."""
     mode: Literal["exact", "ann"] = Field(
         "exact", description="by every vector, or by the HNSW index where there is one (egregora)"
     )
     nprobe: int = Field(256, gt=0, description="vectors that `ann` keeps in view (egregora)")
     overfetch: int = Field(4, gt=0, description="times `candidates` that `ann` asks for (egregora)")
     lexical_weight: Internal[float | None] = Field(None, ge=0, le=1)
-    """Weight of the lexical score of a candidate; unset: that of a search. The seed has none."""
+    """Weight of the lexical score of a candidate; unset: that of a search. The seed gives it no weight."""
 
     by_parts: Internal[bool] = True
     """Ask the parts of a short text, too, and show only what bears out a part (the seed does neither)."""

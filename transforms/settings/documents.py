@@ -25,7 +25,7 @@ ISSUE_NEEDS = {
     "version": r"(?i)\bv?\d+\.\d+(?:\.\d+|[-.]?rc\d+)?\b|\bversions?\W{1,3}\w*\d|\b[0-9a-f]{7,40}\b",
     "log": r"(?m)^ {0,3}(?:```|~~~)|(?i:traceback|stack ?trace|\berror:|\bpanic(?:ked)?\b)|^(?: {4}|\t)\S|`[^`\n]{20,}`",
 }
-"""What somebody who looks into an issue asks for first, and how it is found."""
+"""The facts that somebody who looks into an issue asks for first, and patterns that find them."""
 
 
 def _patterns(needs: dict[str, str]) -> dict[str, str]:
@@ -34,7 +34,7 @@ def _patterns(needs: dict[str, str]) -> dict[str, str]:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{name}: {pattern!r} is no regular expression: {error}") from error
+            raise ValueError(f"{name}: {pattern!r} is not a regular expression: {error}") from error
     return needs
 
 

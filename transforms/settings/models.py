@@ -17,10 +17,10 @@ LANGUAGE_NAME = "gemini-3.5-flash-lite"
 DIMENSIONS = (768, 1536, 3072)
 """Widths that Google recommends for its models."""
 BATCH_SHARE = 0.5
-"""What the Batch API costs of the list price."""
+"""Share of the list price that the Batch API costs."""
 
 HELD_SHARE = 0.1
-"""What tokens that the service holds cost of the list price."""
+"""Share of the list price that tokens cost that the service holds."""
 
 
 class GeminiEmbedding(NamedTuple):
@@ -234,7 +234,7 @@ class EmbeddingSettings(StageSettings):
         else:
             base = (self.name or "").rstrip("/").rsplit("/", 1)[-1] if self.names_folder else str(self.name)
             base += f"@{self.revision}" if self.revision else ""
-        # What is before a text of Google's models goes with their names.
+        # The prefix of a text of Google's models goes with their names.
         document_prefix = (
             self.document_prefix if self.model == "gemini" else self.prefixes.document or self.document_prefix
         )
@@ -275,7 +275,7 @@ class GeminiSettings(StageSettings):
     requests_per_minute: int = Field(3000, gt=0, description="quota; every text of a batch counts as one")
     tokens_per_minute: int = Field(1_000_000, gt=0, description="quota")
     time_limit_seconds: Internal[float] = Field(7200, gt=0)
-    """Of all requests of a run; then it ends with what is stored."""
+    """Time of all requests of a run; then it ends and keeps its results."""
     budget_tokens: int = Field(
         20_000_000, ge=0, description="tokens of a run; one that needs more ends before it asks"
     )

@@ -83,7 +83,7 @@ class SearchSettings(StageSettings):
     collapse_threads: Internal[bool] = False
     """Show a thread once, by its best mail."""
     expand: Internal[tuple[Expansion, ...]] = ()
-    """What is shown besides a hit."""
+    """Texts to show besides a hit."""
     weak: Internal[bool] = False
     """Show the hits of a query labelled NO_RESULTS too."""
     label_pass: Internal[float] = Field(0.65, ge=0, le=2)
@@ -95,11 +95,11 @@ class SearchSettings(StageSettings):
     quote_weight: Internal[float] = Field(0.3, ge=0)
     """Weight of quoted terms, and of those of the answered mail."""
     synonyms: Internal[str] = ""
-    """What the file `synonyms.txt` beside the settings file holds (`transforms.text.phrases`)."""
+    """The text of the file `synonyms.txt` beside the settings file (`transforms.text.synonyms`)."""
     expand_chars: Internal[int] = Field(1000, gt=0)
     """Characters of each text shown with a hit."""
     is_strict: Internal[bool] = False
-    """Return of what no word found only what `least_evidence` bears out."""
+    """Return a hit that no word found only if its evidence reaches `least_evidence`."""
     pool: Internal[int] = Field(100, gt=0)
     """Hits of a query that the steps behind fusion look at, or `limit` if that is more (ra)."""
     exact_max_chunks: Internal[int] = Field(20_000, ge=0)

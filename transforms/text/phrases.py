@@ -9,7 +9,7 @@ from transforms.text.terms import UNSPACED
 
 _BREAK = r"[^\p{L}\p{M}\p{N}]"
 _EDGE = rf"[{_BREAK}{UNSPACED}]"
-"""What a word ends at; Chinese and Japanese words stand beside each other."""
+"""The characters that end a word; Chinese and Japanese words follow each other without a gap."""
 _MARK = "\x1f"
 """Is before each character that is not a letter, mark or digit, where a text is made ready for long patterns."""
 _AT_ONCE = 16
@@ -58,7 +58,7 @@ def _letters(word: str) -> str:
 
 
 def _needs_edge(letter: str) -> bool:
-    """True if a word that begins or ends with it is no part of a longer one."""
+    """True if a word that begins or ends with this letter must not be a part of a longer one."""
     return letter.isalnum() and not re.match(f"[{UNSPACED}]", letter)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 FLOWED_FORMATS = frozenset({"flowed", "flowed_delsp"})
-"""Values of `messages.body_format` whose text has soft line breaks; `flowed_delsp` stands for DelSp=yes."""
+"""Values of `messages.body_format` whose text has soft line breaks; `flowed_delsp` means DelSp=yes."""
 
 SIGNATURE_SEPARATOR = "-- "
 

@@ -4,7 +4,7 @@ import functools
 import re
 
 FACTOR = 0.5
-"""What a word that is added counts, beside 1 for one that was typed."""
+"""Weight of an added word, beside 1 for a typed one."""
 _Rule = tuple[tuple[str, ...], tuple[str, ...]]
 
 

@@ -55,7 +55,7 @@ HOST = r"^[^/]*\.[^/]*/"
 """A compound that begins like this is the address of a host, which its words find."""
 
 DIFF_PREFIX = r"^[ab]/"
-"""What a diff writes before the path of a file."""
+"""The prefix that a diff writes before the path of a file."""
 
 
 UNSPACED = (
@@ -66,7 +66,7 @@ UNSPACED = (
 _UNSPACED_RUN = re.compile(f"([{UNSPACED}]+)")
 
 _ASCII = ((r"\p{Lu}", "A-Z"), (r"\p{Ll}", "a-z"), (r"\p{L}", "A-Za-z"), (r"\p{N}", "0-9"), (r"\p{M}", ""))
-"""What classes of characters, which stand in brackets, are in a text of ASCII alone."""
+"""Classes of characters, which are in brackets, and their members in ASCII."""
 
 
 def _in_ascii(pattern: str) -> re.Pattern[str]:

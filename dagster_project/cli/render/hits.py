@@ -104,7 +104,7 @@ def _print_hit(console: Console, hit: dict[str, Any], details: Details, is_furth
 
 
 def _facts(hit: dict[str, Any]) -> list[str]:
-    """Who wrote the text of a hit, when, and where it stands."""
+    """The author, time and place of the text of a hit."""
     when = f"{hit['effective_at']:%Y-%m-%d %H:%M}" if hit["effective_at"] else "no date"
     if hit["source_kind"] == "document":
         dated = [when] if hit["effective_at"] else []
@@ -140,7 +140,7 @@ def _bare(subject: str | None) -> str:
 
 
 def _print_other(console: Console, hit: dict[str, Any], details: Details) -> None:
-    """What a hit stands for, what else of its mail or document matches, and what is shown around it."""
+    """Print the hits that a hit replaces, other matches in its mail or document, and the texts around it."""
     constituents = [part for part in hit["constituents"] if part["doc_id"] != hit["doc_id"]]
     for part in constituents[:_SHOWN_WITH_A_HIT]:
         console.print(Text(f"     also {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)

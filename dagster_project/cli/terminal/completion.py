@@ -52,7 +52,7 @@ complete_id = _from_index(_IDS)
 
 
 def _settings(context: click.Context) -> Settings | None:
-    """The settings that the command would take; None if there are none, of which a shell says nothing."""
+    """The settings that the command would take; None if they cannot be loaded, which a shell does not report."""
     config: Path | None = context.params.get("config")
     try:
         return load_settings(config)

@@ -18,7 +18,7 @@ from transforms.settings.models import EmbeddingSettings
 from transforms.settings.operations import EngineSettings
 
 _REPETITIONS = 3
-"""Of a task whose worker is lost, before the build fails."""
+"""Repetitions of a task whose worker is lost, before the build fails."""
 
 
 class RayCluster:

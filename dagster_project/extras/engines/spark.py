@@ -24,7 +24,7 @@ _ON_THIS_MACHINE: dict[str, Any] = {
     "spark.driver.extraJavaOptions": _LIGHT,
     "spark.executor.extraJavaOptions": _LIGHT,
 }
-"""Of a session that begins on this machine: its JVM only hands out tasks, and would compile itself half of the time."""
+"""Options of a session on this machine: its JVM only hands out tasks, and would compile itself half of the time."""
 
 
 class SparkCluster:
@@ -84,7 +84,7 @@ def _outcomes(place: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _reason(error: Any) -> str:
-    """What Spark says, without its traces: the last line of Python's, where a worker raised; of Connect its details."""
+    """The reason in an error of Spark without its traces: the last line of a worker's, or the details of Connect."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "EngineError: " in line]
     if ours:

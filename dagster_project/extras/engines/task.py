@@ -39,7 +39,7 @@ _KINDS = (SourceError, LakeDamageError, SchemaError, DiskFullError)
 
 @dataclass(frozen=True)
 class _World:
-    """What a process opens once for the tasks of a run; `stages` are those that make tables of the run, in order."""
+    """The objects that a process opens once for the tasks of a run; `stages` make tables of the run, in order."""
 
     tables: frozenset[str]
     partitions: Sequence[str]
@@ -80,7 +80,7 @@ def run_task(place: str, number: int) -> Outcome:
         if not world.tables.isdisjoint(stage.outputs):
             try:
                 tables |= _tables(world, stage, partition)
-            except Exception as reason:  # noqa: BLE001 - of a stage anything may come, and is no reason to repeat it
+            except Exception as reason:  # noqa: BLE001 - a stage may raise anything, which is not a reason to repeat it
                 return Outcome(partition, tables, _fault(partition, stage, reason))
     return Outcome(partition, tables)
 
@@ -105,7 +105,7 @@ def _fault(partition: str, stage: Stage, reason: Exception) -> WeftError:
 
 @lru_cache(maxsize=1)
 def _world(place: str) -> _World:
-    """What the tasks of the file at `place` need; EngineError if it is not there."""
+    """The objects for the tasks of the file at `place`; EngineError if it is not there."""
     file = UPath(place)
     try:
         content = json.loads(file.read_text())

@@ -60,12 +60,12 @@ class ImapFolder:
         return f"imap server {':'.join(map(str, self.remote.address))}"
 
     def _reason(self, error: BaseException) -> str:
-        # What cannot be encoded is the name or the password: it is named by its kind alone.
+        # Only the name or the password cannot be encoded: the reason is the kind of the error alone.
         text = "" if isinstance(error, UnicodeEncodeError) else self.credentials.hidden(str(error))
         return text or type(error).__name__
 
     def _ask(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
-        """What the server answers; every fault of it as a FetchError that says what was asked for.
+        """The answer of the server; every fault of it as a FetchError that says what was asked for.
 
         At most so many bytes of literals are read.
         """
@@ -182,7 +182,7 @@ class ImapFolder:
         # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
         if (count and not uids and not self.remote.since) or any(not 0 < uid <= _HIGHEST_UID for uid in uids):
             raise FetchInterruptedError(
-                f"{self._address}, {what}: {count:,} mails are said to be there, and their UIDs are not told"
+                f"{self._address}, {what}: {count:,} mails are said to be there, and their UIDs are missing"
             )
         return key, uids
 
@@ -247,7 +247,7 @@ class ImapFolder:
             self.landing.saw(arrived)
 
     def _in_words(self, uids: Sequence[int]) -> str:
-        """What is fetched, for a fault."""
+        """The mails to fetch, in words for a fault."""
         some = str(uids[0]) if len(uids) == 1 else f"{min(uids)} to {max(uids)}"
         return f"UID {some} of the folder {self.remote.folder!r}"
 

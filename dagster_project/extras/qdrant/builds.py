@@ -99,7 +99,7 @@ class PointUpdate(PointBuild, IndexUpdate):
         "documents": "concat_ws(chr(10), path, frontmatter)",
         "nodes": "title",
     }
-    """What people wrote in a file that refers to its texts, beside the words of chunks."""
+    """Texts of people in a file that refers to its texts, beside the words of chunks."""
     _change_tables = (*IndexUpdate._change_tables, "vectors")
 
     def _lost_text(self) -> str:

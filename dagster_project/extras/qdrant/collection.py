@@ -34,7 +34,7 @@ from transforms.errors import IndexUnavailableError
 
 KEY_VARIABLE = "QDRANT_API_KEY"
 NEVER = 1 << 40
-"""What `until` is of a point that counts."""
+"""The value of `until` of a point that counts."""
 _KEPT_SECONDS = 600
 """For how long points stay that the current version does not have, for readers of the version before."""
 _SUFFIX = "-[0-9a-f]{16}"

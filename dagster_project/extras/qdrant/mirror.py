@@ -31,7 +31,7 @@ from transforms.settings.search import SearchSettings
 FORMAT = "2"
 MEAN_DRIFT = 0.01
 """Share by which the mean length of chunks or wholes may have moved since a collection was filled; beyond it, it is filled
-anew. No score of a term changes by a larger share than the mean length does."""
+again. No score of a term changes by a larger share than the mean length does."""
 _CHUNKS_AT_ONCE = 20_000
 
 
@@ -257,7 +257,7 @@ class _Version:
         return points
 
     def _payloads(self, chunks: np.ndarray) -> list[dict[str, Any]]:
-        """What the points of some chunks, by number, say of them."""
+        """The payloads of the points of some chunks, by number."""
         self.connection.register("wanted", pl.DataFrame({"chunk_no": chunks.astype(np.int32)}).to_arrow())
         table = self.connection.execute(POINTS).to_arrow_table().drop_columns(["chunk_no"])
         self.connection.unregister("wanted")
@@ -284,7 +284,7 @@ _KEYS = {
     "documents": "doc_id",
     "conversation_windows": "doc_id",
 }
-"""What the points of a document are made of: the tables, and the document of a row."""
+"""The inputs of the points of a document: the tables, and the document of a row."""
 _PRINTS = "SELECT {key} AS doc_id, hash({columns})::HUGEINT AS print FROM {version}.{table} t"
 
 POINTS = """
@@ -301,7 +301,7 @@ LEFT JOIN (
 ) l ON l.message_id = c.doc_id
 ORDER BY c.chunk_no
 """
-"""What the payload of a chunk says, of the chunks whose numbers are in `wanted`."""
+"""The payloads of the chunks whose numbers are in `wanted`."""
 
 
 def changed_documents(new: Path, before: Path) -> pl.Series:

@@ -72,7 +72,7 @@ class BatchJobs:
             await self._submit(client, job, lambda c, rest=rest, job=job: create(c, rest, job))  # type: ignore[misc]
             answers |= await self._collected(client, job, keys)
         raise ServiceError(
-            f"jobs of the Gemini Batch API ended {_SUBMITTED} times without answers; what was answered is kept. Build again "
+            f"jobs of the Gemini Batch API ended {_SUBMITTED} times without answers; earlier answers are kept. Build again "
             "later, or without gemini.batch_texts"
         )
 
@@ -114,7 +114,7 @@ class BatchJobs:
         self.notes.store({f"job/{job}": name})
 
     async def _job_name(self, client: AsyncClient, job: str) -> str | None:
-        """What the service calls a job that carries a name; None if it has none such."""
+        """The service's name of a job that carries our name; None without such a job."""
         async for listed in await client.batches.list(config={"page_size": _LISTED}):
             if listed.display_name == job and listed.name:
                 return str(listed.name)
@@ -188,7 +188,7 @@ class HeldDocuments:
         return tokens
 
     async def name(self, client: AsyncClient, document: str) -> str | None:
-        """What the service calls a document that it holds; None if the prompt is to carry it."""
+        """The service's name of a document that it holds; None if the prompt is to carry it."""
         if document not in self._shared:
             return None
         async with self._locks[document]:
@@ -226,7 +226,7 @@ class HeldDocuments:
 
 
 def _name_of(document: Any) -> str:
-    """What the service calls it; EmbeddingError for an answer without that."""
+    """The service's name of it; EmbeddingError for an answer without one."""
     if not document.name:
         raise EmbeddingError("a held document without a name")
     return str(document.name)

@@ -26,7 +26,7 @@ _HARMLESS_TOKENS = 16
 _PICTURES = 6
 """Pictures of a request: what Google's service takes."""
 _PICTURE_TOKENS = 600
-"""What a picture counts: its 258 tokens cost as much as so many of text."""
+"""Tokens of a picture: its 258 tokens cost as much as so many of text."""
 
 
 class RemoteEmbedder(ABC):
@@ -162,9 +162,9 @@ class Sending:
         self.calls = 0
 
     async def fill(self) -> None:
-        """Set the vectors; what the service refuses is halved until the refused texts are found.
+        """Set the vectors; halves parts that the service refuses until the refused texts are found.
 
-        RefusedError if it refuses a harmless text as well: then it is no text that is wrong.
+        RefusedError if it refuses a harmless text as well: then the fault is not in a text.
         """
         for part in _requests(self.texts):
             try:
@@ -209,12 +209,12 @@ class Sending:
 
 
 def _words(text: str) -> str:
-    """What of a text is counted by its words: nothing of a picture."""
+    """The words of a text to count; empty for a picture."""
     return "" if is_picture(text) else text
 
 
 def _requests(texts: Sequence[str]) -> Iterator[range]:
-    """Neighbouring texts of which at most `_PICTURES` are pictures; all at once where there are few."""
+    """Runs of neighbouring texts with at most `_PICTURES` pictures; all at once where pictures are few."""
     start = count = 0
     for place, text in enumerate(texts):
         if not is_picture(text):

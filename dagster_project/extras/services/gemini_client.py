@@ -72,7 +72,7 @@ class GeminiService(Service):
         words = self.shown(f"{error.code} {error.status}: {error.message}")
         if error.code == 429 and _is_used_up(error):
             return ServiceError(
-                f"the quota of the day is used up ({words}). What was embedded is kept; build again when it is renewed"
+                f"the quota of the day is used up ({words}). Finished vectors are kept; build again when it is renewed"
             )
         if error.code in (408, 429) or error.code >= 500:
             self.quota.learn(**_said_limits(error))
@@ -80,12 +80,12 @@ class GeminiService(Service):
         if error.code in (401, 403) or "API_KEY" in str(error.details) or "api key" in words.lower():
             return ServiceError(
                 f"the Gemini service does not accept the key in {key_variable()} ({words}). Put a valid one into the "
-                "environment; what was embedded before is kept"
+                "environment; earlier vectors are kept"
             )
         if error.code == 404:
             return NotFoundError(
-                f"the Gemini service does not know the model or address ({words}). Of a model that Google retired the "
-                f"successors are {EMBEDDING_NAME} for vectors and {LANGUAGE_NAME} for language"
+                f"the Gemini service does not know the model or address ({words}). Successors of models that "
+                f"Google retired are {EMBEDDING_NAME} for vectors and {LANGUAGE_NAME} for language"
             )
         if error.code not in OF_CONTENT or error.status == "FAILED_PRECONDITION":
             return ServiceError(f"the Gemini service will not serve this account or place ({words})")

@@ -34,7 +34,7 @@ _HARMLESS_TOKENS = 16
 _PICTURES = 6
 """Pictures of a request: what the service takes."""
 _PICTURE_TOKENS = 600
-"""What a picture counts: its 258 tokens cost as much as so many of text."""
+"""Tokens of a picture: its 258 tokens cost as much as so many of text."""
 
 
 class GeminiEmbedder(RemoteEmbedder):
@@ -182,7 +182,7 @@ class BatchEmbedder(GeminiEmbedder):
         )
 
     def _take(self, answer: Any, vectors: np.ndarray, place: int) -> bool:
-        """Set the vector of an answer; False if it has none that is as it should be."""
+        """Set the vector of an answer; False if it has no vector that is as it should be."""
         response = answer.response
         values = (response.embedding.values if response and response.embedding else None) or []
         if len(values) != self.dimensions or not np.isfinite(values).all() or not np.any(values):

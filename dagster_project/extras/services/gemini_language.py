@@ -77,7 +77,7 @@ class GeminiLanguageModel(RemoteLanguageModel):
     def _documents(
         self, prompts: Sequence[Mapping[str, Any]], instruction: str
     ) -> tuple[list[_Read], HeldDocuments]:
-        """Of each prompt the document that it reads and the rest of it, and what holds the documents."""
+        """For each prompt the document that it reads and the rest of it, and the holder of the documents."""
         parts = [_Read("", "")] * len(prompts)
         for number, prompt in enumerate(prompts):
             if DOCUMENT in prompt:
@@ -137,7 +137,7 @@ class GeminiLanguageModel(RemoteLanguageModel):
         )
 
     def _of_job(self, number: int, answer: Any, shape: type[Shape]) -> Answer[Shape] | None:
-        """The answer to a prompt that a job has; None if it has none of the shape."""
+        """The answer of a job to a prompt; None if it has no answer of the shape."""
         if answer.response is None:
             return None
         try:
@@ -207,7 +207,7 @@ class GeminiLanguageModel(RemoteLanguageModel):
         )
 
     def _config(self, shape: type[Shape], instruction: str | None, cached: str | None = None) -> Any:
-        """What is asked of a prompt; a held document has the instruction with it."""
+        """The configuration of a request for a prompt; a held document has the instruction with it."""
         from google.genai.types import GenerateContentConfig
 
         return GenerateContentConfig(

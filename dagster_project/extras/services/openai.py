@@ -85,7 +85,7 @@ class OpenAIEmbedder(RemoteEmbedder):
         budget: RunBudget | None = None,
         jobs: Path | None = None,
     ):
-        """`jobs` is not used: the protocol has none."""
+        """`jobs` is not used: the protocol has no jobs."""
         super().__init__(settings, limits, safety, budget)
         self.batch_tokens = limits.request_tokens
         self.price = _PRICES.get(self.name, 0.0)
@@ -127,7 +127,7 @@ class OpenAILanguageModel(RemoteLanguageModel):
         budget: RunBudget | None = None,
         jobs: Path | None = None,
     ):
-        """`jobs` is not used: the protocol has none."""
+        """`jobs` is not used: the protocol has no jobs."""
         super().__init__(name, limits, max_output_tokens, safety, budget)
         self.service = OpenAIService(limits)
 

@@ -21,7 +21,7 @@ OF_CONTENT = (400, 413, 422)
 _SHOWN_CHARS = 300
 T = TypeVar("T")
 Call = Callable[[Any], Awaitable[T]]
-"""What is done with the client of a service."""
+"""A call with the client of a service."""
 
 
 class TransientError(Exception):
@@ -60,7 +60,7 @@ class Service(ABC):
         self._sending: set[asyncio.Task[Any]] = set()
         self._is_ending = False
         self.left_over = ""
-        """What goes on when the time of a run is over."""
+        """Work that goes on when the time of a run is over."""
 
     @property
     @abstractmethod
@@ -146,11 +146,11 @@ class Service(ABC):
     async def answer(
         self, client: Any, requests: int, tokens: int, call: Call[Any], check: Callable[[Any], T]
     ) -> tuple[T, int]:
-        """What `check` makes of the answer to a call that counts as `requests` requests of `tokens` tokens.
+        """The result of `check` on the answer to a call that counts as `requests` requests of `tokens` tokens.
 
-        The number beside it says how often the service was called for it.
+        The number beside it counts the calls of the service for it.
 
-        `check` raises EmbeddingError for an answer that is no good. ServiceError when the service
+        `check` raises EmbeddingError for a bad answer. ServiceError when the service
         refuses for good or `attempts` attempts failed; pauses that the service asks for do not count.
         """
         calls = failed = 0
@@ -175,12 +175,12 @@ class Service(ABC):
                 break
             await asyncio.sleep(self._pause(fault, calls))
         raise (UnansweredError if may_be_paid else ServiceError)(
-            f"{self.label} failed {failed} times in a row, last with: {fault}. What was answered "
-            "before is kept; the next build asks for the rest"
+            f"{self.label} failed {failed} times in a row, last with: {fault}. Earlier answers "
+            "are kept; the next build asks for the rest"
         )
 
     async def _once(self, client: Any, call: Call[Any], check: Callable[[Any], T]) -> T:
-        """One attempt, its faults told apart: TransientError, or ServiceError for good.
+        """The answer of one attempt; its faults are TransientError, or ServiceError for good.
 
         A fault is raised outside of the handler of the one below it: that one carries the request
         and the answer, and may hold the key.
@@ -193,7 +193,7 @@ class Service(ABC):
         except TimeoutError:
             fault = TransientError(f"no answer within {self.settings.timeout_seconds:g} s", may_be_paid=True)
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            fault = SettingsError(f"{self.address_key} is no address: {self.shown(str(error))}")
+            fault = SettingsError(f"{self.address_key} is not an address: {self.shown(str(error))}")
         except httpx2.HTTPError as error:
             is_sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
             fault = TransientError(f"{type(error).__name__}: {self.shown(str(error))}", may_be_paid=is_sent)
@@ -210,7 +210,7 @@ class Service(ABC):
         if pause is not None and pause > self.settings.time_limit_seconds:
             return ServiceError(
                 f"{self.label} asks to wait {pause:g} s, longer than a run waits ({report}). "
-                "What was answered is kept; build again later"
+                "Earlier answers are kept; build again later"
             )
         if pause is not None:
             self.quota.hold(pause)
@@ -235,7 +235,7 @@ class Service(ABC):
     def _over_time(self) -> str:
         return (
             f"the time limit of {self.settings.time_limit_seconds:g} s for {self.label} is over. "
-            f"What was answered is kept{self.left_over}; the next build asks for the rest"
+            f"Earlier answers are kept{self.left_over}; the next build asks for the rest"
         )
 
 

@@ -111,6 +111,6 @@ def _quick_store(base: UPath) -> Any:
 
 
 def _etag(info: Mapping[str, object]) -> str:
-    """What of an entry of a list changes with the object; stores spell it differently."""
+    """The part of an entry of a list that changes with the object; stores spell it differently."""
     values = (info[name] for name in ("ETag", "etag", "content_settings") if info.get(name))
     return str(next(values, (info.get("size"), info.get("LastModified"), info.get("mtime"))))

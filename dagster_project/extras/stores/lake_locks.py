@@ -37,7 +37,7 @@ _PAUSE = 1.0
 _S3 = ("s3", "s3a")
 _CONDITION_FAILED = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _REFUSED = (FileExistsError, FileNotFoundError)
-"""What a conditional put raises if the claim is another by now, or gone."""
+"""Exceptions of a conditional put if the claim is another by now, or gone."""
 
 
 @dataclass(frozen=True)

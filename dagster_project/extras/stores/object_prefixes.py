@@ -44,7 +44,7 @@ class ObjectPrefix:
             self.landing.save()
 
     def _ask(self, call: Callable[[], _Answer]) -> _Answer:
-        """What the store answers; every fault of it as a FetchError."""
+        """The answer of the store; every fault of it as a FetchError."""
         fault: FetchError
         try:
             return call()
@@ -71,7 +71,7 @@ class ObjectPrefix:
         )
 
     def _timeout(self) -> dict[str, float]:
-        """The argument by which an asynchronous file system is told what is left of the time."""
+        """The argument that gives an asynchronous file system the rest of the time."""
         is_asynchronous = not self.remote.url.startswith("file:")
         return {"timeout": max(0.1, self.ends_at - time.monotonic())} if is_asynchronous else {}
 

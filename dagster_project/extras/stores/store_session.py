@@ -37,7 +37,7 @@ class _Careful:
         response = await self._session.request(method, allow_redirects=False, **settings)
 
         async def read() -> bytes:
-            # Of listings and errors: files are read from `response.content`.
+            # Bodies of listings and errors: files are read from `response.content`.
             body = bytearray()
             async for block in response.content.iter_chunked(1 << 16):
                 body += block

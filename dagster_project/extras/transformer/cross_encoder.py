@@ -18,7 +18,7 @@ _PASSAGE_CHARS = 4000
 
 
 def _probability() -> Any:
-    """What makes a probability of a model's logit."""
+    """A function that makes a probability of a model's logit."""
     from torch.nn import Sigmoid
 
     return Sigmoid()

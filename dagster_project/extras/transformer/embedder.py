@@ -34,7 +34,7 @@ class TransformerEmbedder:
     """Where the model runs, as PyTorch calls it."""
 
     def __init__(self, settings: EmbeddingSettings, *_: object):
-        """What else the embedder of a service takes is of no use to a model of this machine."""
+        """A model of this machine ignores the other arguments of the embedder of a service."""
         self.settings = settings
         self.model, self.dimensions = settings.model_id, settings.dimensions
         self.batch_texts = _BATCH_TEXTS
@@ -78,7 +78,7 @@ class TransformerEmbedder:
         return unit_length(np.asarray(vectors, dtype=np.float32).reshape(count, self.dimensions))
 
     def _prefix(self) -> str:
-        """What is put before a text: as the settings say, else as the model's files do, else as its name does."""
+        """The prefix of a text: that of the settings, else that of the model's files, else that known by its name."""
         return self._prompt(self.settings.document_prefix, ("document", "passage", "corpus")) or (
             self.settings.prefixes.document
         )

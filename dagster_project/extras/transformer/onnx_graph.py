@@ -69,7 +69,7 @@ def token_output(names: Sequence[str], path: Path) -> str:
 
 
 def _module(session: Any, output: str, config: Any) -> Any:
-    """What sentence-transformers may call like the transformer it has loaded."""
+    """A module that sentence-transformers may call like the transformer it has loaded."""
     import torch
     from transformers.modeling_outputs import BaseModelOutput
 

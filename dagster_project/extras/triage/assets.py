@@ -74,7 +74,7 @@ def triage_stage(settings: TriageSettings) -> Stage:
 
 
 def _inputs(rows: ibis.Table, lake: Lake) -> dict[str, str]:
-    """What the table is made of: the texts of the issues, and the code that made the vectors of their chunks."""
+    """The inputs of the table: the texts of the issues, and the code that made the vectors of their chunks."""
     texts = rows.select("doc_id", "content_hash").order_by("doc_id").to_pyarrow()
     vectors = lake.footer("embeddings")
     codes = [*lake.code_versions("document_chunks"), vectors.code_version if vectors else ""]
@@ -106,7 +106,7 @@ def triage_check() -> dg.AssetChecksDefinition:
 def _vectors(
     issues: pl.DataFrame, chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table
 ) -> np.ndarray:
-    """Of each issue the mean of the vectors of what its author wrote, of unit length; zeros without one."""
+    """For each issue the mean of the vectors of its author's text, of unit length; zeros without one."""
     own = chunks.semi_join(ibis.memtable(issues.select("doc_id").to_arrow()), "doc_id")
     places = pl.DataFrame(own.select("chunk_id", "spans").to_pyarrow()).with_columns(
         at=pl.col("spans").list.eval(pl.element().struct.field("byte_start")).list.min()

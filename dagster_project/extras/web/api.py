@@ -214,7 +214,7 @@ def description() -> dict[str, Any]:
                 "thread", "A thread with its mails, by its id or a Message-ID", "Thread", ThreadRequest
             ),
             "/api/sources": {
-                "get": _operation("sources", "What the index holds of every source", "SourceList")
+                "get": _operation("sources", "The contents of the index by source", "SourceList")
                 | {"parameters": []}
             },
         },
@@ -274,7 +274,7 @@ def _read(model: type[Model], request: Request) -> Model:
 
 
 def _valid(make: Callable[[], _Value]) -> _Value:
-    """What `make` returns; QueryError that names the entry if that is not valid."""
+    """The result of `make`; QueryError that names the entry if that is not valid."""
     try:
         return make()
     except ValidationError as error:

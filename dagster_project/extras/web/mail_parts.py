@@ -223,7 +223,7 @@ def _classified(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def _file_name(line: bytes) -> str:
-    """The name in a line of a diff's header; empty if it has none.
+    """The name in a line of a diff's header; empty without one.
 
     >>> [_file_name(line) for line in (b"+++ b/fs/data.c\\t2020", b"diff --git a/x.c b/x.c", b"index 12..34")]
     ['fs/data.c', 'x.c', '']

@@ -178,7 +178,7 @@ def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False
 
 
 def _as_words(text: str) -> str:
-    """A text of which nothing is syntax."""
+    """The text without syntax of queries."""
     return "".join(letter if letter.isalnum() or letter in "_ -" else " " for letter in text).replace(
         " -", " "
     )

@@ -13,7 +13,7 @@ from transforms.documents.markdown import DIALECT, parse
 
 _CALLOUT = re.compile(rb">[ \t]*\[!")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
-"""What is behind the bar of an embedded picture and is not a name: its width, or width and height."""
+"""The text behind the bar of an embedded picture that is not a name: its width, or width and height."""
 _BESIDE = re.compile(
     rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})", re.IGNORECASE
 )
@@ -100,7 +100,7 @@ class _Writer:
             self.parts.append(str(escape(value)))
 
     def _plain(self, start: int, end: int) -> str:
-        return self.text.html(start, end, has_links=not self.links)  # no link stands in a link
+        return self.text.html(start, end, has_links=not self.links)  # no link is in a link
 
     def _code(self, value: str, start: int, end: int) -> None:
         at = self.text.data.find(value.encode(), start, end)

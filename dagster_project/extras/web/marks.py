@@ -112,7 +112,7 @@ def highlighted(text: str, ranges: Sequence[Sequence[int]]) -> Markup:
 
 
 def _apart(links: Sequence[Address]) -> list[Address]:
-    """Of links that overlap the first."""
+    """The links without those that overlap an earlier one."""
     result: list[Address] = []
     for link in links:
         if not result or link.start >= result[-1].end:

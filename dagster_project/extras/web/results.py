@@ -153,7 +153,7 @@ def _group(hits: list[_Hit], question: Question) -> Group:
 
 
 def _badges(row: Mapping[str, Any], content_class: str | None) -> list[str]:
-    """What a hit is, where it is not plain mail."""
+    """The kinds of a hit that is not plain mail."""
     kinds = {"document": "document", "conversation": "chat", "attachment": "attachment"}
     badges = [kinds[row["source_kind"]]] if row["source_kind"] in kinds else []
     badges = ["picture"] if row["chunk_kind"] == "picture" else badges

@@ -160,7 +160,7 @@ class Site:
         request.state.shown = passages
         response = view(self, request, index)
         if self.lens and not request.url.path.startswith("/api/"):
-            # What pages read is masked as it is read, which counts no finds.
+            # Texts that pages read are masked as they are read, which counts no finds.
             index.screen.count(passage.text for passage in passages)
             tool = f"page /{request.url.path.split('/')[1]}"
             self.note(tool, f"{request.url.path}?{request.url.query}", index, passages)

@@ -50,7 +50,7 @@ def update_arrays(
 
 
 def _numbers(connection: duckdb.DuckDBPyConnection) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each chunk its number before (-1 for none) and now, and whether its terms or its vector are others."""
+    """For each chunk its number before (-1 for none) and now, and whether its terms or its vector are others."""
     rows = connection.execute(_NUMBERS).fetchnumpy()
     return rows["old_no"], rows["new_no"], rows["is_recounted"]
 
@@ -111,7 +111,7 @@ def _write_segment(
 
 
 def _gone_terms(before: Path) -> pl.DataFrame:
-    """What `write_gone` wrote for the version before."""
+    """The table that `write_gone` wrote for the version before."""
     folder = before / "gone"
     return pl.DataFrame({"term": read_terms(folder), "df": np.load(folder / "df.npy")})
 

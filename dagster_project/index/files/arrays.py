@@ -74,7 +74,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
     created = None
     if posting_arrays.VECTORS_IN in facts and not fits(folder, facts):
         raise IndexUnavailableError(
-            f"{folder} is missing, or of another version, and cannot be made from {index.name}: `weft build` makes both anew"
+            f"{folder} is missing, or of another version, and cannot be made from {index.name}: `weft build` rebuilds both"
         )
     try:
         if not fits(folder, facts):
@@ -97,7 +97,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
 
 
 def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
-    """What a fault of opening arrays means; only a folder whose damage has been seen is to be deleted."""
+    """The error for a fault of opening arrays; it says to delete a folder only if its damage has been seen."""
     try:
         damage = _damage(folder, error)
     except OSError as refused:
@@ -115,7 +115,7 @@ def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
 
 
 def _damage(folder: Path, error: Exception) -> str | None:
-    """What is wrong with the files of a folder, all of which are read; None if nothing is."""
+    """The damage of the files of a folder, after a read of all of them; None without damage."""
     for path in sorted(p for p in folder.rglob("*") if p.suffix):
         with path.open("rb") as file:
             while file.read(_READ_AT_ONCE):

@@ -70,7 +70,7 @@ ROW_FACTS = {
     "page": "CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END",
     "page_breaks": "[s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end]",
 }
-"""Of each fact that only hits show the expression of SQL that makes it."""
+"""The expression of SQL for each fact that only hits show."""
 _SQL = SqlFile(__file__, "hit_rows.sql", facts=", ".join(ROW_FACTS.values()))
 
 

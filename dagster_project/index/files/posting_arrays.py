@@ -132,7 +132,7 @@ FREQUENCIES = ", ".join(f"{field}_tf" for field in bm25.FIELDS)
 
 
 VECTORS_IN = "vectors_in"
-"""The entry of the manifest with the service that has the vectors of a version, which has none, nor a table of postings."""
+"""The entry of the manifest with the service that has the vectors of a version without vectors and a table of postings."""
 _VECTORS_AT_ONCE = 1 << 15
 
 

@@ -45,7 +45,7 @@ _KEYS = {
 """The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
 DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
-"""What reading damaged arrays raises."""
+"""Exceptions of a read of damaged arrays."""
 
 
 class IndexUpdate(IndexBuild):
@@ -210,7 +210,7 @@ class IndexUpdate(IndexBuild):
         run = self.connection.execute
         self._renumber_vectors()
         run(BUILD("embedded_texts", chunks=BUILD("chunks_embedded_anew")))
-        # Of most parts only the hashes of the texts are read; of the few with new texts, the vectors too.
+        # Reads only the hashes of the texts of most parts; the vectors, too, of the few with new texts.
         parts = [part for (part,) in run(BUILD("parts_with_texts")).fetchall()]
         self.views.of_parts(self.connection, "needed_embeddings", "embeddings", parts)
         self._add_vectors()

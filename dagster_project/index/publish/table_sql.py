@@ -52,8 +52,8 @@ PARTITIONED = (
 COMPRESSED_COLUMNS = {
     "chunks": ("text_display", "text_embed", *(c for c in terms.COLUMN_OF.values() if c.endswith("_lex")))
 }
-"""Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. What is
-shown of a hit is in the arrays."""
+"""Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. The
+arrays have the texts that a hit shows."""
 
 MADE_HERE = {"chunks": "chunk_no INTEGER", "quarantine": "first_seen TIMESTAMPTZ"}
 """Columns that a publish makes when the rows are there."""
@@ -83,7 +83,7 @@ BUILD = SqlFile(
     sums=_each("least(coalesce(sum(tf) FILTER (field = '{field}'), 0), 65535)::USMALLINT AS {tf}"),
     lengths=_each("coalesce(sum({tf}), 0)::INTEGER AS {field}_length"),
 )
-# What is added to a chunk does not say that it has words of its own.
+# Text that is added to a chunk does not make it one with words of its own.
 _OWN = " + ".join(f"{field}_length" for field in bm25.FIELDS if field not in ("context", "rest"))
 RULES_SQL = SqlFile(__file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN)
 VIEWS = SqlFile(__file__, "views.sql")

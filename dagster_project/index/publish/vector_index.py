@@ -15,7 +15,7 @@ from dagster_project.index.publish.versions import version_of
 DROP = "DROP INDEX IF EXISTS embeddings_hnsw"
 """The statement before rows of `embeddings` change: deletes spoil the index, so each version has one of its own."""
 HNSW = "hnsw"
-"""What a manifest says under `vector_search` if the file has the index; `exact` otherwise."""
+"""The value of `vector_search` in a manifest if the file has the index; `exact` otherwise."""
 IN_VIEW = 256
 """Vectors that a search keeps in view, its `ef_search`: recall@10 .86, .96, .99, 1.0 at 32, 64 (DuckDB's), 128, 256."""
 _QUERIES, _K = 30, 10
@@ -91,7 +91,7 @@ def measured(file: Path) -> dict[str, Any]:
 
 
 def _least_of_best(connection: duckdb.DuckDBPyConnection, queries: np.ndarray, k: int) -> np.ndarray:
-    """Of each query the cosine of its `k`th nearest vector, by comparing all."""
+    """For each query the cosine of its `k`th nearest vector, by comparing all."""
     best = np.empty((len(queries), 0), dtype=np.float32)
     for batch in connection.execute("SELECT vector FROM embeddings").to_arrow_reader(_ROWS_AT_ONCE):
         scores = np.hstack([best, queries @ _vectors(batch).T])

@@ -104,7 +104,7 @@ def _explained(
     openings: Sequence[int | None],
     places: Mapping[int, Mapping[str, Any]],
 ) -> list[int]:
-    """What is shown of each hit: in place of a piece of a patch the opening of its mail, where this explains it.
+    """The chunk to show for each hit: in place of a piece of a patch the opening of its mail, where this explains it.
 
     It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
     is above, count for both.

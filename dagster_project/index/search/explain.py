@@ -187,10 +187,10 @@ def _no_candidate(
             return "no candidate: the filters leave it out"
         bounds = {"lexical": index.settings.candidates_lexical, "vector": index.settings.candidates_vector}
         reasons = [
-            f"{m.stage} place {m.rank:,} of which the first {bounds[m.stage]} are taken" for m in places
+            f"{m.stage} place {m.rank:,}, and only the first {bounds[m.stage]} are taken" for m in places
         ]
         if all(m.stage != "lexical" for m in places):
-            reasons.insert(0, "none of the words of the query stand in it")
+            reasons.insert(0, "it holds none of the words of the query")
         return f"no candidate: {'; '.join(reasons)}"
     return "no candidate: what the query demands beside its words leaves it out"
 

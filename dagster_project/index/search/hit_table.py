@@ -204,7 +204,7 @@ def _snippet(
 
 
 class _Passage(NamedTuple):
-    """What a hit shows: its text, the stored text that it is made of, what it answers, the turns around it."""
+    """The texts of a hit: its text, the stored text that it is made of, the quote that it answers, the turns around it."""
 
     text: str
     stored: list[snippets.StoredText]
@@ -228,7 +228,7 @@ class _Excerpt(NamedTuple):
 
 
 def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
-    """The passage of a hit, whose bytes are those of `stored`; None if there is no such text."""
+    """The passage of a hit, whose bytes are those of `stored`, None without that text."""
     display = hit["text_display"]
     if stored is None:
         return _Passage(display, [])

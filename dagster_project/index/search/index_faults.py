@@ -18,7 +18,7 @@ OF_QUERY = (
 )
 """Faults that the statement is the cause of."""
 _OF_TABLES = (duckdb.CatalogException, duckdb.BinderException)
-"""What Weft's own statements meet where a file lacks a table or a column."""
+"""Faults of Weft's own statements on a file that lacks a table or a column."""
 
 
 @contextmanager

@@ -36,9 +36,9 @@ class IndexPool:
         self._given_up: set[Future[Any]] = set()
 
     async def ask(self, work: Callable[[SearchIndex], _Answer], seconds: float) -> _Answer:
-        """What `work` answers; TimeoutError if it takes longer, which also ends what it asks of the database.
+        """The answer of `work`; TimeoutError if it takes longer, which also ends its statement of the database.
 
-        AllBusyError if every thread still works on a question that took too long: nothing ends what Python or NumPy do.
+        AllBusyError if every thread still works on a question that took too long: nothing ends work of Python or NumPy.
         """
         patience = time.monotonic() + min(_PATIENCE, seconds)
         while len(self._given_up) >= _MOST:

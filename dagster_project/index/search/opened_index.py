@@ -110,7 +110,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
 def _scope(
     settings: Settings, whole: SearchIndex, conditions: Sequence[Condition], folder: Path
 ) -> ShownCopies:
-    """What a lens of these conditions shows; what is said of a mail is judged on the copy and the threads that it shows.
+    """The chunks and copies that a lens of these conditions shows; it judges a mail by the copy and threads that it shows.
 
     A file that is narrowed by the places alone is in `folder` until that is known.
     """

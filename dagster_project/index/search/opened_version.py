@@ -60,7 +60,7 @@ class OpenedVersion:
         self.published = path
         """The published file that this one is, or was narrowed from."""
         self.further: list[Interruptible] = []
-        """What a question asks beside `connection`, to be interrupted with it."""
+        """Work of a question beside `connection`, to be interrupted with it."""
         with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             try:

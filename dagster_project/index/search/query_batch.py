@@ -49,7 +49,7 @@ class QueryBatch:
         self._lexical: tuple[str, list[bm25.TermScores]] | None = None
         self._terms: dict[tuple[str, ...], list[list[str]]] = {}
         self.near: Callable[[np.ndarray, Sequence[Allow]], Iterator[fusion.QueryScores]] | None = None
-        """What scores the vectors in place of the path that settings name."""
+        """A function that scores the vectors in place of the path that settings name."""
 
     def knows(self, vectors: np.ndarray, terms: Sequence[list[str]], settings: SearchSettings) -> None:
         """Take these vectors and terms for those of the queries, which are parts of a text and no questions."""
@@ -166,7 +166,7 @@ class QueryBatch:
         return {"support": support, "evidence": values}
 
     def _pseudonymous(self, query: str) -> float:
-        """What the names of people in a query weigh that no text holds, where the speakers of chats have pseudonyms."""
+        """The weight of names of people in a query that no text holds, where the speakers of chats have pseudonyms."""
         postings = self.version.postings
         words = {*stems(circumstances.given_names(query), self.version.term_settings)}
         unknown = sum(not postings.df(word) for word in words)
@@ -177,7 +177,7 @@ class QueryBatch:
     def _wholes(
         self, lexical: bm25.TermScores, settings: SearchSettings
     ) -> Callable[[np.ndarray], tuple[fusion.WholeScores, fusion.WholeScores]] | None:
-        """What scores the mails and the pages around some chunks as a whole; None where that does not count."""
+        """A function that scores the mails and the pages around some chunks as a whole; None where that does not count."""
         counts = settings.mail_weight or settings.page_weight
         if settings.fusion != "blend" or not counts or not lexical.is_scattered:
             return None

@@ -12,7 +12,7 @@ from transforms.settings.search import QuerySettings
 
 _REASON_CHARS = 200
 _SECONDS = 5.0
-"""What the language model may take; then the rules decide."""
+"""Seconds that the language model may take; then the rules decide."""
 _ATTEMPTS = 2
 
 

@@ -12,7 +12,7 @@ _FEW_WORDS = 25
 """Characters of a reply, its tags aside, below which what it answers is shown with it."""
 _SAME, _LITTLE = "says the same", "says little more"
 _TAG = re.compile(r"\b[A-Z][a-z]+(?:-[a-z]+)*-by: [^<>\n]{0,80}(?:<[^<>\s]*>)?")
-"""What somebody who read a patch writes below it, `Reviewed-by: Ann <ann@example.org>`."""
+"""The line that somebody who read a patch writes below it, `Reviewed-by: Ann <ann@example.org>`."""
 
 
 def said_once(
@@ -93,6 +93,6 @@ def _answered(rows: Sequence[Mapping[str, Any]], place: int) -> int | None:
 
 
 def _with_repeat(row: dict[str, Any], repeat: dict[str, Any], reason: str) -> dict[str, Any]:
-    """A hit that stands for another, too."""
+    """The hit, which replaces the repeat, too."""
     also = {"chunk_id": repeat["chunk_id"], "doc_id": repeat["doc_id"], "reason": reason}
     return row | {"constituents": [*row["constituents"], *repeat["constituents"], also]}

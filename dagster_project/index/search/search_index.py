@@ -213,7 +213,7 @@ class SearchIndex(OpenedVersion):
         costs = {n: has_model and settings.rerank == "as_set" for n, settings in profiles.items()}
         order = sorted(profiles, key=lambda n: (costs[n], bm25.lexical_key(profiles[n]), n))
         seconds = dict.fromkeys(profiles, 0.0)
-        # What is read once per process would be counted for the first profile.
+        # Else the first profile would count what a process reads once.
         _ = self.arrays, self.embedder.embed_queries(["?"])
         columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
         parts = [pl.DataFrame(schema=columns)]

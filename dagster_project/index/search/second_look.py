@@ -91,7 +91,7 @@ class SecondLook:
         ]  # fmt: skip
 
     def _own(self, queries: Sequence[int], rows: Sequence[Mapping[str, Any]]) -> list[float]:
-        """What of its query each text says itself."""
+        """The share of its query that each text says itself."""
         texts = [reranking.asked_text(row["text_display"], _is_mail(row)) for row in rows]
         return self._shares(queries, texts)
 

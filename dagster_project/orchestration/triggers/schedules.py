@@ -71,7 +71,7 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
 def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
     """True if the index does not show what the sources hold, or a source cannot be read.
 
-    SourceError if there is no partition whose run could say so, ServiceError if a model of the settings is not served.
+    SourceError without a partition whose run could say so, ServiceError if a model of the settings is not served.
     """
     try:
         plan = planned(settings, instance)

@@ -14,7 +14,7 @@ from dagster_project.orchestration.triggers.vault_sensor import documents_finger
 from transforms.errors import SettingsError, WeftError
 
 Changes = Iterable[tuple[Change, str]]
-"""What happened to which paths, as watchfiles says it."""
+"""Changes and their paths, as watchfiles reports them."""
 
 _QUIET_MILLISECONDS = 1_000
 """Time without another edit after which a build begins."""

@@ -68,7 +68,7 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
         "previews": _erase_previews(instance),
         "reports": _erase_reports(settings.root / "eval"),
     }
-    # What was read from documents, copies of remote files and narrowed versions are made again when they are needed.
+    # Readings of documents, copies of remote files and narrowed versions are made again when they are needed.
     for folder in (
         settings.root / "cache" / "documents",
         settings.root / "cache" / "lake",

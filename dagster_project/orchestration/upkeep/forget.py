@@ -86,7 +86,7 @@ def forget(
 
 
 def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
-    """What one name stands for; a source before a mail, a mail before a document, and an address last."""
+    """The target that one name means; a source before a mail, a mail before a document, and an address last."""
     partitions = {p for table in ("messages", "documents", "conversations") for p in lake.partitions(table)}
     own = {p for p in partitions if p.partition("/")[0] == name}
     if own or name in {source.name for source in settings.sources}:
@@ -105,8 +105,8 @@ def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
     if mails := _mails(lake, pl.col("from_addr").is_in(addresses)):
         return _of_mails(mails, [("address", addr) for addr in addresses])
     raise UnknownIdError(
-        f"the lake holds no mail, author, document, chat or source called {shortened(name)!r}. What its source no longer "
-        "holds, `weft forget` without a name erases from older versions, caches and history"
+        f"the lake holds no mail, author, document, chat or source called {shortened(name)!r}. `weft forget` "
+        "without a name erases texts that sources no longer hold from older versions, caches and history"
     )
 
 

@@ -65,7 +65,7 @@ def test_what_is_no_candidate_says_its_places(index: SearchIndex):
     finally:
         index.settings = before
     assert made.fate is not None
-    assert "of which the first 1 are taken" in made.fate.answer and made.fate.moments == ()
+    assert "and only the first 1 are taken" in made.fate.answer and made.fate.moments == ()
 
 
 def test_an_unknown_id_is_an_error_that_says_what_ids_are(index: SearchIndex):

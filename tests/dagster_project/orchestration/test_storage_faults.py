@@ -193,6 +193,6 @@ def test_what_nobody_foresaw_is_one_line_that_names_a_file_of_the_user_alone(bui
     assert ended.returncode == 1
     (line,) = ended.stderr.splitlines()
     assert line.startswith("error: LookupError: of a bug (unexpected")
-    kept = Path(line.split("stands in ")[1].split(")")[0])
+    kept = Path(line.split("traceback is in ")[1].split(")")[0])
     assert "raise LookupError" in kept.read_text() and kept.stat().st_mode & 0o077 == 0
     kept.unlink()

@@ -139,7 +139,7 @@ def test_a_name_that_is_no_utf8_is_written_with_escapes(root: Path):
 
 
 def test_a_missing_root_and_one_without_files_are_errors(tmp_path: Path):
-    with pytest.raises(SourceError, match="is no folder"):
+    with pytest.raises(SourceError, match="is not a folder"):
         tree_files(source(), tmp_path / "gone", tmp_path / "state")
     (tmp_path / "image.png").write_text("x")
     with pytest.raises(SourceError, match="no file of .* matches"):

@@ -79,13 +79,13 @@ def test_factors_and_patterns_rank():
     ("text", "position", "said"),
     [
         ('how "foo bar', 4, "not closed"), ("x (a OR b", 2, "not closed"),
-        ("a OR", 2, "nothing stands behind 'OR'"), ("OR a", 0, "OR stands between"),
+        ("a OR", 2, "nothing follows 'OR'"), ("OR a", 0, "OR must be between"),
         ("a OR ()", 6, "missing before this"), ("a OR !", 5, "no letter or digit"),
         ("x d:yesterday", 4, "2004-05-17"), ("d:2004-13", 2, "2004-05-17"),
         ("kind:mail", 5, "message, attachment, document, conversation"), ("has:fun", 4, "patch, attachment"),
         ("x titel:y", 2, "no field is called titel:, the nearest is title:"),
         ("-owner:ann", 1, "no field is called owner:"), ("older_than:1h", 11, "30d, 2w, 6m or 1y"),
-        ("larger:big", 7, "100K"), ("s:(a f:b)", 5, "a field stands inside"),
+        ("larger:big", 7, "100K"), ("s:(a f:b)", 5, "a field is inside"),
         (" ".join(['"a"'] * (MAX_CONDITIONS + 1)), 4 * MAX_CONDITIONS, "more than"),
     ],
 )  # fmt: skip

@@ -188,7 +188,7 @@ CONTEXT_HUNK = Rule(r"\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|--- \d+(?:,\d+)? ----", "
 BINARY_PATCH = Rule(r"GIT binary patch", "GI")
 BINARY_LINE = Rule(r"(?:literal|delta) \d+|[A-Za-z][!-~]{5,}$")
 
-# What code, logs and sessions look like, by the bytes that lines of that shape begin with.
+# Shapes of code, logs and sessions, by the bytes that lines of that shape begin with.
 CODE_SIGNS = Rule(rules.pattern("code_signs"), "# / * } , ` < [ - = + | ( . ^ $ % { \" ' ! \\ @ : ma ch")
 REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|www[.])", "[")
 CODE_WORDS = Rule(rules.pattern("code_words"))

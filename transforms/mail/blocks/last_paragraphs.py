@@ -18,7 +18,7 @@ from transforms.mail.blocks.lines import (
 
 _MOST_WORDS = 6
 _SIGNS = " \t,.!/~*_-\u3002\uff0c\u3001\uff01"
-# What a closing begins with, folded; most languages add few words of their own.
+# Beginnings of a closing, folded; most languages add few words of their own.
 _BEGINNINGS = (
     "all the best", "best", "cheers", "faithfully", "kind regards", "kind wishes", "kindest", "many thanks", "regards",
     "respectfully", "rgds", "sincerely", "thank you", "thanking you", "thanks", "thx", "warm", "with best", "with kind",

@@ -345,7 +345,7 @@ class Words(NamedTuple):
     columns: Counts  # tabs and runs of three blanks inside the line
 
 
-# What a byte is, as a set of bits: one pass over the text finds all of them.
+# The classes of a byte, as a set of bits: one pass over the text finds all of them.
 _SYMBOL, _WORD_END, _LETTER, _UPPER, _SPACE, _BLANK, _TAB = (1 << bit for bit in range(7))
 _TABLES = (
     (_SYMBOL, SYMBOL),

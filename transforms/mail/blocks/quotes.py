@@ -99,7 +99,7 @@ def _count_marks(lines: Lines, rows: RowNos) -> None:
 
 
 def _mark_folded(lines: Lines) -> None:
-    """What a mailer folded: unmarked lines right between two quote lines of one depth.
+    """Lines that a mailer folded: unmarked lines right between two quote lines of one depth.
 
     Either a paragraph that goes on in lower case where a long quote line stops inside its
     sentence, or one short line below a long one.

@@ -138,7 +138,7 @@ def _near_end(lines: Lines, author: Mask, ends: RowNos) -> Mask:
 
 
 def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: RowNos, remaining: RowNos) -> Mask:
-    """A few lines below a short rule at the end, the first of which names somebody or how to reach them."""
+    """A few lines below a short rule at the end, if the first names somebody or how to reach them."""
     size = lines.stops - lines.heads
     title = lines.shifted(author, 1) & (np.abs(np.append(0, size[:-1]) - size) <= 3)
     mark = author & (remaining >= 1) & (remaining <= SHORT_MARK_LINES) & ~title & ~lines.first

@@ -33,7 +33,7 @@ SALUTATION = re.compile(
     r"(?:[ ,]+(?:[A-Z][\w.'-]*|(?i:all|everyone|everybody|folks|there|guys|list|both|and|again|team|sir|madam)|&))*"
     r"[\s,.!…:-]*"
 )
-"""Nothing but a salutation, of which nothing can be found."""
+"""Nothing but a salutation, which answers no search."""
 
 AUTHOR, CODE, QUOTE, HEADER, SIGNATURE, BLANK = range(6)
 BLOCK_KINDS = {
@@ -158,7 +158,7 @@ class Body:
         return self._join_salutations(replies)
 
     def _join_salutations(self, replies: list[Reply]) -> list[Reply]:
-        """Join a salutation that stands alone to the reply behind it: it answers no quote."""
+        """Join a salutation by itself to the reply behind it: it answers no quote."""
         joined: list[Reply] = []
         for reply in reversed(replies):
             text = "".join(self.body[s.start : s.end] for s in reply.sections)
@@ -242,7 +242,7 @@ class Body:
     def _anchor(self, pending: list[int], unused: bool = False) -> tuple[int, int] | None:
         """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions.
 
-        Blocks of one depth without anything between them are one quote, of which a mail program folded lines.
+        Blocks of one depth without anything between them are one quote whose lines a mail program folded.
         """
         quotes: list[tuple[int, int, int]] = []
         for i in pending:

@@ -67,7 +67,7 @@ def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
 def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     """`patches` with the number of their posting in `posting`.
 
-    Of a posting sent twice to one thread, the second copy of a part begins the second posting. Parts
+    If a posting was sent twice to one thread, the second copy of a part begins the second posting. Parts
     that were sent without threading are brought together by sender, version, count and time.
     """
     kind = ["from_addr", "version", "parts", "branch"]

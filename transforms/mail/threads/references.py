@@ -139,7 +139,7 @@ def _named_by_url(urls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _named_by_id(angled: pl.DataFrame) -> pl.DataFrame:
-    """What is in angle brackets and may be a Message-ID: it holds a digit, as few addresses do."""
+    """Texts in angle brackets that may be a Message-ID: they hold a digit, as few addresses do."""
     may_be = pl.col("target").str.contains(r"\d.*@") & ~pl.col("target").str.contains("://", literal=True)
     return angled.with_columns(
         named_id=pl.when(may_be).then(_message_id(pl.col("target"))),

@@ -88,7 +88,7 @@ def memberships(messages: ibis.Table) -> ibis.Table:
 
 
 def _fullest(mails: ibis.Table) -> ibis.Table:
-    """Of mails that come with different parts (plain_id, content_hash), the hash of the fullest such copy."""
+    """The hash of the fullest copy of each mail that comes with different parts (plain_id, content_hash)."""
     key = ["plain_id", "text_hash"]
     contents = mails.select(*key, "content_hash", "part_hashes").distinct(
         on=["plain_id", "content_hash"], keep="first"

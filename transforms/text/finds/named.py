@@ -288,7 +288,7 @@ _SERVICE = re.compile(
 
 
 def _plain(pattern: re.Pattern[bytes], kind: str = "password") -> Callable[[bytes, int], Iterable[Find]]:
-    """What finds the first group of a pattern at a place, unless it is a placeholder."""
+    """A function that finds the first group of a pattern at a place, unless it is a placeholder."""
 
     def finds(data: bytes, at: int) -> Iterator[Find]:
         match = pattern.match(data, at)
@@ -374,4 +374,4 @@ NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
         ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2", "$scrypt"), _hash
     ),
 }
-"""What looks for a value, by the word, in lower case, at whose begin it looks."""
+"""Functions that look for a value, by the word, in lower case, at whose beginning they look."""

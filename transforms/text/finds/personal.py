@@ -64,7 +64,7 @@ _CARD = re.compile(
     rb"[2-6][0-9]{12,18})(?![\w/-]|\.[0-9]|[ -][0-9]{4})"
 )
 _OF_CARD = re.compile(rb"(?i)card|karte|carte|kort|tarjeta|visa|amex|\bpan\b|\bcc\b")
-"""What is before the number of a card without gaps: one in ten of all numbers of that length has a right check digit."""
+"""Words before the number of a card without gaps: one in ten of all numbers of that length has a right check digit."""
 _ISSUER = re.compile(
     rb"(?:4[0-9]{12}(?:[0-9]{3}(?:[0-9]{3})?)?|5[1-5][0-9]{14}|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|"
     rb"720)[0-9]{12}|3[47][0-9]{13}|"

@@ -8,7 +8,7 @@ from transforms.conversations.programs import Program
 from transforms.errors import ChatFormatError
 
 ME = "Me"
-"""The author of what was sent from the phone, of which the export has no name."""
+"""The author of messages from the phone itself, whose name the export lacks."""
 _SENT = "2"
 _SENDER = "137"
 _UNKNOWN = ("", "(Unknown)", "null")

@@ -116,4 +116,4 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
     "$defs": {"link": _LINK, "entry": _ENTRY, "keywords": _KEYWORDS, "item": _ITEM, "chunks": _CHUNKS},
 }
-"""What tests validate every exported `index.json` against."""
+"""The schema that tests validate every exported `index.json` against."""

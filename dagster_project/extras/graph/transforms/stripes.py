@@ -28,7 +28,7 @@ def stripe_factor(count: pl.Expr) -> pl.Expr:
 
 
 _COSINE_WEIGHT = 0.7
-"""What vectors count in a mixed similarity; words count the rest (Information Graph)."""
+"""Weight of vectors in a mixed similarity; words have the rest (Information Graph)."""
 _TECHNICAL_TITLES = ["quick reference", "api reference", "command reference", "cheat sheet", "cheatsheet"]
 """Words in the heading of a technical baseline (Information Graph, whose published data never has the first)."""
 

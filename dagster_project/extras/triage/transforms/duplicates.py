@@ -19,7 +19,7 @@ from transforms.text.terms import counted_terms
 MOST = 3
 """Earlier issues that are named."""
 _WORDS, _TITLE, _VECTORS = 0.5, 0.2, 0.3
-"""What the cosines count in a score."""
+"""Weights of the cosines in a score."""
 _USUAL, _USUAL_ITEMS = 0.2, 5
 """Score of the third nearest where there is none yet, and how many items that counts for."""
 _COMMON = (50, 0.1)

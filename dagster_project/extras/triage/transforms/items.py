@@ -29,7 +29,7 @@ DOCUMENT_COLUMNS = (
 SUMMARY_CHARS = 300
 """Characters of a summary, as of a sentence that a language model writes."""
 PIECE_CHARS = 400
-"""Characters at which a sentence, or what has none, is cut."""
+"""Characters at which a sentence, or text without sentences, is cut."""
 SCREEN = SafetySettings(secrets="mask", emails="mask", phones="mask")
 """Whatever may be sent elsewhere: what triage shows is masked."""
 _WISHES = {
@@ -37,7 +37,7 @@ _WISHES = {
 }  # fmt: skip
 """Labels of what is not a report of a fault, and needs nothing."""
 _NOTHING = {"", "_no response_", "n/a", "none", "-", "…", "..."}
-"""What is below a heading that was not filled in."""
+"""Texts below a heading that was not filled in."""
 _READ_CHARS = 100_000
 """Characters of an issue in which is looked for what it needs."""
 _TITLE = re.compile(r"\A\s*# [^\n]*\n")
@@ -50,13 +50,13 @@ _ORDER = re.compile(
     r"\byou are now\b|\b(?:answer|reply|respond)\s+only\s+with\b|</?(?:system|issue|prompt|instructions?)>",
     re.I | re.M,
 )
-"""What speaks to a program that reads, and to nobody else."""
+"""Words that address a program that reads, and nobody else."""
 _UNSAFE = re.compile(rf"{_ORDER.pattern}|\[(?:{'|'.join(FIND_KINDS)})\]", re.I | re.M)
 _MARKUP = re.compile(r"^(?:[\s>#*+-]|\d+[.)] )+|\*\*|__", re.M)
 _LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")
 _ROOM = re.compile(r"\]\*+")
-"""A mark of the screen with what fills the room of what it stands for."""
+"""A mark of the screen with the filler for the bytes that it masks."""
 _WORDS = re.compile(r"(?:[^\W\d_]+\W+){2}[^\W\d_]")
 _SHORT = 4
 """Words that are added to those of a sentence: of one or two words it says little, however rare they are."""
@@ -99,7 +99,7 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
 
 
 def _body(text: str, body_start: int) -> str:
-    """What is behind the frontmatter and the title of a document."""
+    """The text behind the frontmatter and the title of a document."""
     body = text.encode()[body_start:].decode(errors="replace")
     title = _TITLE.match(body)
     return body[title.end() :] if title else body

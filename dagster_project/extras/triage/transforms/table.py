@@ -43,7 +43,7 @@ ISSUE_TRIAGE = Table(
         Column("number", pa.int64(), "number in its tracker"),
         required("title", pa.string(), "its title, masked"),
         required("state", pa.string(), "open or closed; empty if the export does not say"),
-        required("url", pa.string(), "its address; empty if the export has none"),
+        required("url", pa.string(), "its address; empty if the export lacks it"),
         Column("created_at", TIME, "when it was written"),
         required("summary", pa.string(), "what it says, masked, on one line without addresses"),
         required("summary_kind", pa.string(), "extractive: its own sentences; gemini: a language model's"),

@@ -51,7 +51,7 @@ def narrowing(conditions: Sequence[Condition]) -> list[Condition]:
 
 
 def _of_places(condition: Condition, is_met: bool = True) -> Condition:
-    """What a condition says of places: whatever else it says is met, or not met where that excludes."""
+    """The part of a condition on places: all other parts count as met, or as not met where that excludes."""
     if isinstance(condition, Leaf):
         other: Condition = Negation(_NOTHING) if is_met else _NOTHING
         return condition if condition.field in _OF_PLACE else other
@@ -149,6 +149,6 @@ def at_named_places(
 
 
 def _has(copies: pl.DataFrame, leaf: Leaf, values: FieldValues) -> pl.Series:
-    """Of each copy whether its source or one of its lists is one that a leaf names."""
+    """True for each copy whose source, or one of whose lists, a leaf names."""
     names: Iterable[str] = () if values.lacks(leaf) else values.named(leaf) or ()
     return copies.get_column(_OF_COPY[leaf.field]).list.eval(pl.element().is_in(list(names))).list.any()

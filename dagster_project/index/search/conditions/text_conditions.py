@@ -65,7 +65,7 @@ _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "dfb": (("added",), ("added_lex",)),
 }
 
-# What words are looked for in of documents, by field.
+# Texts of documents to look for words in, by field.
 _OF_DOCUMENTS = {
     "": "concat_ws(chr(10), title, lake_text(text_display))",
     "b": "lake_text(text_display)",
@@ -75,7 +75,7 @@ _UNAUTHORED_TEXTS = (
     "SELECT chunk_no, lake_text(text_display) AS text_display FROM stored_chunks WHERE chunk_kind = $kind"
 )
 _SHOWN = ("", "b", "q")
-"""The fields of which what a mail without a word of its author shows is a part."""
+"""The fields that include the text that a mail without a word of its author shows."""
 _FORMS_SHOWN = 200
 """Words that texts are looked through for at once: a pattern of more takes long to make."""
 
@@ -225,5 +225,5 @@ class TextConditions:
 
 
 def _any_word(words: Sequence[str]) -> str:
-    """The pattern of texts that hold one of some words, of which some may be empty."""
+    """The pattern of texts that hold one of some words; empty words are left out."""
     return phrases.words_pattern([word for word in words if word][:_FORMS_SHOWN])

@@ -20,17 +20,17 @@ from transforms.errors import MemoryLimitError, QueryError, QueryInterruptedErro
 from transforms.retrieval.query_language import storable
 
 _COUNTED = "1GB"
-"""What tables and joins of a statement may take."""
+"""Memory that tables and joins of a statement may take."""
 _ALL = 1_600 << 20
 """Bytes that its process may take."""
 _NAME = "weft"
-"""What the database is called: the name of the file says of which version it is, also under a lens."""
+"""The name of the database: that of the file gives away its version, also under a lens."""
 _OF_MACHINE = {
     "duckdb_databases", "pragma_database_list", "duckdb_settings", "pg_settings", "current_setting", "duckdb_extensions",
     "duckdb_secrets", "duckdb_temporary_files", "duckdb_external_file_cache", "duckdb_logs", "duckdb_log_contexts",
     "which_secret", "query", "query_table", "json_execute_serialized_sql",
 }  # fmt: skip
-"""What names paths and settings of the machine, and what runs a statement that another has put together."""
+"""Functions that name paths and settings of the machine, or run a statement that another has put together."""
 _AS_THEY_ARE = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
 }  # fmt: skip
