@@ -54,9 +54,7 @@ def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool
 def _print_target(target: Target) -> None:
     counts = {"mails": target.mails, "documents": target.documents, "windows of chats": target.windows}
     what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    click.echo(
-        f"{what or 'Texts that sources no longer hold'} in {len(target.partitions)} partitions of the lake"
-    )
+    click.echo(f"{what or 'Texts gone from sources'} in {len(target.partitions)} partitions of the lake")
     if addresses := [name for kind, name in target.names if kind == "address"]:
         click.echo(f"  written by {', '.join(addresses)}")
     if target.quoted_by:

@@ -56,9 +56,7 @@ class HttpRemote(RemoteSettings):
     def _plain_lists(cls, lists: tuple[str, ...]) -> tuple[str, ...]:
         for name in lists:
             if not _LIST.fullmatch(name) or ".." in name:
-                raise ValueError(
-                    f"{name!r} is not a name of a list: use letters, digits, '.', '_', '+' or '-'"
-                )
+                raise ValueError(f"{name!r} is not a list's name: use letters, digits, '.', '_', '+' or '-'")
         return lists
 
     @model_validator(mode="after")

@@ -71,9 +71,7 @@ async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop
     try:
         url = current.join(location).copy_with(userinfo=b"", fragment=None)
     except (httpx2.InvalidURL, ValueError):
-        raise FetchError(
-            f"{shown_address(str(current))} redirects to something that is not an address"
-        ) from None
+        raise FetchError(f"{shown_address(str(current))} redirects to a faulty address") from None
     message = f"{shown_address(str(first))}: a redirect leads to {shown_address(str(url))}"
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > _HIGHEST_PORT:
         raise FetchError(f"{message}, which is not an address of the web; mend the address")

@@ -220,7 +220,7 @@ class OwnPages:
         return PlainTextResponse("pages of this origin may not ask this server", 403)
 
     def _own(self, scope: Scope) -> frozenset[str]:
-        """What `Host` may be: names of the loopback interface, and the address that the request came in at."""
+        """The allowed values of `Host`: names of the loopback interface, and the address that the request came in at."""
         address, port = scope.get("server") or ("", None)
         names = (*_LOOPBACK, f"[{address}]" if ":" in address else address)
         own = frozenset(f"{name}:{port}" for name in names)

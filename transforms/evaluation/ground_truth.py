@@ -65,7 +65,7 @@ def join_files(parts: Sequence[GroundTruth]) -> GroundTruth:
     files: dict[str, str] = {}
     for query_id, file in rows_of(queries, "query_id", "file"):
         if query_id in files:
-            raise GroundTruthError(f"query {query_id!r} stands in {files[query_id]} and again in {file}")
+            raise GroundTruthError(f"query {query_id!r} is in {files[query_id]} and again in {file}")
         files[query_id] = file
     return GroundTruth(queries, relevance)
 
@@ -141,11 +141,7 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
     text = item.get("query")
     _require(isinstance(text, str) and bool(text.strip()), place, "has no text in `query`")
     tags = item.get("tags", [])
-    _require(
-        isinstance(tags, list) and all(isinstance(t, str) for t in tags),
-        place,
-        "`tags` is not a list of words",
-    )
+    _require(isinstance(tags, list) and all(isinstance(t, str) for t in tags), place, "`tags` are not a list")
     entries = item.get("relevant")
     _require(isinstance(entries, list) and bool(entries), place, "has no list of right answers in `relevant`")
     rows = [_entry(entry, query_id, at, f"{place}, entry {at + 1}") for at, entry in enumerate(entries)]

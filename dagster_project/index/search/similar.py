@@ -52,7 +52,7 @@ def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
         raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
     rows = _nearest(index, np.array([number for number, _ in own]), limit)
     label = "PASS" if rows else labels.NOTHING
-    lacking = () if rows else (f"vectors (the {kind} has none)",)
+    lacking = () if rows else (f"vectors (of the {kind})",)
     ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
     hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
     understood = (Understood(name, [], "score", None),)

@@ -59,7 +59,7 @@ def test_a_path_is_below_what_is_fetched(tmp_path: Path):
         ("mbox", HTTP | {"url": "https://ada:hidden@example.org/{year}{month}"}, "leave name and password out"),
         ("mbox", HTTP | {"since": "2004-13"}, "since"),
         ("mbox", HTTP | {"since": "2004-01/2003-01"}, "before the first"),
-        ("mbox", HTTP | {"lists": ["../x"]}, "is not a name of a list"),
+        ("mbox", HTTP | {"lists": ["../x"]}, "is not a list's name"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month}", "lists": ["a", "b"]}, "several lists need {list}"),
         ("mbox", HTTP | {"credentials": "hidden-token!"}, "never the secret itself"),
         ("mbox", HTTP | {"url": "http://example.org/{year}{month}", "credentials": "T"}, "https:// only"),

@@ -81,7 +81,7 @@ def entry(text: str) -> str:
         ("queries: [{id: 'a b', query: x}]", "f.yaml: query 1: has no `id`"),
         ("queries: [{id: q1, query: x, relevent: []}]", "f.yaml: query q1: unknown key 'relevent'"),
         ("queries: [{id: q1, query: ' '}]", "f.yaml: query q1: has no text"),
-        ("queries: [{id: q1, query: x, tags: one}]", "f.yaml: query q1: `tags` is not a list"),
+        ("queries: [{id: q1, query: x, tags: one}]", "f.yaml: query q1: `tags` are not a list"),
         ("queries: [{id: q1, query: x}]", "f.yaml: query q1: has no list of right answers"),
         ("queries: [{id: q1, query: x, relevant: [{message: a, grade: 0}]}]", "query q1: has no entry with a grade"),
         (entry("x"), "f.yaml: query q1, entry 2: is not a mapping"),
@@ -107,7 +107,7 @@ def test_faults_name_file_query_and_entry(text: str, said: str):
 
 def test_two_files_may_not_share_an_id():
     first, second = (parse_ground_truth(WHOLE, f) for f in ("one.yaml", "two.yaml"))
-    with pytest.raises(GroundTruthError, match="'a' stands in one.yaml and again in two.yaml"):
+    with pytest.raises(GroundTruthError, match="'a' is in one.yaml and again in two.yaml"):
         join_files([first, second])
     assert join_files([]).queries.num_rows == 0
 
