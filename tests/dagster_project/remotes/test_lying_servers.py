@@ -168,9 +168,9 @@ PUBLIC = "https://93.184.216.34/a"
         (PUBLIC, "https://2130706433/", "a host in a private network"),
         (PUBLIC, "http://93.184.216.34/", "away from https"),
         (PUBLIC, "http://93.184.216.35/", "away from https"),
-        (PUBLIC, "file:///etc/passwd", "no address of the web"),
-        (PUBLIC, "https://93.184.216.35:99999/", "no address of the web"),
-        (PUBLIC, "https://[::1", "no address"),
+        (PUBLIC, "file:///etc/passwd", "not an address of the web"),
+        (PUBLIC, "https://93.184.216.35:99999/", "not an address of the web"),
+        (PUBLIC, "https://[::1", "a faulty address"),
         ("http://192.168.1.1/", "https://93.184.216.34/", "another host than the private one"),
     ],
 )
