@@ -174,7 +174,7 @@ def _key(line: Line) -> str:
 def _outline_headings(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> dict[int, _Headings]:
     """For each page its headings of the outline; one that it does not print is where the outline leads to.
 
-    Of what the outline calls by numbers alone (`Page 1`, `Page 2`) only those that are printed.
+    Headings that are numbers alone (`Page 1`, `Page 2`) only if the page prints them.
     """
     headings: dict[int, _Headings] = {}
     bookmarks = [(bookmark, bookmark.get_title() or "") for bookmark in document.get_toc(max_depth=8)]

@@ -18,7 +18,7 @@ _CELL_CHARS = 24
 """Characters of the cells of a table at the mean; columns of prose have more."""
 _LONG_WORD = re.compile(r"[^\s\ufffe\0\U00010000-\U0010ffff]{5,}")
 _LIGATURES = dict(enumerate(("ff", "fi", "fl", "ffi", "ffl"), 0x0B))
-"""What TeX's fonts have in the place of control characters (OT1), in files that do not say so."""
+"""The characters of TeX's fonts in the place of control characters (OT1), in files that do not say so."""
 _UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad")) | _LIGATURES
 _BOLD = re.compile(rb"bold|black|heavy|demi|-medi", re.IGNORECASE)
 _FONT_NAME_BYTES = 128
@@ -78,7 +78,7 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
                 lines.append(Line(content, size, y.value, bold))
         at += 2 + (len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2)
     text_page.close()
-    if len(turned) * 2 < len(lines):  # a stamp in the margin is no heading, however large it is
+    if len(turned) * 2 < len(lines):  # a stamp in the margin is not a heading, however large it is
         lines = [line._replace(size=0.0) if n in turned else line for n, line in enumerate(lines)]
     rows: list[Line] = []
     for line in lines:

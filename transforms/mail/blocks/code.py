@@ -181,7 +181,7 @@ MONTICELLO = Rule(
     r"Item was (?:changed|added|removed|moved)|(?:[+-] )?-{5} (?:Method|Class): |={15} Diff against",
     "It -- +· -· ==",
 )
-"""What Smalltalk's tool for versions writes above a change."""
+"""The line that Smalltalk's tool for versions writes above a change."""
 DOUBLE_RULE = Rule(r"={8,}$", "==")
 SHORTLOG = Rule(r"[A-Z].+ \(\d+\):$")
 CONTEXT_HUNK = Rule(r"\*{15}|\*\*\* \d+(?:,\d+)? \*{4}|--- \d+(?:,\d+)? ----", "** --")

@@ -16,7 +16,7 @@ def _table(name: str) -> Mapping[str, Any]:
 
 
 LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = _table("languages.toml")["language"]
-"""What each language contributes to the rules; the file says what the fields are."""
+"""The words of each language for the rules; the file explains its fields."""
 _PATTERNS = _table("patterns.toml")
 
 
@@ -214,7 +214,7 @@ SCISSORS = Rule(
 )
 OTHER_MARK = Rule(r"[|:%](?: |$)")
 
-# What a mail of a list says somewhere: its footer, its address, its name in the subject.
+# Marks of a mail of a list: its footer, its address, its name in the subject.
 LISTED = Rule(
     r"(?i:mailing[ -]?list|maillist|listinfo|mailman|googlegroups|google groups|yahoo.{0,2}groups|majordomo|listserv|"
     r"discussion list|lists?\.[a-z\d]|[-.]l(?:ist)?@|[-.](?:users?|devel|dev|developers?|hackers|announce|general|discuss|"
@@ -232,7 +232,7 @@ OFFICE_TAG = Rule(
 ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
-"""What programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
+"""Lines that programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
 ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$", "-- __")
 HELLO = Rule(
     r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
