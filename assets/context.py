@@ -34,7 +34,7 @@ class ContextTables:
 
 
 def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
-    """The `chunk_context` table without sentences, and what `context.quotes_moved` returns."""
+    """The `chunk_context` table without sentences, and the result of `context.quotes_moved`."""
     bodies = tables.messages.select("source", "partition", "message_id", "body")
     return embedded_text.parent_context(
         canonical(tables.message_chunks, tables.memberships, "doc_id"),

@@ -1,4 +1,4 @@
-"""Embedding what the cache lacks: estimate, claim, embed, store, account."""
+"""Embedding of texts that the cache lacks: estimate, claim, embed, store, account."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def _estimate(
 def vectors_of(
     texts: ibis.Table, names: Sequence[str], embedder: Embedder, cache: EmbeddingCache, progress: Progress
 ) -> tuple[FoundVectors, EmbeddingReport]:
-    """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and what the missing ones took.
+    """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and the report on the missing ones.
 
-    A text that is altered before it is sent has the vector of what is sent, and in the cache its hash.
+    A text that is altered before it is sent has the vector of the sent text, and in the cache its hash.
     A text that the model refuses has no vector but a reason in the report.
     """
     sent = _sent(texts, embedder)
@@ -159,7 +159,7 @@ def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
 
 
 class _Renamed:
-    """Vectors by the hashes of the texts, made of `stored` (text_hash, vector) by the hashes of what was sent."""
+    """Vectors by the hashes of the texts, made of `stored` (text_hash, vector) by the hashes of the sent texts."""
 
     def __init__(self, sent_as: Mapping[str, str], stored: pa.Table):
         self.names, self.stored = list(sent_as), stored
@@ -215,7 +215,7 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
     """The vector of each text that is searched with, by the text; none for those that the model refuses.
 
     A text is embedded once, as it is sent, and a refused one not asked for again, as far as the cache may be
-    written. Each request is stored when it is answered: what ends this process costs the one that is under way.
+    written. Each answer is stored when it comes: an end of this process loses only the request under way.
     """
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
     sent = list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts

@@ -1,4 +1,4 @@
-"""How good the published index is: queries, what every profile finds for them, and the report."""
+"""The quality of the published index: queries, the lists of every profile for them, and the report."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ GROUP = "evaluation"
 
 
 def evaluation_stages() -> list[Stage]:
-    """The stages of the queries with their right answers, and of what each profile finds for them."""
+    """The stages of the queries with their right answers, and of the lists of each profile for them."""
     return [
         Stage(
             "read_ground_truth",
@@ -39,7 +39,7 @@ def evaluation_stages() -> list[Stage]:
 
 
 def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefinition:
-    """The asset `evaluation_report`; `changes` is what each profile changes."""
+    """The asset `evaluation_report`; `changes` has the changes of each profile."""
 
     @dg.asset(
         group_name=GROUP,

@@ -68,7 +68,7 @@ def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None
 
 
 def _facts(fetched: Fetched) -> dict[str, Any]:
-    """The counts of a fetch as metadata; what is unknown is left out."""
+    """The counts of a fetch as metadata, without unknown ones."""
     facts = {
         "added": fetched.added,
         "changed": fetched.changed,

@@ -1,4 +1,4 @@
-"""Vectors for what is published, the checks before it, and the one asset that publishes."""
+"""Vectors for published texts, the checks before a publish, and the one asset that publishes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -98,7 +98,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
 
 
 def _published_texts(tables: Mapping[str, ibis.Table]) -> ibis.Table:
-    """Columns partition, text_hash and text: what is embedded of the chunks that are published."""
+    """Columns partition, text_hash and text: the embedded texts of the published chunks."""
     return texts_to_embed(_published_chunks(tables), tables["chunk_context"])
 
 
@@ -143,7 +143,7 @@ def search_index_asset(tables: Sequence[str] = ()) -> dg.AssetsDefinition:
 
 
 def vector_index_asset() -> dg.AssetsDefinition:
-    """The asset `vector_index`: what `search_index` made of it, measured."""
+    """The asset `vector_index`: measures of the index of vectors that `search_index` made."""
 
     @dg.asset(
         group_name="publish",

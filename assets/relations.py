@@ -34,7 +34,7 @@ _THREADED = ("in_reply_to", "refs", "subject", "effective_at")
 
 
 def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[Stage]:
-    """The stages of what crosses partitions, up to what embedded texts are made of, in order."""
+    """The stages of relations across partitions, up to the inputs of embedded texts, in order."""
     return [*_thread_stages(settings), *_link_stages(), _people_stage(persons), _quote_stage()]
 
 

@@ -1,4 +1,4 @@
-"""Saved searches: a job that asks the published index what its configuration says and keeps the answers."""
+"""Saved searches: a job that sends the queries of its configuration to the published index and keeps the hits."""
 
 from datetime import UTC, date, datetime
 from typing import Any

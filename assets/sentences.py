@@ -1,4 +1,4 @@
-"""Sentences for chunks: those of what is known, and those a language model writes where a source wants them."""
+"""Sentences for chunks: those of known facts, and those a language model writes where a source wants them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,7 +110,7 @@ def _asks_model(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
 
 
 def _table(base: pa.Table, by_model: Mapping[str, str]) -> pa.Table:
-    """Columns chunk_id, sentence and sentence_kind: what was written, else what is known."""
+    """Columns chunk_id, sentence and sentence_kind: the model's sentence, else that of the known facts."""
     frame = pl.DataFrame(base).with_columns(
         by_model=pl.col("chunk_id").replace_strict(by_model, default=None, return_dtype=pl.String)
     )

@@ -151,7 +151,7 @@ def filled_parts(
     cache: EmbeddingCache,
     progress: Progress,
 ) -> tuple[list[tuple[str, Staged]], EmbeddingTotals]:
-    """The stale parts with their vectors, and what these took; `texts_of` gives the texts of some partitions
+    """The stale parts with their vectors, and the report; `texts_of` gives the texts of some partitions
     (text_hash, text).
 
     BudgetError before the first call if a paid model would need more tokens for all of them than its budget.

@@ -39,7 +39,7 @@ class SettingsError(WeftError):
 
 
 class LensError(SettingsError):
-    """A lens cannot be applied to a version; the message names nothing but what the lens itself names."""
+    """A lens cannot be applied to a version; the message names only things that the lens itself names."""
 
 
 class SchemaError(WeftError):
@@ -57,7 +57,7 @@ class SourceError(WeftError):
 
 
 class ReceiptError(WeftError):
-    """The receipts of what was disclosed cannot be continued, or are not as they were written."""
+    """The receipts of disclosures cannot be continued, or are not as they were written."""
 
     exit_code = 5
 
@@ -160,7 +160,7 @@ class DiskFullError(WeftError):
 
 
 class UnwritableError(WeftError):
-    """A folder or file that has to be written cannot be; what is published can be read all the same."""
+    """A folder or file that has to be written cannot be; the published version can be read all the same."""
 
     exit_code = 12
 

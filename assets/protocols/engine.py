@@ -1,4 +1,4 @@
-"""Protocol of the engine that makes partitions elsewhere, and what comes back of each: names, hashes and counts."""
+"""Protocol of the engine that makes partitions elsewhere, and its result for each: names, hashes and counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transforms.errors import WeftError
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A table of a partition that a stage made: what its file says, and figures that Dagster shows beside it.
+    """A table of a partition that a stage made: the facts of its file, and figures that Dagster shows beside it.
 
     `read` has the content hash of each table that was read, or the fingerprint of the source files.
     """

@@ -1,4 +1,4 @@
-"""Protocols of embedders, language models and rerankers, and of the caches of what they return."""
+"""Protocols of embedders, language models and rerankers, and of the caches of their results."""
 
 from __future__ import annotations
 
@@ -152,12 +152,12 @@ class EmbeddingCache(Protocol):
         """Those of `hashes` that were sent, or about to be, without a known answer."""
 
     def compact(self, model: str, dimensions: int, task: str) -> None:
-        """Merge what is stored in many small pieces."""
+        """Merge the many small pieces of the store."""
 
 
 @dataclass(frozen=True)
 class Answer(Generic[Shape]):
-    """The answer to one prompt: its number, the value, or the reason why there is none, and what it took.
+    """The answer to one prompt: its number, the value, or the reason why it is missing, and its cost.
 
     `calls` are requests to the service, `dollars` US dollars by its list price.
     """
@@ -188,7 +188,7 @@ class LanguageModel(Protocol):
 
 
 class AnswerCache(Protocol):
-    """Answers of language models by what was asked."""
+    """Answers of language models by their requests."""
 
     def known(self, keys: Sequence[str]) -> dict[str, str]:
         """The answers to those of `keys` that have one."""

@@ -44,15 +44,15 @@ class ContextIndex(Protocol):
         """The names of the index in a manifest: index_version, model and dimensions."""
 
     def suited(self, settings: ContextSettings) -> ContextSettings:
-        """The settings with what they leave to the model of the index."""
+        """The settings with the values that they leave to the model of the index."""
 
     def candidates(
         self, queries: pl.DataFrame, settings: ContextSettings, askers: Mapping[str, Asker] | None = None
     ) -> pl.DataFrame:
         """The rows of `conversation_candidates` for queries (window_id, query, text), in one pass.
 
-        A query finds what `settings.where` allows, but neither its asker, which is its window if none is given, nor
-        what `settings.include` leaves out: other windows of the asker's conversation, and what is later.
+        A query finds chunks that `settings.where` allows, but neither its asker, which is its window if none is given,
+        nor chunks that `settings.include` leaves out: other windows of the asker's conversation, and later texts.
         """
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
@@ -74,7 +74,7 @@ class Publisher(Protocol):
     """Builds and switches the published index."""
 
     def publish(self, progress: Progress) -> Mapping[str, Any]:
-        """Publish what the lake holds, and report each phase; returns version, row counts and what was reused."""
+        """Publish the lake, and report each phase; returns version, row counts and the reuse of earlier parts."""
 
     def vector_index(self) -> Mapping[str, Any]:
         """The index of vectors in the current version: version, kind, vectors, seconds and recall."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SourcePartition:
     """One partition of a source: `fingerprint` changes whenever a byte of its files does.
 
-    `source_type` says what its files become: mail, documents or conversations.
+    `source_type` is the kind of its contents: mail, documents or conversations.
     """
 
     source: str
@@ -40,7 +40,7 @@ class Fetched:
     """The result of a fetch: files or mails that came, changed, stayed and went, bytes and requests.
 
     `newest_at` is when the newest mail or file was made, `lag_seconds` how long ago that is; None
-    where nothing is there. `notes` names what was left out and why.
+    where nothing is there. `notes` names mails and files left out, with the reason.
     """
 
     added: int
@@ -58,9 +58,9 @@ class Remotes(Protocol):
     """The remotes of the sources with `fetch`."""
 
     def fetch(self, source: str) -> Fetched:
-        """Bring what is new in a source's remote.
+        """Bring the news of a source's remote.
 
-        FetchInterruptedError where a repetition may help, else FetchError; what came before is kept.
+        FetchInterruptedError where a repetition may help, else FetchError; finished files are kept.
         """
 
     def lag_seconds(self, source: str) -> float | None:
@@ -74,10 +74,10 @@ class Sources(Protocol):
         """The partition behind a partition key; SourceError if no file makes it up."""
 
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
-        """The partition's mails in order; what cannot be read is a mail with a fault."""
+        """The partition's mails in order; an unreadable one has a fault."""
 
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
-        """The files of a partition of documents in order; what cannot be read is a file with a fault."""
+        """The files of a partition of documents in order; an unreadable one has a fault."""
 
     def converted(self, data: bytes, kind: str) -> Converted:
         """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it cannot be read."""

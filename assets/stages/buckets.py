@@ -38,7 +38,7 @@ class OfBucket:
     bucket: str
 
     def stored(self, table: str, columns: Sequence[str]) -> pa.Table | None:
-        """Columns of what is stored of the bucket; None if nothing is, or it is damaged."""
+        """Columns of the stored part of the bucket; None if it is missing or damaged."""
         return self.lake.stored(table, columns, self.bucket)
 
     def evaluated(self, expression: Callable[..., ibis.Table], *tables: pa.Table) -> pa.Table:

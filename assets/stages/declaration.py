@@ -1,4 +1,4 @@
-"""Stages declared as data: what makes tables of the lake, from which inputs, by which version of the code."""
+"""Stages declared as data: the functions that make tables of the lake, their inputs, and the version of the code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ SettingsOf = StageSettings | Mapping[str, StageSettings]
 class Made:
     """The tables that a stage made, with figures that Dagster shows beside the first of them.
 
-    `inputs` say what a table over the whole lake was made of, if its stage wants to know the next time; of a partition,
+    `inputs` has the inputs of a table over the whole lake, if its stage wants to know them the next time; of a partition,
     under the name `WAITING_BYTES`, how many bytes of text its tables leave out for now.
     """
 
@@ -50,7 +50,7 @@ class Needs:
     """Needs of a stage beside its inputs: resources by name, and `deps`, assets that are made before it.
 
     The resource `index` is the published index, one version for all partitions of a run, which is compared like an input.
-    With `present`, `make` takes what the lake has of the partition's tables so far (`stage_run.Present`).
+    With `present`, `make` takes the partition's tables in the lake so far (`stage_run.Present`).
     """
 
     resources: Sequence[str] = ()
@@ -67,7 +67,7 @@ class Stage:
     inputs reads sources: its `make` takes the sources and a `SourcePartition`. Its code version is `version` and a digest
     of the settings.
 
-    With `in_buckets`, what the stage reads of its inputs by their names, the tables are stored in parts, one for each bucket
+    With `in_buckets`, the reads of the stage by the names of its inputs, the tables are stored in parts, one for each bucket
     of mails; `make` takes the rows of one bucket as Arrow tables, and a part is rebuilt only if these changed. The
     resource `lake` is then an `OfBucket`. If `columns` are named, only these of the inputs are read. `declared` has the
     outputs that are in no registry, since an extra adds them.

@@ -52,7 +52,7 @@ def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:
 
 
 def stage_asset(stage: Stage) -> dg.AssetsDefinition:
-    """The multi-asset of a stage: what Dagster shows of it, how it is configured, and the run of `make`."""
+    """The multi-asset of a stage: its view in Dagster, its configuration, and the run of `make`."""
     # A stage that reads sources takes the settings of the file alone: with these the sources were opened.
     config = None if stage.settings is None or stage.reads_sources else config_of(stage.name, stage.settings)
     source_type = stage.source_type

@@ -30,7 +30,7 @@ class Present:
 
 @dataclass(frozen=True)
 class StageRun:
-    """A stage with the settings of a run and what it needs from the world; `sources` if it reads them."""
+    """A stage with the settings of a run and its resources; `sources` if it reads them."""
 
     stage: Stage
     settings: SettingsOf | None
@@ -40,7 +40,7 @@ class StageRun:
 
     @property
     def code_version(self) -> str:
-        """The version by which what it makes is compared."""
+        """The version by which its tables are compared."""
         return self.stage.code_version(self.settings)
 
     def make(
@@ -66,7 +66,7 @@ class StageRun:
     def stage_partition(
         self, partition: str, readers: Sequence[Partitions], selected: Collection[str]
     ) -> Iterator[tuple[MadeTable, Staged, pa.Table]]:
-        """Make the tables of one partition and stage those `selected`: what came of each, its file and its rows.
+        """Make the tables of one partition and stage those `selected`: the facts of each, its file and its rows.
 
         `readers` read the inputs of the stage.
         """

@@ -1,6 +1,6 @@
 """Passages to a block of context within a budget, which a manifest reproduces.
 
-Compiling follows what AvocadoDB calls context compilation: a fixed order, a budget of tokens, no
+Compiling follows the context compilation of AvocadoDB: a fixed order, a budget of tokens, no
 text twice, a citation for every passage, and a manifest that reproduces the same bytes.
 """
 
@@ -69,11 +69,11 @@ def compile_block(
     expand: bool = True,
     earlier: Sequence[Passage] = (),
 ) -> CompiledBlock:
-    """The block of as many of `passages`, in their order, as the budget holds, without what `earlier` blocks showed.
+    """The block of as many of `passages`, in their order, as the budget holds, without those that `earlier` blocks showed.
 
     A passage that repeats a chosen one, or that is inside or across its bytes, is left out. The first one that does
-    not fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and what follows may
-    fit. With `expand`, what is left of the budget shows sections and mails in place of the passages from them, the best
+    not fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and later ones may
+    fit. With `expand`, the rest of the budget shows sections and mails in place of the passages from them, the best
     first.
     """
     dropped = [_Omission(passage, NOISE) for passage in passages if is_noise(passage)]

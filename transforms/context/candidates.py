@@ -1,7 +1,7 @@
 """The parts of a text that are asked, and the results of one window as one list without repetitions: dedup, order.
 
 Frames of candidates have one row per window, query and chunk: `window_id`, `query` (number in the
-window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (what is ranked by).
+window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (for the rank).
 """
 
 import re
@@ -143,11 +143,11 @@ def borne_out(candidates: pl.DataFrame, searched: Sequence[int], settings: Searc
 
 
 def in_stretches(candidates: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
-    """The candidates with, in place of single turns of chats, the stretches around them: turns by what is near.
+    """The candidates with, in place of single turns of chats, the stretches around them: turns by the near ones.
 
     They have row, chunk_no, document_id, score, byte_start, byte_end, `near` (`borne_out`), `is_segment` (of a chat) and
     `turn` (its number in the document, else null). A turn's score is its own or a power mean of those of the found turns
-    around it, scaled to the best: turns that answer together stand as high as the best one; so much of it counts as `near`.
+    around it, scaled to the best: turns that answer together are as high as the best one; so much of it counts as `near`.
     `turns` (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those around one that is near
     stay, as near as that; a segment that is near speaks for the turns that it holds, and is not shown beside them.
     """

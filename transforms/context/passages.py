@@ -70,7 +70,7 @@ class Passage:
 
     @property
     def shown_lines(self) -> tuple[int, int]:
-        """The first and last line of what is shown."""
+        """The first and last line that is shown."""
         if self.expanded and self.around is not None:
             return self.around_lines
         if self.cut is None or not self.is_exact:
@@ -79,7 +79,7 @@ class Passage:
 
     @property
     def is_exact(self) -> bool:
-        """True if the text is these bytes of the document, and neither parts of them nor what is around them."""
+        """True if the text is these bytes of the document, and neither parts of them nor text around them."""
         return not self.expanded and len(self.text.encode()) == self.end - self.start
 
 
@@ -111,7 +111,7 @@ def title_line(passage: Passage) -> str:
 
 
 def edges(passage: Passage) -> set[tuple[str, int]]:
-    """By what another passage joins this one: its number as a turn, else the bytes where its text begins and ends."""
+    """The edges where another passage joins this one: its number as a turn, else the bytes of both ends of its text."""
     if passage.turn is not None:
         return {(passage.doc_id, passage.turn)}
     _, start, end = passage.shown

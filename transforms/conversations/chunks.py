@@ -136,7 +136,7 @@ _WORD = re.compile(r"[^\W_]")
 def conversation_chunks(
     messages: pa.Table, attachments: pa.Table, settings: ConversationSettings, count: CountTokens
 ) -> ChunkTables:
-    """Chunks of the tables `conversations` and `conversation_attachments`, and what has no chunk.
+    """Chunks of the tables `conversations` and `conversation_attachments`, and the texts without a chunk.
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
     lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers

@@ -78,7 +78,7 @@ def read_discord(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """The text of a message and of what hangs on it."""
+    """The texts of a message, its embeds, files, stickers, poll and forwards."""
     if content := _EMOJI.sub(r"\1", str(row.get("content") or "")):
         yield content
     for embed in map(fields, list_of(row.get("embeds"))):
@@ -201,7 +201,7 @@ def _service(row: Mapping[str, Any], author: str, members: list[str]) -> str:
 
 
 def _telegram_texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """The text of a message, and what its file, poll, contact or place says."""
+    """The text of a message, and that of its file, poll, contact or place."""
     yield _text(row.get("text"))
     for key in ("file_name", "sticker_emoji"):
         if row.get(key):

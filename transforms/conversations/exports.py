@@ -193,7 +193,7 @@ def json_list(data: bytes, file: str, faults: list[Fault]) -> list[Any]:
 
 
 def moment(value: object) -> datetime | None:
-    """A time from what tables and exports write; None if it is not a time, or outside the years that zones cover."""
+    """A time as tables and exports write it; None if it is not a time, or outside the years that zones cover."""
     at = _any_moment(value)
     return at if at and MINYEAR < at.year < MAXYEAR else None
 

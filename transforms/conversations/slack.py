@@ -1,4 +1,4 @@
-"""Slack exports: one channel from its daily files, with what bots put into attachments and blocks."""
+"""Slack exports: one channel from its daily files, with the texts of bots in attachments and blocks."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str], chan
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """The text of a message, what its blocks and attachments add to it, and the titles of its files."""
+    """The text of a message, further texts of its blocks and attachments, and the titles of its files."""
     text = str(row.get("text") or "")
     yield from [text] if text.strip() else []
     for more in (

@@ -1,4 +1,4 @@
-"""WhatsApp chat exports to entries: the line forms of Android and iOS, and what WhatsApp itself writes into them."""
+"""WhatsApp chat exports to entries: the line forms of Android and iOS, and the lines of WhatsApp itself."""
 
 import re
 from bisect import bisect_right

@@ -25,7 +25,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 class Window(NamedTuple):
-    """A range of turns of a conversation: its key, the number of its first turn, its entries, and what these answer."""
+    """Turns of a conversation: its key, the number of its first turn, its entries, and the messages they answer."""
 
     key: str
     first: int
@@ -34,7 +34,7 @@ class Window(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of its entries and of what they answer."""
+        """Hash of its entries and of the messages that they answer."""
         rows = (part for e in self.entries for part in (e.at.isoformat(), *map(str, e[1:])))
         return parts_hash([str(self.first), *rows, *(str(a) for a in self.answered.items())])
 

@@ -68,7 +68,7 @@ class RawFile:
     """The bytes of one file and its path below the root of the source, with forward slashes.
 
     A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with it. `converted` is
-    what became of a file of `CONVERTED_FORMATS`.
+    the Markdown of a file of `CONVERTED_FORMATS`.
     """
 
     path: str
@@ -260,7 +260,7 @@ def _title(parsed: Markdown | None, stored: Converted, kind: str, path: str) -> 
 def _page_title(title: str, headings: Sequence[tuple[int, str]]) -> str:
     """A title element without the name of the site; the only heading of level 1 where all pages of a site have one title.
 
-    That is the heading with which it begins, or what is before the one at its end.
+    That is the heading with which it begins, or the text before the one at its end.
 
     >>> _page_title("Tests - The Book", [(1, "The Book"), (1, "Tests")]), _page_title("Tests (Book)", [(3, "2 Tests")])
     ('Tests', 'Tests')

@@ -216,7 +216,7 @@ def _author(record: Mapping[str, Any]) -> str:
 
 
 def _markdown(key: tuple[str, int], issue: _Issue) -> RawFile:
-    """An issue as a file of Markdown, with what its record says in the frontmatter."""
+    """An issue as a file of Markdown, with the facts of its record in the frontmatter."""
     record, (project, number) = issue.record, key
     labels = record.get("labels")
     labels = labels if isinstance(labels, list) else []

@@ -128,7 +128,7 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
 class Outline(NamedTuple):
     """The outermost blocks of a text, and its code.
 
-    `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` what they are
+    `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` their kinds
     (see `MarkdownBlock`). `code` are the half-open ranges of all code blocks, outermost or not, each with
     True if it is fenced.
     """
@@ -192,7 +192,7 @@ def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tu
     """The ranges of the comments behind byte `body_start`, as `parse` gives them.
 
     `code` are the ranges of code blocks. The text is parsed only if something outside them looks like
-    a comment; what hides one, inline code for instance, can only make them fewer.
+    a comment; inline code, for instance, can only make them fewer.
     """
     has_html = "<!--" in text
     if not has_html and (

@@ -84,7 +84,7 @@ def chunk_facts(chunks: ibis.Table, tables: FactTables) -> ibis.Table:
 
 
 def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
-    """Columns chunk_id and sentence, of what `chunk_facts` returns, in its order; no model is called."""
+    """Columns chunk_id and sentence for the rows of `chunk_facts`, in their order; no model is called."""
     frame = pl.DataFrame(chunk_facts)
     day = pl.col("at").dt.strftime("%Y-%m-%d")
     author = pl.coalesce(_filled("from_name"), _filled("from_addr"))
@@ -153,7 +153,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Asking:
-    """Who is asked: the model, what is screened, and by source whether it reads all of a document (`document`)."""
+    """The settings of requests: the model, the screen, and by source whether it reads all of a document (`document`)."""
 
     model: str
     safety: SafetySettings

@@ -1,4 +1,4 @@
-"""The texts that chunks are embedded by: what a join over the lake adds to a chunk, and batches of one size."""
+"""The texts that chunks are embedded by: the additions of a join over the lake to a chunk, and batches of one size."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ def quoting_bodies(messages: ibis.Table, quotes: ibis.Table) -> ibis.Table:
 
 
 def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHARS) -> ibis.Table:
-    """For each chunk that needs its parent and has it in the lake: the start of what the parent says.
+    """For each chunk that needs its parent and has it in the lake: the start of the parent's text.
 
     Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
     text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5.

@@ -191,7 +191,7 @@ class CodeScores:
         rescored: int,
         differing: Callable[[], np.ndarray] | None = None,
     ):
-        """`differing` is what `coded` gives for the query, if that has begun."""
+        """`differing` is the result of `coded.differing` for the query, if that has begun."""
         self.query, self.coded = query, coded
         distances = (differing or coded.differing(query))()
         if allowed is not None:

@@ -35,7 +35,7 @@ class GroundTruth(NamedTuple):
 def parse_ground_truth(text: str, file: str) -> GroundTruth:
     """The queries of a YAML file; `file` is its name in faults.
 
-    Raises GroundTruthError naming the file, the query and the entry that is wrong, and what is.
+    Raises GroundTruthError with the file, the query, the wrong entry and its fault.
     """
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

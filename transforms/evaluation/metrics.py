@@ -135,7 +135,7 @@ def merge_spans(spans: Sequence[DocumentSpan]) -> list[DocumentSpan]:
 
 
 def _shared(first: Sequence[DocumentSpan], second: Sequence[DocumentSpan]) -> int:
-    """Length of what both have; each sorted and without overlaps."""
+    """Length of the common spans; each sorted and without overlaps."""
     total, i, j = 0, 0, 0
     while i < len(first) and j < len(second):
         a, b = first[i], second[j]

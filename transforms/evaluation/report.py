@@ -86,7 +86,7 @@ class Evaluation(NamedTuple):
     """The inputs of a report.
 
     queries: `schemas.EVALUATION_QUERIES`.
-    judgements: what the right answers mean in the index.
+    judgements: the right answers in the index.
     runs: `schemas.EVALUATION_RUNS`.
     contents: the chunks of `judgements.Contents`.
     facts: a row per chunk, see `retrieved_measures`.
@@ -193,7 +193,7 @@ def _query_reports(
     loss_rows: pl.DataFrame,
     tags: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
-    """One entry per measured query: its values, hits and what became of its right answers in each profile."""
+    """One entry per measured query: its values, hits and the fate of its right answers in each profile."""
     losses: dict[tuple[str, str], dict[str, list[str]]] = {}
     for profile, query, doc, stage, reason in loss_rows.iter_rows():
         losses.setdefault((query, profile), {})[doc] = [stage, reason]

@@ -59,7 +59,7 @@ def _unquoted(reference: str) -> str:
 
 
 def notebook_markdown(data: bytes) -> Converted:
-    """A notebook as Markdown: its texts, its code in fences, and what it printed as text; no pictures."""
+    """A notebook as Markdown: its texts, its code in fences, and its output as text; no pictures."""
     try:
         notebook = json.loads(data.decode("utf-8-sig"))
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]

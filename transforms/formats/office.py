@@ -214,7 +214,7 @@ def _each(element: Element, *tags: str) -> Iterator[Element]:
 
 
 def _inline(element: Element) -> str:
-    """The text of a paragraph; notes in brackets, without what is in frames and comments."""
+    """The text of a paragraph; notes in brackets, without frames and comments."""
     parts = [element.text or ""]
     for child in element:
         if child.tag == f"{_TEXT}s":

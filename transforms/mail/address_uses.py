@@ -1,4 +1,4 @@
-"""How mails name somebody, and what in them shows that two addresses are one person."""
+"""The names that mails give somebody, and signs in them that two addresses are one person."""
 
 import polars as pl
 import pyarrow as pa

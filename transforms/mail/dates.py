@@ -245,7 +245,7 @@ def _year(digits: str) -> tuple[int, bool]:
 
 
 def _zone(text: str) -> tuple[int, bool]:
-    """Minutes east of UTC that `text`, what follows the time, names; and whether they are a guess."""
+    """Minutes east of UTC that `text`, behind the time, names; and whether they are a guess."""
     number = _NUMERIC_ZONE.search(text)
     if number is not None:
         signs, hours, minutes = number.groups()

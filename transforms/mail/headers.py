@@ -52,7 +52,7 @@ _SPACES = re.compile(r"\s+")
 def header_text(raw: str) -> str:
     """An unstructured header, unfolded, RFC 2047 words decoded, raw 8-bit text through the charset ladder.
 
-    `raw` is what the email package holds: non-ASCII bytes as surrogate escapes.
+    `raw` is as the email package has it: non-ASCII bytes as surrogate escapes.
     """
     if raw.isascii() and raw.isprintable() and "=?" not in raw:
         return raw[:MAX_FIELD_CHARS].strip()
@@ -100,7 +100,7 @@ def _word_bytes(encoding: str, payload: str) -> bytes | None:
 
 
 def address(raw: str) -> tuple[str | None, str | None]:
-    """Display name and lower-case address of a From header; None for what is not there."""
+    """Display name and lower-case address of a From header; None for a missing one."""
     return _address(raw[:_MAX_ADDRESS_CHARS])
 
 
@@ -233,7 +233,7 @@ def _angled_ids(raw: str) -> list[str]:
 
 
 def clean_id(raw: str) -> str | None:
-    """`raw` without blanks and control characters, or None if what is left cannot identify a mail."""
+    """`raw` without blanks and control characters, or None if the rest cannot identify a mail."""
     if raw.isascii() and raw.isprintable() and " " not in raw:
         text = raw
     else:

@@ -17,8 +17,8 @@ _CHANGED = re.compile(f"{_ADDED.pattern}|{_REMOVED.pattern}", re.I)
 def diff_lines(table: LexborNode) -> list[str]:
     """The lines of the diff that `table` shows, as git writes them; none if it shows something else.
 
-    Before the text stand cells with nothing but the line's numbers or its sign. Where the text has no sign, the class
-    of its cell or row says what became of the line.
+    Cells before the text have nothing but the line's numbers or its sign. If the text has no sign, the class
+    of its cell or row says whether the line was added or removed.
     """
     rows = [cells for row in table.css("tr") if (cells := _cells(row))]
     before = [_text(cell).strip() for cells in rows for cell in cells[:-1]]

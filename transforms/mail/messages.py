@@ -50,7 +50,7 @@ class RawMail:
 
 
 class Means(NamedTuple):
-    """By what mails are read.
+    """The means of reading mails.
 
     Without `quick` every header and every mail is parsed with the email package: slower, with equal tables; tests compare
     both. `convert` makes texts of attached documents.

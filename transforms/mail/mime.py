@@ -1,4 +1,4 @@
-"""One mail parsed into one record: its headers, its decoded body text, its attached parts, and what was broken."""
+"""One mail parsed into one record: its headers, its decoded body text, its attached parts, and its defects."""
 
 import binascii
 import re

@@ -1,7 +1,7 @@
 """The MIME tree of a mail as nodes of the email package: quick for regular mails, repaired for broken ones.
 
 The email package parses; this module builds the tree of a regular multipart itself from its delimiter
-lines, and puts back what the email package leaves out of a broken one.
+lines, and puts back the lines that the email package leaves out of a broken one.
 """
 
 import re
@@ -52,9 +52,9 @@ class MimeLeaf(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """The root of a mail's parts, the text and the pieces that are in none of them, and what was broken.
+    """The root of a mail's parts, the text and the pieces that are in none of them, and the defects.
 
-    `behind` is what list servers write below the last part; `rest` may hold headers and encoded lines.
+    `behind` is the text that list servers write below the last part; `rest` may hold headers and encoded lines.
     """
 
     root: Message
@@ -149,7 +149,7 @@ def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
 
 
 def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
-    """The parts of any mail as the email package reads them, and what it left out put back."""
+    """The parts of any mail as the email package reads them, with the lines that it left out."""
     mime = "".join(f"{name}: {value}\n" for name, value in mime_headers(fields).raw_items())
     root = message_from_bytes(mime.encode("ascii", "surrogateescape") + b"\n" + payload)
     defects: list[str] = []
@@ -173,7 +173,7 @@ def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
 
 
 def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
-    """Mend the nodes of a tree in place; the texts behind the last part of a multipart, and what is odd there."""
+    """Mend the nodes of a tree in place; returns the texts behind the last part of a multipart, and defects there."""
     trailing: list[str] = []
     rest: list[str] = []
     stack: list[tuple[Message, int, frozenset[str]]] = [(root, 0, frozenset())]
@@ -232,7 +232,7 @@ def _reopened(node: Message, defects: list[str]) -> str:
 
 
 def _missing_lines(source: str, root: Message, trailing: list[str]) -> str:
-    """The lines of `source` that are in no node: the email package drops what follows a wrong delimiter."""
+    """The lines of `source` that are in no node: the email package drops lines behind a wrong delimiter."""
     present = Counter(_line_keys("\n".join(trailing)))
     for node in root.walk():
         if node is not root:

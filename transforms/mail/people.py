@@ -23,7 +23,7 @@ _VIA = r"(?i)\s(?:via|über|por|par)\s"
 
 
 class Join(NamedTuple):
-    """Two addresses of one person, and what says so."""
+    """Two addresses of one person, and the evidence."""
 
     first: str
     second: str

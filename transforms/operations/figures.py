@@ -1,4 +1,4 @@
-"""How a running system does: figures of its last runs, of what is published, and the lags of texts."""
+"""The state of a running system: figures of its last runs and of the published version, and the lags of texts."""
 
 import base64
 from collections.abc import Mapping

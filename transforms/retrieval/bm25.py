@@ -45,8 +45,8 @@ class Weighed:
 
 
 def field_weights(settings: SearchSettings) -> dict[str, float]:
-    """Weight of one occurrence of a term in each field; parent context counts as quoted text, and what a diff removes,
-    or names, less than what it adds."""
+    """Weight of one occurrence of a term in each field; parent context counts as quoted text, and lines that a diff removes,
+    or names, less than those that it adds."""
     return {
         "title": settings.title_weight,
         "text": 1.0,
@@ -73,8 +73,8 @@ def idf(df: int, chunk_count: int) -> float:
 def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     """Frequencies and lengths as sums over the fields, each times its weight, float32.
 
-    As in BM25F without length normalisation per field (Robertson, Zaragoza and Taylor 2004). The norm is
-    what BM25 adds to the frequency in its denominator.
+    As in BM25F without length normalisation per field (Robertson, Zaragoza and Taylor 2004). BM25 adds
+    the norm to the frequency in its denominator.
     """
     weights = field_weights(settings)
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
@@ -152,7 +152,7 @@ def weighed_wholes(
 
 
 class _TermList(NamedTuple):
-    """The postings of one term; its idf is that of the index times what the term counts (`factor`)."""
+    """The postings of one term; its idf is that of the index times the weight of the term (`factor`)."""
 
     term: str
     idf: float
@@ -189,7 +189,7 @@ _Occurrences = tuple[_TermList, PostingPart, np.ndarray, np.ndarray]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
-    """The postings of those of the terms that any chunk holds, in their order; a mapping says what each one counts."""
+    """The postings of those of the terms that any chunk holds, in their order; a mapping gives the weight of each."""
     counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
     dfs = {term: df for term in sorted(counts) if (df := postings.df(term))}
     count = postings.ranked_count
@@ -285,7 +285,7 @@ class TermScores:
 
     @property
     def is_scattered(self) -> bool:
-        """True if no chunk holds most of what the terms are worth: what is looked for is said in several places."""
+        """True if no chunk holds most of the weight of the terms: the text has them in several places."""
         return 0 < self.high < _TOGETHER * self.most
 
     @cached_property
@@ -376,7 +376,7 @@ class TermScores:
         return near
 
     def _add(self, term_list: _TermList, near: np.ndarray, partial: np.ndarray) -> None:
-        """Add what a term adds to the sums of the slots `near`, and where that is less work to others."""
+        """Add the impacts of a term to the sums of the slots `near`, and where that is less work to others."""
         for part in term_list.parts:
             if len(part.slots) < _LOOKED_UP * len(near):
                 partial[part.slots] += term_list.impacts(part, self.weights)

@@ -50,7 +50,7 @@ def best_of_threads(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits, with the facts ORIGIN and REVISION, without those that say again what another hit of the query says.
+    """Hits, with the facts ORIGIN and REVISION, without those that repeat another hit of the query.
 
     A chunk that is nothing but an unmarked quote goes into a hit of the mail it repeats; equal texts
     into the best one; of the postings of a patch the latest among the hits stays. A hit that stays has the

@@ -31,7 +31,7 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
-    """Hits that reach `least` in a column, such as the cosine (the SecondBrain design §5) or what bears them out.
+    """Hits that reach `least` in a column, such as the cosine (the SecondBrain design §5) or the evidence.
 
     Hits of the lexical search pass: the text has their words, whatever the model makes of them.
     """

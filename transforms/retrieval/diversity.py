@@ -17,8 +17,8 @@ _NEAR = 0.5
 def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float) -> list[int]:
     """The order that takes, each time, the highest (1 - diversity) · relevance - diversity · likeness to the chosen.
 
-    Carbonell and Goldstein 1998, lambda = 1 - diversity. Relevance must lie in 0 to 1; likeness is the
-    highest cosine to what is chosen, none below 0, so that both are of one scale. Ties keep their order.
+    Carbonell and Goldstein 1998, lambda = 1 - diversity. Relevance must be in 0 to 1; likeness is the
+    highest cosine to a chosen one, none below 0, so that both are of one scale. Ties keep their order.
     """
     likeness = np.zeros(len(relevance))
     remaining = np.ones(len(relevance), dtype=bool)

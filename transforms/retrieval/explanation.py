@@ -32,7 +32,7 @@ class StageTable(NamedTuple):
 
 
 def stage_steps(before: pl.DataFrame | None, hits: pl.DataFrame, dropped: pl.DataFrame) -> pl.DataFrame:
-    """STEPS of one query: of the hits before a stage (None if it makes them) and what `hits.Report` gets."""
+    """STEPS of one query, from the hits before a stage (None if it makes them) and those that `hits.Report` gets."""
     after = hits.select("chunk_no", "score", rank=place())
     if before is None:
         steps = after.with_columns(pl.lit(None, STEPS[n]).alias(n) for n in STEPS if n not in after.columns)

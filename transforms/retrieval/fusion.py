@@ -305,9 +305,9 @@ def _within_reach(
 ) -> np.ndarray:
     """Which of the chosen chunks were found or could be one of the `pool` best documents with their thread's share.
 
-    `threads` numbers their threads, `words` says what their words add. Scores are bounded by what needs no vector; as soon
-    as enough documents are known with theirs, what cannot reach them is left (as the threshold algorithm does, Fagin et al.
-    2003). A chunk that is left could not lift another one of its thread among the best: it would be there itself.
+    `threads` numbers their threads, `words` has the additions of their words. Bounds of scores need no vector; as soon
+    as enough documents are known with theirs, chunks that cannot reach them are dropped (as the threshold algorithm does,
+    Fagin et al. 2003). A dropped chunk could not lift another one of its thread among the best: it would be there itself.
     """
     settings = fusion.settings
     needed = max(settings.pool, settings.limit)

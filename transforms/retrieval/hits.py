@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 
 class Report(Protocol):
-    """Gets a stage's list for the queries of a batch: its hits, best first, and what it dropped."""
+    """Gets a stage's list for the queries of a batch: its hits, best first, and the dropped ones."""
 
     def __call__(self, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
         """Take note of it; `hits` has query, chunk_no and score, and of later stages all of HITS, perhaps with FACTS."""

@@ -1,4 +1,4 @@
-"""From candidates to hits: the stages in their order, each a table of hits to a table of hits and of what it dropped.
+"""From candidates to hits: the stages in their order, each a table of hits to a table of hits and one of dropped hits.
 
 Stages read nothing but their table. The first of them (`pooling`) need no facts; whoever runs the others (`scaling`,
 `finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two.
@@ -64,7 +64,7 @@ the chunk, rare ones weighing more, 0 to 1; `evidence` is what labels go by (`la
 
 
 class SearchStage(NamedTuple):
-    """One step: its name in STAGES, what it does, and the facts (`hits.FACTS`) that it reads."""
+    """One step: its name in STAGES, its function, and the facts (`hits.FACTS`) that it reads."""
 
     name: str
     apply: Callable[[pl.DataFrame, SearchSettings], Step]
@@ -72,7 +72,7 @@ class SearchStage(NamedTuple):
 
 
 class StageResult(NamedTuple):
-    """The hits of a search behind some of its stages, with their facts, and what each of these dropped."""
+    """The hits of a search behind some of its stages, with their facts, and the hits that each of these dropped."""
 
     hits: pl.DataFrame
     dropped: tuple[pl.DataFrame, ...] = ()

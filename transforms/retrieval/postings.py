@@ -121,7 +121,7 @@ class GoneTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class Postings:
-    """The inverted index: its segments, the slots of its chunks, and what of the postings is of chunks that are gone."""
+    """The inverted index: its segments, the slots of its chunks, and the terms with postings of chunks that are gone."""
 
     segments: Sequence[TermSegment]
     slots: Slots

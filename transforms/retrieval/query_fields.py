@@ -127,7 +127,7 @@ def unknown_field(word: str, fields: Collection[str]) -> str | None:
 def is_pattern(word: str) -> bool:
     """True for `vacuu*`, `inde*s` and `vacum~`, which stand for the words of the index that they are like.
 
-    Wildcards follow three letters; what is looked for with slips is in small letters, unlike HEAD~1.
+    Wildcards follow three letters; a word with slips is in small letters, unlike HEAD~1.
     """
     if word.islower() and _FUZZY.fullmatch(word):
         return True

@@ -255,7 +255,7 @@ def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Tok
 
 
 def _word_end(query: str, at: int, groups: list[int | None]) -> int:
-    """Where the word ends that begins at `at`: at a blank, or at what closes a group; keeps count in `groups`."""
+    """The end of the word that begins at `at`: a blank, or the end of a group; keeps count in `groups`."""
     start = at
     while at < len(query) and not query[at].isspace():
         if query[at] == "(":
@@ -269,7 +269,7 @@ def _word_end(query: str, at: int, groups: list[int | None]) -> int:
 
 
 class _Reader:
-    """Reads conditions off a parsed tree; what ranks is gathered on the way."""
+    """Reads conditions off a parsed tree, and gathers the words that rank on the way."""
 
     def __init__(self, query: str):
         self.query = query

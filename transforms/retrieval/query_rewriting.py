@@ -1,4 +1,4 @@
-"""A query of a conversation made to stand by itself: what it leans on is added from the turns before it."""
+"""A query of a conversation, made independent of it by words from the turns before."""
 
 import re
 from collections.abc import Sequence
@@ -83,9 +83,9 @@ class Rewritten(BaseModel):
 
 
 def by_rules(query: str, turns: Sequence[str]) -> Standalone:
-    """The query with what the turns are about: names and content words, those of the last turn first.
+    """The query with the subjects of the turns: names and content words, those of the last turn first.
 
-    Names are what is quoted, identifiers, paths, versions, and capitalised words inside of a
+    Names are quoted texts, identifiers, paths, versions, and capitalised words inside of a
     sentence; content words are of four letters or more and not among the usual words of English and German. Pronouns stay:
     they cost a search nothing.
     """

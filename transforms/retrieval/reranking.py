@@ -114,7 +114,7 @@ def clamped(scores: Sequence[float]) -> np.ndarray:
 
 
 def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
-    """The share of the weight of a query's terms that is of `terms`, those of a text without what surrounds it.
+    """The share of the weight of a query's terms that is of `terms`, those of a text without its surroundings.
 
     >>> own_share({"insulin": 3.0, "cost": 1.0}, {"cost", "cap"})
     0.25
@@ -141,7 +141,7 @@ def features(
     query asks for news, halved for each half-life by which the newest candidate is younger. `kind`: the weight of
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
     characters of its author ("Thanks, applied."), times the share of the query's words that they do not say. `asker`: of
-    a query that is a question, 1 for what the author of the first mail of a thread writes later, and for that mail if it
+    a query that is a question, 1 for later mails of the author of the first mail of a thread, and for that mail if it
     asks and somebody else of the thread is a candidate.
     """
     of_titles, of_texts = (_words([getattr(c, name) for c in candidates]) for name in ("title", "text"))
@@ -178,7 +178,7 @@ def features(
 
 
 def _share(sought: set[Word], present: Iterable[Word]) -> float:
-    """The share of what is sought that is present."""
+    """The share of the sought words that are present."""
     return len(sought.intersection(present)) / len(sought) if sought else 0.0
 
 
@@ -230,7 +230,7 @@ def _plain_words(text: str) -> list[str]:
 
 
 def feature_scores(candidates: Sequence[Candidate], parts: np.ndarray, label: str) -> pl.DataFrame:
-    """Columns query, rank and the first and last two of RERANKED, of what `features` returns."""
+    """Columns query, rank and the first and last two of RERANKED, from the result of `features`."""
     # As Arrow: an expression for each part takes longer than all of its values.
     values = pa.array(np.round(parts, 6).ravel())
     names = pa.array(np.tile(np.arange(len(PARTS), dtype=np.int8), len(parts)))
@@ -280,7 +280,7 @@ def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _one_scale(score: np.ndarray, again: np.ndarray, by_features: np.ndarray) -> np.ndarray:
-    """`on_one_scale` of one query; what was not reranked is NaN in `again`."""
+    """`on_one_scale` of one query; hits that were not reranked are NaN in `again`."""
     has = ~np.isnan(again)
     if not has.any():
         return score

@@ -22,7 +22,7 @@ WINDOW, QUESTION, PART = "its turns are hits", "the next turn answers it", "the 
 
 
 class Unit(NamedTuple):
-    """A hit: the number of its query, its row (`HitRows.of`), and if it is a turn that asks what the query asks."""
+    """A hit: the number of its query, its row (`HitRows.of`), and if it is a turn that asks the query's question."""
 
     query: int
     row: Mapping[str, Any]

@@ -13,9 +13,9 @@ ANY_DIMENSIONS = 1
 class LakeTable:
     """A table of the lake.
 
-    `partitions` names whose partitions it has: a source type, or what adds to those of one; None for a table over the
-    whole lake. `published` is the table of the published file that shows its rows, None if there is none; `is_input` says
-    that a publish reads it.
+    `partitions` names whose partitions it has: a source type, or an extra that adds to those of one; None for a table
+    over the whole lake. `published` is the table of the published file that shows its rows, None without one;
+    `is_input` says that a publish reads it.
     """
 
     schema: Table

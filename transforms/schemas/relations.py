@@ -1,4 +1,4 @@
-"""The tables of what is between mails and documents: threads, patch series, quotes, links."""
+"""The tables of relations between mails and documents: threads, patch series, quotes, links."""
 
 import pyarrow as pa
 

@@ -16,7 +16,7 @@ SPAN = pa.struct([("byte_start", pa.int64()), ("byte_end", pa.int64()), ("role",
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, its Arrow type, what it means, and whether it may be null."""
+    """One column: its name, its Arrow type, its meaning, and whether it may be null."""
 
     name: str
     type: pa.DataType
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its name, what one row is, the columns of its key, and its columns."""
+    """One table: its name, the meaning of a row, the columns of its key, and its columns."""
 
     name: str
     comment: str

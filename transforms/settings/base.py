@@ -24,7 +24,7 @@ class StageSettings(BaseModel):
         return {name for name, field in cls.model_fields.items() if "internal" in field.metadata}
 
     def digest(self) -> str:
-        """Hash of all values; what a stage's code version is derived from."""
+        """Hash of all values; a stage's code version is derived from it."""
         return text_hash(json.dumps(self.model_dump(mode="json"), sort_keys=True))[:12]
 
 
@@ -37,5 +37,5 @@ def without_credentials(url: str | None) -> str | None:
 
 
 def digest_of(settings: Mapping[str, StageSettings]) -> str:
-    """Hash of several settings by name; what the code version of a stage that takes them all is derived from."""
+    """Hash of several settings by name; the code version of a stage that takes them all is derived from it."""
     return text_hash(json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True))[:12]

@@ -34,11 +34,11 @@ class ConversationSettings(StageSettings):
     )
 
     def reading_digest(self) -> str:
-        """Hash of what decides how chats are read."""
+        """Hash of the settings that decide how chats are read."""
         return text_hash(self.model_dump_json(include=_READING))[:12]
 
     def cutting_digest(self) -> str:
-        """Hash of what decides how windows are cut and indexed."""
+        """Hash of the settings that decide how windows are cut and indexed."""
         return text_hash(self.model_dump_json(exclude=_READING))[:12]
 
 
@@ -124,7 +124,7 @@ class ContextSettings(StageSettings):
 
     @property
     def fills_budget(self) -> bool:
-        """True if further chunks of the documents fill what the best of each leave of the budget."""
+        """True if further chunks of the documents fill the rest of the budget behind the best of each."""
         return self.dedup_strategy == "document" and self.dedup_max_per_doc is None
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""Settings of what documents become: headings and chunks."""
+"""Settings of documents: headings and chunks."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -67,7 +67,7 @@ class DocumentSettings(StageSettings):
 
     @property
     def reads_pictures(self) -> bool:
-        """True if pictures become documents: by the text in them, or by what they show."""
+        """True if pictures become documents: by the text in them, or by the vector of the picture."""
         return self.pictures or self.ocr is not None
 
 

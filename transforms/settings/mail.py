@@ -1,4 +1,4 @@
-"""Settings of what mail becomes: messages, blocks, chunks, threads."""
+"""Settings of mail: messages, blocks, chunks, threads."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Settings of embedding and language models, what is known of them by name, and what may be sent to them."""
+"""Settings of embedding and language models, known facts of models by name, and the screen of texts for them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def gemini_embedding(name: str | None) -> GeminiEmbedding:
 def language_dollars(name: str, sent: int, output: int, cached: int = 0) -> float:
     """The list price of so many tokens sent, and thought and answered; of an unknown model that of LANGUAGE_NAME.
 
-    `cached` of the tokens sent were read of what the service holds.
+    The service holds `cached` of the tokens sent.
     """
     prompt, answer = _LANGUAGE_PRICES.get(name, _LANGUAGE_PRICES[LANGUAGE_NAME])
     return ((sent - cached + cached * HELD_SHARE) * prompt + output * answer) / 1e6
@@ -215,7 +215,7 @@ class EmbeddingSettings(StageSettings):
         return self
 
     def digest(self) -> str:
-        """Hash of what decides the vectors; how many are made at once does not."""
+        """Hash of the settings that decide the vectors; the number made at once does not."""
         return text_hash(f"{self.model_id}/{self.dimensions}")[:12]
 
     @property

@@ -207,7 +207,7 @@ class LensSettings(StageSettings):
 
     @property
     def is_limited(self) -> bool:
-        """True if it bounds what one session is shown."""
+        """True if it bounds the texts that one session is shown."""
         return not self.passages is self.tokens is self.share is None
 
 

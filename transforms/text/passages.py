@@ -1,4 +1,4 @@
-"""The passage of a stored text that a hit shows: the author's words, what they answer, and the turns around them."""
+"""The passage of a stored text that a hit shows: the author's words, the quote they answer, and the turns around them."""
 
 import functools
 import re
@@ -82,7 +82,7 @@ def commit_message(text: str) -> str:
 
 
 def patch_message(text: str, subject: str, terms: Mapping[str, str], weights: Mapping[str, int]) -> str:
-    r"""The message above a patch if this says something, and with the subject has half of what matches; else nothing.
+    r"""The message above a patch if this says something, and with the subject has half of the matches; else empty.
 
     `terms` are those of words that match, `weights` those of terms, 1 if not named.
 

@@ -31,7 +31,7 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
     marks stay on the first line of a joined paragraph, one blank behind them. The signature
     separator `-- ` joins neither way. A soft break before a line of another depth stays a line end.
 
-    Two things are taken other than the RFC has them, because real archives show what is meant. A line
+    Two things are taken other than the RFC has them, because real archives show their meaning. A line
     of nothing but blanks joins nothing: most are empty lines of a quoted diff. A line that is stuffed
     and then begins with `>` is a quoted one: such lines are quotes that were pasted.
     """

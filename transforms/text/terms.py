@@ -162,7 +162,7 @@ def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
 def _with_parts(words: _Occurrences) -> pl.DataFrame:
     """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers.
 
-    A word with UNSPACED characters is what `_pieces` makes of it.
+    A word with UNSPACED characters becomes its `_pieces`.
     """
     every = pl.DataFrame(
         {"code": np.arange(len(words.distinct)), "term": words.distinct}, schema_overrides=_CODED
@@ -229,7 +229,7 @@ def _tally(sources: Sequence[tuple[_Occurrences, pl.DataFrame]]) -> _Tally:
 
 
 def _pieces(word: str, *, every: bool = False) -> list[str]:
-    """A word, or what it is searched for by where it has UNSPACED characters: pairs of them, and its other words.
+    """The terms of a word: itself, or if it has UNSPACED characters pairs of them, and its other words.
 
     A character alone is one piece; if `every`, each is, as it is in the index.
 
@@ -277,10 +277,10 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
 
 
 def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings) -> pa.Table:
-    """The `terms` table of what a join over the lake adds to chunks.
+    """The `terms` table of the context that a join over the lake adds to chunks.
 
     The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of `restated` are the fields
-    `text` and `quote`, in place of what the chunk itself has there.
+    `text` and `quote`, in place of the chunk's own text there.
     """
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
     fields = {

@@ -1,4 +1,4 @@
-"""Pictures to chunks: one for each, whose vector is made of what it shows."""
+"""Pictures to chunks: one for each, whose vector is made of the picture."""
 
 import pyarrow as pa
 
@@ -11,9 +11,9 @@ PICTURE = "picture"
 
 
 def picture_chunks(documents: pa.Table) -> pa.Table:
-    """A chunk of the kind `picture` for each of `documents`, all with a `picture`: what is embedded is the picture.
+    """A chunk of the kind `picture` for each of `documents`, all with a `picture`, which is embedded.
 
-    Its words are those of its file's name and what OCR finds in it.
+    Its words are those of its file's name and those that OCR finds in it.
     """
     columns = ("doc_id", "source", "partition", "title", "text", "picture")
     return chunks_from_rows(

@@ -27,9 +27,9 @@ def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunk
     """Sections of documents as chunks of the kind `section`, and the exclusions.
 
     The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit
-    into `target_chars`; short blocks are gathered; what is larger is split at paragraphs, list
-    items, lines, sentences and words, in this order, and begins with up to `overlap_chars` of what
-    is before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
+    into `target_chars`; short blocks are gathered; larger ones are split at paragraphs, list
+    items, lines, sentences and words, in this order, and a part begins with up to `overlap_chars` of
+    the text before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
     role own are disjoint and, with the exclusions, cover the text.
     """
     rows = ChunkRows("section", f"sections-{VERSION}", settings)
@@ -74,8 +74,8 @@ def _block_starts(document: Document) -> list[int]:
 def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
     """Ranges of neighbouring sections: one section each, but for those under `min_chars`.
 
-    A short section goes with what follows it if that is its child or sibling, else with what
-    is before it, else alone.
+    A short section goes with the next one if that is its child or sibling, else with the one
+    before it, else alone.
     """
     starts = [*document.section_starts, len(document.text)]
     ranges: list[tuple[int, int]] = []
@@ -105,7 +105,7 @@ def _join_last(ranges: list[tuple[int, int]]) -> None:
 def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChunkSettings) -> list[int]:
     """Where the segments of the blocks between `edges` begin.
 
-    Blocks are gathered up to `target_chars`. A heading stays with what follows it, a short opening
+    Blocks are gathered up to `target_chars`. A heading stays with the block behind it, a short opening
     or ending with its neighbour, which may then pass the target by `min_chars`.
     """
     target, limit = settings.target_chars, settings.target_chars + settings.min_chars

@@ -263,7 +263,7 @@ def _line_counts(texts: pa.Array, most: int) -> np.ndarray[tuple[int], np.dtype[
 
 
 def _context_hunks(lines: Lines, head: Mask) -> Mask:
-    """Rows of context diffs: what follows their rules and line numbers and carries their marks."""
+    """Rows of context diffs: those that follow their rules and line numbers and carry their marks."""
     context = lines.matches(CONTEXT_HUNK, head)
     if not context.any():
         return context

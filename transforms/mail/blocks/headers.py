@@ -228,13 +228,13 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
 
 
 LONG_HISTORY = 8
-"""Lines; more of them below the header of another mail are what a mail passes on, not what a reply answers."""
+"""Lines; more of them below the header of another mail are a text that a mail passes on, not one that a reply answers."""
 
 
 def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) -> None:
     """Marks as inferred quotes the text below an Outlook header, or below an attribution without quotes.
 
-    It is what a reply answers: there is a word of the sender above it, below a header block it is short
+    A reply answers it: a word of the sender is above it, below a header block it is short
     (`LONG_HISTORY`), and no banner says that it was forwarded. An attribution counts only below text that is more than
     a salutation, in a mail that marks no quotes behind it. A mail that names a list counts only if `lists_too`: there
     the parent is at hand, and its words tell history from an answer below it.
@@ -257,7 +257,7 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
 
 
 def _answered(lines: Lines, openings: Openings, diff: Mask) -> RowNos:
-    """The openings below which the rest of a mail may be what it answers."""
+    """The openings below which the rest of a mail may be a text that it answers."""
     end = lines.message_end
     quote = lines.kind == QUOTE
     rows = np.flatnonzero(openings.blocks | openings.dated)

@@ -117,7 +117,7 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     """Rows of last paragraphs, of a mail or above a header, that are a footer or say who wrote.
 
     Those are a name with the ways to reach its owner, only such ways, links of a forum, who owns the company, or
-    a full name with a title below it. Below what is a `signature` already the text counts as ended.
+    a full name with a title below it. Below a known `signature` the text counts as ended.
     """
     text = author & ~signature
     begins = np.flatnonzero(text & ~lines.shifted(text, 1))
@@ -194,7 +194,7 @@ def _below_closing(lines: Lines, start: int, stop: int) -> int | None:
 
 
 def _names(line: bytes) -> bool:
-    """True if a line begins with a capital, a letter outside ASCII, or what Germans put before a name."""
+    """True if a line begins with a capital, a letter outside ASCII, or a word that Germans put before a name."""
     return line[:1].isupper() or line[:1] > b"~" or line.startswith(ON_BEHALF)
 
 

@@ -141,7 +141,7 @@ def rows_within(starts: RowNos, ends: RowNos, n: int) -> Mask:
 
 
 class Lines:
-    """The lines of a batch of bodies, and what is known of each: `kind`, `depth` and `inferred`.
+    """The lines of a batch of bodies, and the facts of each: `kind`, `depth` and `inferred`.
 
     `starts`, `ends` bound a line with its line end, `heads`, `stops` its visible part. `byte` and
     `last` are its first and last visible bytes, `pair` the first two, `indent` the bytes of blanks
@@ -234,7 +234,7 @@ class Lines:
         return np.frombuffer(selected or b"", dtype=np.uint8)
 
     def _texts(self, heads: RowNos, stops: RowNos) -> pa.LargeBinaryArray:
-        """Lines at even places, what is between them at odd ones, without a copy of the bytes."""
+        """Lines at even places, the texts between them at odd ones, without a copy of the bytes."""
         offsets = np.empty(2 * self.n, dtype=np.int64)
         offsets[0::2], offsets[1::2] = heads, stops
         parts = [None, pa.py_buffer(offsets), self.buffer]

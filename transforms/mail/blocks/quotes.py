@@ -64,7 +64,7 @@ def _python_sessions(lines: Lines, marked: Mask) -> Mask:
 
 
 def _r_sessions(lines: Lines, marked: Mask) -> Mask:
-    """Statements behind `> ` in runs of which one is right above what R printed, unmarked."""
+    """Statements behind `> ` in runs where one is right above the unmarked output of R."""
     printed = lines.matches(rules.R_OUTPUT, lines.author() & ~marked & lines.shifted(marked, 1))
     if not printed.any():
         return printed

@@ -1,4 +1,4 @@
-"""Rules: what lines of quotes, headers, signatures, diffs, code, logs and sessions look like."""
+"""Rules: the shapes of lines of quotes, headers, signatures, diffs, code, logs and sessions."""
 
 import re
 import tomllib
@@ -53,7 +53,7 @@ def _starts(field: str) -> str:
 
 
 def _openings(word: str) -> list[str]:
-    """How what matches an alternative may begin."""
+    """The beginnings of texts that match an alternative."""
     if word.startswith("(?:"):
         end = word.index(")")
         return [opening + " " * (word[end + 1] == " ") for opening in _split(word[3:end])]

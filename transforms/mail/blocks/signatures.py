@@ -1,4 +1,4 @@
-"""Signatures: who wrote, with or without a mark, and what lists, devices and PGP add below a text."""
+"""Signatures: of authors, with or without a mark, and the lines that lists, devices and PGP add below a text."""
 
 import numpy as np
 

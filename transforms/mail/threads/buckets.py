@@ -28,7 +28,7 @@ def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> 
     `mails` needs message_id, in_reply_to, refs, subject and effective_at, `lists` message_id and list_id. Mails that are
     joined by an id that one names of another, or that both name, or by their subject as `build_threads` takes it, are one
     component and come into one bucket: that of the second in which its earliest mail was sent. A bucket is an aligned
-    span of 2^level seconds, halved while more than _MOST mails are in it. So what comes late changes the buckets of its
+    span of 2^level seconds, halved while more than _MOST mails are in it. So late mail changes the buckets of its
     own threads, mostly the youngest, and no other.
     """
     frame = pl.DataFrame(mails.select(["message_id", "in_reply_to", "refs", "effective_at"])).with_row_index(

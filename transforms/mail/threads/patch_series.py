@@ -24,7 +24,7 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     """The `patch_series` table of mails that are each present once.
 
     `messages` needs message_id, subject, from_addr, from_name and effective_at; `tree` is
-    `thread_tree`, `links` the links between mails. A posting is what one sender sends to one thread
+    `thread_tree`, `links` the links between mails. A posting has the mails of one sender to one thread
     with one version and number of parts. Two postings of one sender (by address or by name) for one
     branch are revisions of each other if the title of the cover letter or of a lone patch is equal
     (of two senders: if the version is the next one, too),

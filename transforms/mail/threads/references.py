@@ -49,9 +49,9 @@ _PERCENT |= {name.lower(): char for name, char in _PERCENT.items()}
 def message_references(messages: pa.Table) -> pa.Table:
     """The `message_references` table of mails with message_id, source, partition and body.
 
-    Looked for are URLs that hold a Message-ID (percent-encoded or inside of another URL, too),
+    It looks for URLs that hold a Message-ID (percent-encoded or inside of another URL, too),
     Message-IDs in angle brackets, and commits with their title, as in `Fixes: 0123abc ("title")`.
-    What is behind a trailer's name is of that kind.
+    A reference behind a trailer's name is of that kind.
     """
     spans = pl.concat(_candidates(messages.column("body")), how="diagonal")
     prefix = pl.col("prefix")

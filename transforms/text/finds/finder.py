@@ -168,7 +168,7 @@ def _places(data: bytes, words: list[str]) -> list[int]:
 
 @cache
 def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[bytes, _Looks]]]]:
-    """The words to look for, and by the first three bytes of each, in lower case, what looks at its place."""
+    """The words to look for, and by the first three bytes of each, in lower case, the functions that look at its place."""
     looks: list[tuple[str, _Looks]] = []
     if kinds.intersection(SECRETS):
         looks += [(prefix, _once(partial(token_at, form=form))) for prefix, form in forms().items()]

@@ -1,4 +1,4 @@
-"""Secrets that are known by what is before them: `password: …`, `--token …`, headers, files and sentences."""
+"""Secrets that are known by the words before them: `password: …`, `--token …`, headers, files and sentences."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -84,7 +84,7 @@ _PLACEHOLDER = re.compile(
 
 
 class _Value(NamedTuple):
-    """A value at bytes of a text: whether it is quoted, what follows it, and whether its line ends behind it."""
+    """A value at bytes of a text: whether it is quoted, the text behind it, and whether its line ends there."""
 
     start: int
     end: int
@@ -123,7 +123,7 @@ def _is_no_value(text: bytes, is_quoted: bool = False) -> bool:
 
 
 def _is_random(text: bytes) -> bool:
-    """True for what has letters and digits in the order of no word, name, number or version."""
+    """True for a text with letters and digits in the order of no word, name, number or version."""
     if len(text) < 8 or _NUMBERS.match(text) or _DOTTED.match(text):
         return False
     if _WORDS.match(text):
