@@ -24,7 +24,7 @@ class SharedColumns(NamedTuple):
     source: str
     partition: str
     subject: str
-    in_reply_to: str | None
+    is_reply: bool
     parent_id: str | None
     attachment_id: str | None
     filename: str
@@ -140,7 +140,7 @@ _DOCUMENT = {
     "source": pl.String,
     "partition": pl.String,
     "subject": pl.String,
-    "in_reply_to": pl.String,
+    "is_reply": pl.Boolean,
     "parent_id": pl.String,
     "attachment_id": pl.String,
     "filename": pl.String,
@@ -220,7 +220,7 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
         & (point == "")
         & (pl.col("diff") == "")
         & (pl.col("chunk_kind") == "authored_message")
-        & pl.col("in_reply_to").is_not_null(),
+        & pl.col("is_reply"),
     )
 
 

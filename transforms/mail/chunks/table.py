@@ -17,10 +17,11 @@ from transforms.chunks.table import ChunkTables
 from transforms.mail.chunks.attachments import emit_attachment
 from transforms.mail.chunks.drafts import Drafts, SharedColumns
 from transforms.mail.chunks.replies import BLOCK_KINDS, Body, BodyBlocks
+from transforms.mail.headers import is_reply
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
 
-VERSION = "6"
+VERSION = "7"
 
 CHUNKER = "mail-2"
 
@@ -98,13 +99,13 @@ def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) 
     blocks_of = _BlockIndex(blocks)
     for mails in _batches(messages, ["message_id", "source", "partition"], "body"):
         drafts = Drafts()
-        for mail in mails.select(_MAIL).iter_rows():
+        for mail in mails.select(*_MAIL, is_reply(pl.col("subject")).alias("is_reply")).iter_rows():
             body = mail[7]
             lane = "slow" if len(body) > settings.slow_body_chars else "fast"
             document = _document(mail[:7], None, "", lane)
+            document = document._replace(is_reply=document.parent_id is not None or mail[9])
             drafts.open(document)
-            is_reply = document.parent_id is not None or mail[4][:3].lower() == "re:"
-            Body(body, blocks_of(document.message_id), is_reply, mail[8], settings).emit(drafts)
+            Body(body, blocks_of(document.message_id), document.is_reply, mail[8], settings).emit(drafts)
         yield drafts
 
 
@@ -139,7 +140,7 @@ def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, l
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)
     return SharedColumns(
-        message_id, content_hash, source, partition, title, in_reply_to, parent, attachment_id, filename, lane
+        message_id, content_hash, source, partition, title, False, parent, attachment_id, filename, lane
     )
 
 

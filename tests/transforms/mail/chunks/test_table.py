@@ -211,18 +211,19 @@ def test_rule_2_an_anchor_keeps_the_end_of_the_quote() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "parent", "needs"),
+    ("body", "subject", "parent", "needs"),
     [
-        ("Yes.\n", "p", True),
-        ("Yes.\n", None, False),
-        ("> q\n\nYes.\n", "p", False),
-        ("Long. " * 60, "p", False),
+        ("Yes.\n", "", "p", True),
+        ("Yes.\n", "[users] AW: lock", None, True),
+        ("Yes.\n", "lock", None, False),
+        ("> q\n\nYes.\n", "", "p", False),
+        ("Long. " * 60, "", "p", False),
     ],
 )
 def test_rule_5_a_short_reply_without_anchor_needs_its_parent(
-    body: str, parent: str | None, needs: bool
+    body: str, subject: str, parent: str | None, needs: bool
 ) -> None:
-    row = chunked(mails(body, in_reply_to=parent))[0][0]
+    row = chunked(mails(body, subject=subject, in_reply_to=parent))[0][0]
     assert (row["needs_parent"], row["parent_id"]) == (needs, parent)
 
 
