@@ -58,7 +58,7 @@ class Remotes(Protocol):
     """The remotes of the sources with `fetch`."""
 
     def fetch(self, source: str) -> Fetched:
-        """Bring the news of a source's remote.
+        """Bring new mails and files from a source's remote.
 
         FetchInterruptedError where a repetition may help, else FetchError; finished files are kept.
         """

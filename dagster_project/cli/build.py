@@ -1,4 +1,4 @@
-"""`weft build`, `backfill`, `fetch` and `plan`: the commands that build the index or say what that takes."""
+"""`weft build`, `backfill`, `fetch` and `plan`: the commands that build the index or estimate that."""
 
 import json
 import re
@@ -136,7 +136,7 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> No
 @JSON
 @explained
 def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    """Fetch what is new in the remotes of SOURCES, or of all sources, and build nothing."""
+    """Fetch new mails and files from the remotes of SOURCES, or of all sources, and build nothing."""
     settings = load_settings(config)
     with open_instance(settings) as instance:
         outcomes = fetch_only(settings, instance, sources)
@@ -184,7 +184,7 @@ def plan(config: Path | None, as_json: bool, prices: bool) -> None:
 
 
 def _price(settings: Settings, as_json: bool) -> None:
-    """Make the chunks and print what it would cost to embed them and to write sentences for them; call no model."""
+    """Make the chunks and print the cost of vectors and sentences for them; call no model."""
     open_ = open_instance if may_be_written(settings.root) else open_history
     with open_(settings) as instance, BuildView(show=not as_json) as view:
         make_texts(settings, instance, tell=view.step, on_plan=view.plan)

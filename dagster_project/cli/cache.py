@@ -1,4 +1,4 @@
-"""`weft cache`: what the caches of vectors and answers hold, and cleaning them."""
+"""`weft cache`: the contents of the caches of vectors and answers, and cleaning them."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def cache() -> None:
 @JSON
 @explained
 def stats(config: Path | None, as_json: bool) -> None:
-    """List what the caches hold of each model: vectors, refused texts and answers of language models."""
+    """List the contents of the caches by model: vectors, refused texts and answers of language models."""
     rows = caches.holdings(load_settings(config))
     if as_json:
         click.echo(json.dumps(rows))

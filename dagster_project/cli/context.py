@@ -1,4 +1,4 @@
-"""`weft context`: what the index knows about a conversation, as a block of cited passages."""
+"""`weft context`: context for a conversation from the index, as a block of cited passages."""
 
 import json
 import os
@@ -147,7 +147,7 @@ def context(
 
 
 def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
-    """Print the block, or its plan, and on standard error what came of it."""
+    """Print the block, or its plan, and on standard error the outcome."""
     if as_json:
         click.echo(_json(result.as_json() | ({"plan": result.explained()} if explains else {})))
         return

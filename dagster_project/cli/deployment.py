@@ -147,7 +147,7 @@ def _lake(settings: Settings) -> Iterator[Finding]:
 
 
 def _is_refused(place: UPath) -> bool:
-    """True if what exists cannot be created a second time, by which builds on several machines lock the lake."""
+    """True if an object that exists cannot be created a second time, by which builds on several machines lock the lake."""
     try:
         place.fs.pipe_file(place.path, b"weft", mode="create")
     except FileExistsError:
@@ -168,7 +168,7 @@ def _tasks(settings: Settings) -> Iterator[Finding]:
 
 
 def _index(settings: Settings) -> Iterator[Finding]:
-    """Whether what ranks answers, and everybody sees the published file."""
+    """Whether the service that ranks answers, and everybody sees the published file."""
     folder = settings.root / "index"
     text = f"versions are published in {folder}, which whoever searches has to mount"
     try:

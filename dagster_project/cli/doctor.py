@@ -268,7 +268,7 @@ def _unopened(current: Path, error: duckdb.Error, advice: str) -> Finding:
 def _index_facts(
     connection: duckdb.DuckDBPyConnection, current: Path, layout: str, remedy: str
 ) -> Iterator[Finding]:
-    """Layout and row counts of an opened index against its manifest; counting reads what it counts."""
+    """Layout and row counts of an opened index against its manifest; counting reads the tables."""
     manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
     if manifest.get("layout") != layout:
         text = f"{current.name} is of another layout, tokenizer or model than the settings"
@@ -294,7 +294,7 @@ def _index_facts(
 
 
 def _arrays(connection: duckdb.DuckDBPyConnection, current: Path) -> Iterator[Finding]:
-    """A fault if a byte of the arrays beside an opened index is not what was written; all of them are read."""
+    """A fault if a byte of the arrays beside an opened index differs from what was written; reads all of them."""
     facts = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
     try:
         damage = damage_of_arrays(current, facts, reads_all=True)

@@ -49,7 +49,7 @@ _PSEUDONYMS = (
 
 @dataclass(frozen=True)
 class _New:
-    """A source to be written: its name, what was detected, and where its files are fetched from."""
+    """A source to be written: its name, the detected place, and the remote of its files."""
 
     name: str
     detected: Detected
@@ -197,7 +197,7 @@ def _unknown(new: Sequence[_New], settings: Settings) -> list[_New]:
 
 
 def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
-    """Write the sources behind what is in the settings file, if that gives valid settings."""
+    """Write the sources behind those in the settings file, if that gives valid settings."""
     before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
     text = before and before.rstrip("\n") + "\n\n"
     if not before:

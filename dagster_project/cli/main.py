@@ -1,4 +1,4 @@
-"""The command `weft`: the table of its commands and what all of them share."""
+"""The command `weft`: the table of its commands and their common parts."""
 
 import logging
 

@@ -21,7 +21,7 @@ from transforms.settings.search import Expansion, SearchOptions
 
 
 class _Text(click.ParamType):
-    """A text, without what no table and no UTF-8 can hold."""
+    """A text, without characters that tables and UTF-8 cannot hold."""
 
     name = "text"
 

@@ -133,7 +133,7 @@ def _explain(result: Explanation, as_json: bool, rows: int) -> None:
 def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     """Find the nearest mails, documents and windows of conversations to ID, without ID's own.
 
-    ID is what `weft get` takes, without bytes.
+    ID is as for `weft get`, without bytes.
     """
     with closing(open_index(load_settings(config))) as index:
         result, version = similar(index, name, limit), index.manifest["version"]

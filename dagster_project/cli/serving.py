@@ -1,4 +1,4 @@
-"""`weft mcp`, the server for assistants, its receipts, and what all servers' commands share."""
+"""`weft mcp`, the server for assistants, its receipts, and the common parts of servers' commands."""
 
 import json
 import os
@@ -102,7 +102,7 @@ def skill(folders: tuple[Path, ...]) -> None:
 @click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
 @explained
 def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
-    """List what assistants were shown, and verify that no receipt was changed, put in or taken out between others.
+    """List the texts that assistants were shown, and verify that no receipt was changed, put in or taken out between others.
 
     A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if the chain of
     hashes is broken. Receipts that were cut off at the end leave no trace: compare the count and the last hash with those

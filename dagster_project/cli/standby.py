@@ -1,7 +1,7 @@
 """How `weft` begins: a command that only reads is handed to a process that waits for the same settings file, if one does.
 
 It is handed over with its arguments, environment, folder and streams, so that both ways print the same. This module loads
-nothing but what comes with Python.
+only modules of Python.
 """
 
 import hashlib

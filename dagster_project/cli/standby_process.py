@@ -74,7 +74,7 @@ def _stamps() -> dict[str, int]:
 
 
 def _warm(config: Path) -> None:
-    """Load what a search takes, by one that nobody sees."""
+    """Load the modules and files of a search, by one that nobody sees."""
     unasked_pandas.keep_out()
     request = {
         "arguments": ["search", "--config", str(config), "warm"],

@@ -101,7 +101,7 @@ def _axes(pairs: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[str, SearchSettings]:
-    """Search settings for every combination of values, by a name that says what differs."""
+    """Search settings for every combination of values, by a name with the differing values."""
     profiles = {}
     for values in _combinations(axes):
         try:
@@ -114,8 +114,8 @@ def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[st
 def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[str, Settings]:
     """Settings for every combination of values of `section.key`, each with a storage root of its own.
 
-    The roots lie in eval/builds/ below that of `settings`, named by what they differ in, so that a
-    second sweep finds them built; those that are come first. Without axes there is one entry, the settings as they are.
+    The roots are in eval/builds/ below that of `settings`, named by their differing values, so that a
+    second sweep finds them built; built ones come first. Without axes there is one entry, the settings as they are.
     """
     variants = {
         _name(values): _in_own_root(settings, values) if values else settings
@@ -148,7 +148,7 @@ def _measured(
 ) -> list[dict[str, Any]]:
     """One row per profile: those of `evaluation.summary`, ms_per_query and the chunks of the index.
 
-    The time is what the profile would take alone, of queries in batches; lexical scores are made
+    The time is that of the profile alone, of queries in batches; lexical scores are made
     once for all profiles that share them.
     """
     truth = required_queries(evaluator)

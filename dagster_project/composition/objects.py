@@ -56,7 +56,7 @@ def jobs_folder(settings: Settings) -> Path:
 
 
 def make_answer_cache(settings: Settings) -> SQLiteAnswerCache:
-    """The cache of what language models answered."""
+    """The cache of answers of language models."""
     return SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite")
 
 
@@ -135,7 +135,7 @@ def temporary_sweep(settings: Settings) -> int:
 
 
 def make_resources(settings: Settings) -> dict[str, Any]:
-    """Everything the assets need from the world; what people ask about is shown with its settings."""
+    """Everything the assets need from the world; resources that people ask about show their settings."""
     lake = make_lake(settings)
     sources = make_sources(settings)
     budget = RunBudget(settings.gemini.budget_tokens)

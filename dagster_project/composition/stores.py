@@ -23,14 +23,14 @@ from transforms.schemas.registry import lake_tables
 
 
 def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
-    """The lake at the configured place; what is copied of it goes to `cache`, unless it is None."""
+    """The lake at the configured place; copies of its files go to `cache`, unless it is None."""
     cache = cache or settings.root / "cache"
     tables = lake_tables(settings.embedding.dimensions) | declared_tables()
     return ParquetLake(settings.lake_uri, tables, cache / "lake")
 
 
 def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSources:
-    """The configured sources without what was forgotten; what was found is remembered in `cache`, unless it is None."""
+    """The configured sources without forgotten texts; notes on their files go to `cache`, unless it is None."""
     lake = make_lake(settings, cache)
     cache = cache or settings.root / "cache"
     return RememberedSources(
@@ -66,7 +66,7 @@ class BuildEngine(protocol.Engine, Protocol):
     run_partitions: int
 
     def close(self) -> None:
-        """Give back what was taken of the cluster."""
+        """Give back the machines of the cluster."""
 
 
 class LocalEngine:

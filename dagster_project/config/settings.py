@@ -212,7 +212,7 @@ AnySource = Annotated[
 
 
 class StorageSettings(StageSettings):
-    """Where Weft stores what it fetches and builds."""
+    """The places where Weft stores fetched and built files."""
 
     root: str = Field("data", description="folder of lake, index, cache and dagster")
     lake: str | None = Field(None, description="URI of the lake; none: lake/ below root")
@@ -312,7 +312,7 @@ class Settings(AddedSections):
 
     @property
     def fetched(self) -> Path:
-        """Folder of what is fetched, one folder per source."""
+        """The folder of fetched files, one folder per source."""
         return self.root / "sources"
 
     def place(self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings) -> Path:
@@ -367,7 +367,7 @@ def config_path(name: str | Path | None = None) -> Path:
 
 
 def load_settings(name: str | Path | None = None) -> Settings:
-    """The validated settings; SettingsError names the file, the entry and what is wrong with it."""
+    """The validated settings; SettingsError names the file, the entry and its fault."""
     path = config_path(name)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))

@@ -80,8 +80,8 @@ class IndexForContext:
         }
 
     def suited(self, settings: ContextSettings) -> ContextSettings:
-        """The settings with what they leave open: the weight of words in a search, and the least cosine of a candidate, in
-        the profile seed that of the model."""
+        """The settings, filled with the weight of words in a search, and the least cosine of a candidate, in the profile
+        seed that of the model."""
         least, weight = settings.min_similarity, settings.lexical_weight
         if least is None:
             least = self._least_of_model if settings.profile == "seed" else 0.0
@@ -91,7 +91,7 @@ class IndexForContext:
 
     @cached_property
     def _least_of_model(self) -> float:
-        """The least cosine of egregora for its own model; for others what few pairs of the index's own chunks reach.
+        """The least cosine of egregora for its own model; for others one that few pairs of the index's own chunks reach.
 
         Pairs are of two sources, else of two documents: turns of one chat repeat each other.
         """
@@ -280,7 +280,7 @@ class IndexForContext:
         return masks
 
     def _described(self, candidates: pl.DataFrame) -> pl.DataFrame:
-        """The candidates with what they are chunks of, but for turns that say nothing by themselves."""
+        """The candidates with their mails or documents, but for turns that say nothing by themselves."""
         numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
         chunks = self.index.frame(_SQL("described", numbers=numbers))
         return candidates.join(chunks, on="chunk_no", how="inner", maintain_order="left")

@@ -187,7 +187,7 @@ def _unknown_exports(path: Path) -> list[Export]:
 
 
 class _Clock:
-    """The stages of one context: what each got, gave, and its milliseconds."""
+    """The stages of one context: the counts before and after each, and its milliseconds."""
 
     def __init__(self) -> None:
         self.stages: list[dict[str, Any]] = []

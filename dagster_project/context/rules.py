@@ -1,4 +1,4 @@
-"""Rules of ra for files that want context: where it comes from, what else is asked for, and what is always shown."""
+"""Rules of ra for files that want context: its sources, further words of its queries, and documents to show always."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def context_rules(settings: Settings, file: Path | None) -> Rules:
 def included_chunks(
     index: SearchIndex, names: Sequence[str], own: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The chunks of what `names` mean, in order, without those of the documents `own`; and the names that mean nothing."""
+    """The chunks of the things that `names` mean, in order, without those of documents `own`; and unknown names."""
     chunks: list[str] = []
     unknown: list[str] = []
     for name in names:

@@ -55,7 +55,7 @@ class Session:
         return manifest
 
     def require_lens(self, lens: str | None) -> None:
-        """ContextError if the session goes under another lens: its turns would show what this one does not."""
+        """ContextError if the session goes under another lens: its turns would show texts that this one does not."""
         if self.turns and self.turns[0]["lens"] != lens:
             under = f"lens {self.turns[0]['lens']}" if self.turns[0]["lens"] else "no lens"
             raise ContextError(f"session {self.name} goes under {under}; begin one of another name")
@@ -100,7 +100,7 @@ def _turn(line: bytes, number: int, name: str) -> dict[str, Any]:
 
 
 class Account:
-    """The account of one command, which sees `index` under the lens of that name; `before` is what its session was shown."""
+    """The account of one command, which sees `index` under the lens of that name, behind the disclosures `before`."""
 
     def __init__(self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Disclosure] = ()):
         self.settings, self.lens, self.index = settings, lens, index

@@ -1,4 +1,4 @@
-"""The published index as evaluation sees it: what entries name in it, what profiles find, what hits say, and its page."""
+"""The published index as evaluation sees it: things that entries name, lists of profiles, facts of hits, and its page."""
 
 import itertools
 import json
@@ -47,7 +47,7 @@ _SNIPPET_CHARS = 320
 
 
 def read_ground_truth(files: Sequence[Path]) -> GroundTruth:
-    """The queries of YAML files, named by their paths; GroundTruthError names what is wrong."""
+    """The queries of YAML files, named by their paths; GroundTruthError names the fault."""
     parts = []
     for file in files:
         try:

@@ -1,1 +1,1 @@
-"""Extras: what is beside the core, one folder each; only `registry.py` finds and names those that are there."""
+"""Extras: additions to the core, one folder each; only `registry.py` finds and names those that are there."""

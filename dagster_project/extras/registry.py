@@ -1,4 +1,4 @@
-"""The registry of extras: finds the folders that are there, and says what each adds to the core.
+"""The registry of extras: finds the folders that are there, and the additions of each to the core.
 
 This is the one module through which the core meets an extra. It imports no module of Weft but the errors.
 """
@@ -19,8 +19,8 @@ from transforms.errors import SettingsError, not_installed
 class Command:
     """A command of `weft`: where it is defined (`module:attribute`), its heading in the list, and one sentence of help.
 
-    `next` says what it does to somebody whose `weft init` added a source, if that is of the kind `next_for`. `former` are
-    the names of commands that this one replaced, each with what to type now.
+    `next` describes it to somebody whose `weft init` added a source, if that is of the kind `next_for`. `former` are
+    the names of commands that this one replaced, each with the text to type now.
     """
 
     where: str
@@ -36,7 +36,7 @@ class RankingOffer:
     """A service that ranks in place of the published file, if `index.target` is an address of its kind.
 
     `opened` is a function of a published file and the section `[index]` that returns the ranking, None if the service does
-    not have the file; `mirror` one of `[index]` and `[search]` that returns what sends each publish there. `url` is the
+    not have the file; `mirror` one of `[index]` and `[search]` that returns the mirror of publishes. `url` is the
     pattern of addresses, `example` one with its meaning.
     """
 
@@ -81,7 +81,7 @@ class Remote:
     """A kind of `[sources.fetch]`: its settings (a `RemoteSettings`), and for which kinds of source it is.
 
     `fetcher` is a function of the settings, the `Landing`, the `Credentials` and the folder that relative paths start from;
-    it returns what fetches.
+    it returns a fetcher.
     """
 
     model: str

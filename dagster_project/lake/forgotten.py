@@ -22,10 +22,10 @@ Kind = Literal["mail", "address", "document", "partition", "source"]
 
 
 class Forgotten:
-    """The list of what was forgotten. It is in the lake, for whatever makes partitions reads that.
+    """The list of forgotten things. It is in the lake, because every maker of partitions reads that.
 
-    While it is `unfinished`, an earlier version, a cache or the history may still hold what was forgotten. Hashes of
-    addresses can be tried out by whoever knows the address; names are in none of them.
+    While it is `unfinished`, an earlier version, a cache or the history may still hold forgotten texts. A person who
+    knows an address can try out its hash; names are in none of them.
     """
 
     def __init__(self, base: UPath):
@@ -35,11 +35,11 @@ class Forgotten:
         self.unfinished: bool = content["unfinished"]
 
     def has(self, kind: Kind, name: str | None) -> bool:
-        """True if what has this name was forgotten."""
+        """True if the thing with this name was forgotten."""
         return bool(self.hashes) and name is not None and _hash(kind, name) in self.hashes
 
     def begin(self, names: Iterable[tuple[Kind, str]]) -> None:
-        """Note what is to be forgotten, and that it is not yet; durable when the call returns."""
+        """Note names to forget, and that they are not forgotten yet; durable when the call returns."""
         self._write(self.hashes | {_hash(kind, name) for kind, name in names}, unfinished=True)
 
     def finish(self) -> None:
@@ -79,7 +79,7 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 
 def partitions_with(lake: ParquetLake, forgotten: Forgotten) -> Iterator[str]:
-    """The partitions of mail and of documents whose tables hold what was forgotten."""
+    """The partitions of mail and of documents whose tables hold forgotten texts."""
     names: dict[str, tuple[tuple[Kind, str], ...]] = {
         "messages": (("mail", "message_id"), ("mail", "header_message_id"), ("address", "from_addr")),
         "documents": (("document", "doc_id"),),

@@ -49,7 +49,7 @@ class LakeIOManager(dg.IOManager):
         give_memory_back()
 
     def load_input(self, context: dg.InputContext) -> ibis.Table:
-        """An Ibis table; what is read by partition is read in the steps themselves."""
+        """An Ibis table; the steps themselves read tables by partition."""
         return self.over_all(context.asset_key.path[-1], context.instance)
 
     def reader(self, table: str) -> Partitions:

@@ -83,7 +83,7 @@ class KeptFooters:
         return {path: tuple(row) for path, *row, checksum in rows if checksum == _checksum(path, row)}
 
     def keep(self, paths: Iterable[str]) -> None:
-        """Write down what was read, and forget the files that are gone; nothing where that may not be written."""
+        """Write the footers that were read, and forget the files that are gone; does nothing where it may not write."""
         paths = list(paths)
         new, self.new = list(self.new.items()), {}  # other threads go on reading
         if not (new or paths):
@@ -134,7 +134,7 @@ class LocalFooters:
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """Keep what is read meanwhile, if nothing fails."""
+        """Keep the footers that are read meanwhile, if nothing fails."""
         yield
         if self.footers.new:
             paths = {path for path, _ in list(self._answers)}
@@ -148,7 +148,7 @@ def local_footers(file: Path) -> LocalFooters:
 
 
 def _checksum(path: str, row: Sequence[object]) -> int:
-    """The checksum of a row: SQLite takes what is in its pages as it is."""
+    """The checksum of a row: SQLite takes the bytes of its pages as they are."""
     return crc32(repr((path, *row)).encode("utf-8", "surrogatepass"))
 
 
@@ -167,7 +167,7 @@ class FooterCopies:
         self.folder = folder
 
     def of(self, place: UPath) -> Path:
-        """The copy of what a remote file holds now; FileNotFoundError if it does not exist."""
+        """The copy of a remote file as it is now; FileNotFoundError if it does not exist."""
         copy = self.folder / f"{_prefix(place)}{place.fs.ukey(place.path)}.parquet"
         if not copy.exists():
             temporary = self.temporary()

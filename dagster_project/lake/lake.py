@@ -224,7 +224,7 @@ class ParquetLake:
     def read(self, table: str, partition: str | None = None, columns: Sequence[str] | None = None) -> Loaded:
         """The stored table, or some columns of it.
 
-        FileNotFoundError if there is none, LakeDamageError if its content is not what was written, or a part of it is
+        FileNotFoundError without a file, LakeDamageError if its content differs from what was written, or a part of it is
         missing.
         """
         if partition is None and table in IN_PARTS:

@@ -44,7 +44,7 @@ def show(connection: duckdb.DuckDBPyConnection, file: Path) -> LakeTexts | None:
 def show_stored(connection: duckdb.DuckDBPyConnection, texts: LakeTexts | None) -> None:
     """After `show`, which returned `texts`: let statements take `stored_<table>`, which has `rowid` and maybe references.
 
-    They apply `lake_text` to the rows that their joins leave; what a view selects is read before a join chooses.
+    They apply `lake_text` to the rows that their joins leave; a view reads its columns before a join chooses.
     """
     statements = [] if texts else ["CREATE TEMP MACRO lake_text(reference) AS reference"]
     schema = _schema(connection)

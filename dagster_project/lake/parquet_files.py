@@ -131,7 +131,7 @@ def _hash_of_footer(footer: bytes, place: int) -> bytes:
 
 
 def _is_signed(file: pa.NativeFile | BinaryIO) -> bool:
-    """False if the footer of a file is not what was written; True for a file of a version that wrote no hash of it."""
+    """False if the footer of a file differs from the written one; True for a file of a version that wrote no hash of it."""
     footer, _ = _footer_bytes(file)
     place = _place_of_hash(footer)
     return not place or footer[place : place + len(_UNSIGNED)] == _hash_of_footer(footer, place)
@@ -196,13 +196,13 @@ def read_code_version(path: Path | UPath) -> str | None:
 
 
 def read_columns(path: Path | UPath, columns: Iterable[str]) -> pa.Table:
-    """Some columns of a stored file; OSError if a page that is read is not what was written."""
+    """Some columns of a stored file; OSError if a page that is read differs from the written one."""
     with stored_file(path) as file:
         return checked(file).read(list(columns), use_threads=is_local(path))
 
 
 def checked(file: pa.NativeFile | BinaryIO) -> pq.ParquetFile:
-    """An opened file; whoever reads a page of it that is not what was written gets an OSError."""
+    """An opened file; a read of a page that differs from the written one raises OSError."""
     return pq.ParquetFile(file, page_checksum_verification=True)
 
 
@@ -236,7 +236,7 @@ def _content_digest() -> blake2b:
 
 
 class _HashingSink:
-    """A writable file that hashes what passes through it."""
+    """A writable file that hashes the bytes that pass through it."""
 
     def __init__(self, raw: Any):
         self.raw = raw

@@ -1,4 +1,4 @@
-"""References to texts that stay in the lake: what a published file has in the place of each."""
+"""References to texts that stay in the lake, which a published file has in their places."""
 
 from collections.abc import Iterable, Mapping
 

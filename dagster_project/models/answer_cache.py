@@ -28,7 +28,7 @@ class Damage:
 
 
 class SQLiteAnswerCache:
-    """Answers by key; what `store` was given is on disk when it returns."""
+    """Answers by key; an answer is on disk when `store` returns."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -75,7 +75,7 @@ class SQLiteAnswerCache:
         return dropped
 
     def verify(self) -> list[Damage]:
-        """The file, if it cannot be read whole or an answer is not what was stored, with the reason."""
+        """The file, if it cannot be read whole or an answer differs from the stored one, with the reason."""
         if not self.path.exists():
             return []
         try:
@@ -116,7 +116,7 @@ class SQLiteAnswerCache:
 
     @contextmanager
     def _connected(self, path: Path, mode: str) -> Iterator[sqlite3.Connection]:
-        """A connection, closed on leaving; AnswerCacheError for what SQLite cannot do with the file."""
+        """A connection, closed on leaving; AnswerCacheError for faults of SQLite on the file."""
         address = f"{path.absolute().as_uri()}?{mode}"
         try:
             with closing(sqlite3.connect(address, timeout=_BUSY_SECONDS, uri=True)) as connection:
@@ -148,7 +148,7 @@ def _is_whole(key: str, answer: str, checksum: str | None) -> bool:
 
 
 def _is_half_written(connection: sqlite3.Connection) -> bool:
-    """True if a process was killed while it wrote, and what it wrote must be undone before anything is read."""
+    """True if a process was killed while it wrote, and its changes must be undone before anything is read."""
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:

@@ -18,7 +18,7 @@ def make_embedder(
     budget: RunBudget | None = None,
     jobs: Path | None = None,
 ) -> Embedder:
-    """The embedder that the settings name; what it asks a service for is taken from `budget`, its jobs noted in `jobs`."""
+    """The embedder that the settings name; its requests to a service take from `budget`, and `jobs` notes its jobs."""
     if settings.model in BUNDLED:
         return StaticEmbedder(settings)
     make = load(model_service(settings.model).embedder)

@@ -1,4 +1,4 @@
-"""The language model of a build; what it needs is imported when a source asks for it."""
+"""The language model of a build; its modules are imported when a source asks for it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -29,8 +29,8 @@ _BITS = 3
 class Cuts:
     """Where texts are cut into pieces: the kind of each byte, and whether a piece ends between two kinds.
 
-    `kinds` has the bytes that are blanks, letters, signs and stand alone, `other` is the kind of the rest of ASCII; what
-    is not ASCII may belong to anything. A text that has one of `special` is not cut.
+    `kinds` has the bytes that are blanks, letters, signs and by themselves, `other` is the kind of the rest of ASCII;
+    others may belong to anything. A text that has one of `special` is not cut.
     """
 
     def __init__(self, kinds: Sequence[str], other: int, ends: Callable[[int, int], bool], *special: str):

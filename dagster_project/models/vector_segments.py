@@ -120,7 +120,7 @@ def write_segment(folder: Path, table: pa.Table) -> Path:
 
 
 class SharedSegments:
-    """The segments of a cache on an object store, for machines that share no disk: each copies what others made."""
+    """The segments of a cache on an object store, for machines that share no disk: each copies segments that others made."""
 
     def __init__(self, root: Path, place: UPath):
         self.root, self.place = root, place

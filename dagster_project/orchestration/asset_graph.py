@@ -84,7 +84,7 @@ class _AsWritten:
 
 @lru_cache(maxsize=4)
 def _stages_of(key: _AsWritten) -> tuple[list[Stage], list[Stage]]:
-    """The stages of what is published, and those after it."""
+    """The stages of published tables, and those after a publish."""
     settings = key.settings
     published = [
         *source_stages(settings),

@@ -1,4 +1,4 @@
-"""The assets with their jobs and resources: what builds run, and what schedules and sensors stand on."""
+"""The assets with their jobs and resources: for builds, schedules and sensors."""
 
 import contextlib
 import warnings
@@ -107,7 +107,7 @@ def refresh_jobs(settings: Settings) -> list[Any]:
 
 
 def _refresh_now(*, fetches: bool) -> Any:
-    """The job that begins a refresh; what is stale when it has ended follows."""
+    """The job that begins a refresh; runs of stale tables follow when it has ended."""
     described = "Refresh now: bring what is new in the remotes of the sources, if they have any; what changed follows."
     if fetches:
         return dg.define_asset_job(
@@ -123,7 +123,7 @@ def _refresh_now(*, fetches: bool) -> Any:
 
 @dg.op
 def no_remotes() -> None:
-    """Nothing: no source has a remote, and what follows the run is what counts."""
+    """Nothing: no source has a remote, and only the runs that follow this one count."""
 
 
 def _other_jobs() -> list[Any]:

@@ -1,4 +1,4 @@
-"""Fetching, and running what changed, in this process: the work behind `weft fetch` and `weft build`."""
+"""Fetches, and runs of changed tables, in this process: the work behind `weft fetch` and `weft build`."""
 
 import contextlib
 import time
@@ -51,17 +51,17 @@ def build(
     tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> BuildResult:
-    """Bring the published index up to date: fetch, discover, materialize what changed, publish.
+    """Bring the published index up to date: fetch, discover, materialize changed tables, publish.
 
     Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
     Very long texts are made and published last. Texts to forget that are still somewhere are erased. If a remote
-    fails, the build uses what it fetched earlier, and `fetched` of the result has the fault. If a source cannot be read,
-    the index keeps what it has of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of
+    fails, the build uses files fetched earlier, and `fetched` of the result has the fault. If a source cannot be read,
+    the index keeps its texts of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of
     the lake that are corrupt inside are found by `verify`, or when a step fails for no reason of its own, and
     rebuilt. Raises BusyError while another build of the same storage runs, and WeftError when a run fails, with the step
     and the reason.
-    Runs of Dagster that work on the same lake are waited for before anything over all of it is made; what others wait
-    to make is made here, since nobody knows whether a daemon lives that would start them. Failures and warning checks are
+    Runs of Dagster that work on the same lake are waited for before anything over all of it is made; work that others wait
+    to begin is done here, since nobody knows whether a daemon lives that would start them. Failures and warning checks are
     sent to `[alerts]`.
     """
     start = time.monotonic()
@@ -234,7 +234,7 @@ class _Build:
                 runs.run_here(self.definitions, self.instance, work, self.tags)
 
     def make_whole(self, work: Work) -> None:
-        """Make tables over the whole lake, and keep what they say of themselves."""
+        """Make tables over the whole lake, and keep their metadata."""
         for table in declared_tables().keys() - whole_assets(self.settings):
             objects.make_lake(self.settings).discard(table)  # nothing makes it again under these settings
         result = runs.run_here(self.definitions, self.instance, work, self.tags)
@@ -260,7 +260,7 @@ def fetch_sources(
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
     tags: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, FetchOutcome]:
-    """Run the assets of all sources with `fetch`, or of those named, and say what became of each.
+    """Run the assets of all sources with `fetch`, or of those named; returns the outcome of each.
 
     A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the
     build lock. SettingsError for a name that is not a fetched source.

@@ -154,7 +154,7 @@ def _texts(
 def _seconds(
     settings: Settings, pieces: Iterable[Piece], publishes: bool, texts: int, history: StepHistory
 ) -> dict[str, float | None]:
-    """By step the seconds that it would take: by rows for partitions, as the last time for what is made whole."""
+    """By step the seconds that it would take: by rows for partitions, as the last time for tables over the whole lake."""
     rows: Counter[str] = Counter()
     for piece in pieces:
         rows.update(piece.rows)

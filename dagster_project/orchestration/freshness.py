@@ -1,4 +1,4 @@
-"""Whether the index shows what the sources hold, all and each: checks that each publish and each hour evaluate."""
+"""The freshness of the index, against all sources and each: checks that each publish and each hour evaluate."""
 
 from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime

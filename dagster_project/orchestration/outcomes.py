@@ -105,7 +105,7 @@ class BuildResult:
         return self.published is None and self.plan.is_empty and is_silent
 
     def warnings(self) -> list[str]:
-        """One line per interruption before the build, per source that holds what was forgotten, for texts paid twice, and
+        """One line per interruption before the build, per source that holds forgotten texts, for texts paid twice, and
         for a clock that is behind."""
         lines = [f"Recovered: {interrupted}." for interrupted in self.interrupted]
         for source, count in self.left_out.items():

@@ -98,7 +98,7 @@ def report_restored(
 
 
 def _report_again(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, version: str) -> None:
-    """Report a partition with what its last materialization said, if that was of this version."""
+    """Report a partition with the facts of its last materialization, if that was of this version."""
     record = instance.get_latest_data_version_record(key, partition_key=partition)
     last = record.asset_materialization if record else None
     tags = dict(last.tags or {}) if last else {}

@@ -28,10 +28,10 @@ class Plan:
 
     `publish` says that a publish is due, `whole` which tables over the whole lake are next on the way there: all of them, or
     those that publish. `context` has the stale tables of windows that ask the index that is published now, and `slow` those
-    of partitions that leave out very long texts. `vanished` partitions left the sources. `state` is a hash of what
-    the lake has of the sources. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first
+    of partitions that leave out very long texts. `vanished` partitions left the sources. `state` is a hash of
+    the sources in the lake. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first
     stale table of a partition is stale. With `is_full` the published version has another layout, tokenizer or model, and a
-    build reuses nothing of it. `broken` has the fault of each source that cannot be read; the lake keeps what it has of it.
+    build reuses nothing of it. `broken` has the fault of each source that cannot be read; the lake keeps its tables of it.
     `left_out` names the sources that were forgotten, in whole or some chats.
     """
 
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """True if the index already shows what the sources hold."""
+        """True if the index already shows the sources as they are."""
         return not (self.stale or self.vanished or self.publish or self.context or self.slow)
 
     def warnings(self) -> list[str]:
@@ -141,7 +141,7 @@ def _whole(
 ) -> tuple[str, ...]:
     """The tables over the whole lake that are next; none if the index is right.
 
-    Content decides: what they are made from is in their footers, what is published in the name of the version.
+    Content decides: their footers have their inputs, the name of the version the published ones.
     """
     lake, (relations, publishing) = publisher.lake, whole_phases(settings)
     there = {u.key: u.source_type for u in partitions if staleness.is_made(u, lake)}
@@ -169,7 +169,7 @@ def _leave_broken(
     settings: Settings,
     lake: ParquetLake,
 ) -> None:
-    """Take out of `stale` what would be read from broken sources; SourceError where the lake has not all of it."""
+    """Take partitions of broken sources out of `stale`; SourceError where the lake has not all of them."""
     reading = {table for stage in partition_stages(settings) if stage.reads_sources for table in stage.tables}
     for partition in partitions:
         if partition.source in broken and reading & stale.get(partition.key, {}).keys():
@@ -181,7 +181,7 @@ def _leave_broken(
 def _damages(
     settings: Settings, stale: Mapping[str, Sequence[str]], publisher: DuckDBPublisher, lake: ParquetLake
 ) -> dict[str, str]:
-    """By path, what is wrong with files of the lake and with the published one, beside those not made yet.
+    """By path, the faults of files of the lake and of the published one, beside those not made yet.
 
     Files with the columns of another version of Weft are none of them.
     """

@@ -1,4 +1,4 @@
-"""The one function that says what runs next. It compares the plan with Dagster's runs, and remembers nothing.
+"""The one function that decides the next runs. It compares the plan with Dagster's runs, and remembers nothing.
 
 Its callers are the sensors, which request the work from Dagster's daemon, and `weft build`, which does it itself. Whoever
 asks late, twice or after a crash gets the right answer, because no event is stored.
@@ -205,7 +205,7 @@ def next_requests(
 
 
 def _of_broken(settings: Settings, instance: dg.DagsterInstance, names: Collection[str]) -> list[Work]:
-    """A run of the first partition that Dagster knows of each source of `names`; it fails, and says what to do."""
+    """A run of the first partition that Dagster knows of each source of `names`; it fails, with the remedy."""
     works = []
     for source in (source for source in settings.sources if source.name in names):
         partitions = instance.get_dynamic_partitions(source.source_type)

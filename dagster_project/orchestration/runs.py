@@ -1,4 +1,4 @@
-"""Runs: those of this process, those that live or whose process is gone, what each holds, and which are deleted."""
+"""Runs: those of this process, those that live or whose process is gone, the tables of each, and those to delete."""
 
 import contextlib
 import re
@@ -69,7 +69,7 @@ def refresh_of(run: dg.DagsterRun) -> str:
 
 
 def run_tables(run: dg.DagsterRun) -> set[str]:
-    """The tables that a run makes; of a whole job, launched on its page, those that say what it holds."""
+    """The tables that a run makes; of a whole job, launched on its page, those that belong to it by its name."""
     if run.asset_selection is not None:
         return {key.path[-1] for key in run.asset_selection if len(key.path) == 1}
     of_job = {WHOLE_LAKE: {"search_index"}}
@@ -180,7 +180,7 @@ def run_here(
 
 
 def root_cause(error: Any) -> Any:
-    """The fault itself, out of what Dagster says about the step and its attempts."""
+    """The fault itself, out of Dagster's errors of the step and its attempts."""
     while error and error.cause:
         error = error.cause
     return error
@@ -222,8 +222,8 @@ _KEPT = timedelta(days=30)
 def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
     """Delete the runs that ended more than 30 days ago, at most `limit`; their number.
 
-    A run stays as long as it is the last that made some partition of some asset: the UI would show that as missing. What
-    checks found stays, too: Dagster deletes no evaluation with its run, and offers no way to.
+    A run stays as long as it is the last that made some partition of some asset: the UI would show that as missing. Results
+    of checks stay, too: Dagster deletes no evaluation with its run, and offers no way to.
     """
     before = datetime.now(UTC) - _KEPT
     old = instance.get_run_ids(filters=dg.RunsFilter(statuses=FINISHED, updated_before=before))

@@ -132,7 +132,7 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
                 self.store_asset_check_event(events[number], ident)
 
     def _store_asset_event(self, conn: Connection, event: EventLogEntry, event_id: int) -> None:
-        """Note what came last of an asset, which is seldom new."""
+        """Note the last event of an asset, which is seldom new."""
         values = self._get_asset_entry_values(
             event, event_id, self._has_asset_key_index_cols_on_connection(conn)
         )

@@ -37,7 +37,7 @@ def stale_context(
     """By window of a conversation the tables of its context that are missing, of other code or of other queries.
 
     The last window of each conversation, which more messages may follow, asks each published version; the others stay
-    with what they found once. To be asked when something is published.
+    with their first context. To be asked when something is published.
     """
     current = make_publisher(settings, lake).current()
     if current is None:
@@ -76,7 +76,7 @@ def waiting_bytes(lake: ParquetLake, partitions: Iterable[str]) -> int:
 def stale_reasons(
     partition: str, order: Sequence[Stage], source_hashes: Mapping[str, str], lake: ParquetLake
 ) -> dict[str, str]:
-    """By stale table of a partition why it is that; `source_hashes` are of what the stages of `order` do not make.
+    """The reason for each stale table of a partition; `source_hashes` are of tables that the stages of `order` do not make.
 
     A table that leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`.
     """
@@ -100,7 +100,7 @@ def stale_reasons(
 
 
 def _reason(stage: Stage, partition: str, footers: Sequence[ParquetFooter | None], lake: ParquetLake) -> str:
-    """Why a stage has to run, of what is in the files that it made."""
+    """Why a stage has to run, by the files that it made."""
     there = [footer for footer in footers if footer]
     if not there and not any(lake.is_stored(table, partition) for table in stage.tables):
         return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])
@@ -142,7 +142,7 @@ def whole_tables(settings: Settings, lake: ParquetLake) -> dict[str, str]:
 
 
 def state_of(partitions: Iterable[SourcePartition], lake: ParquetLake) -> str:
-    """The hash of what the lake has of `partitions`."""
+    """The hash of the tables of `partitions` in the lake."""
     of_type: dict[str, list[str]] = {}
     for partition in partitions:
         of_type.setdefault(partition.source_type, []).append(partition.key)

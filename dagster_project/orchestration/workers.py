@@ -53,7 +53,7 @@ class Workers:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def run(self, runs: Sequence[Work], tags: Mapping[str, str]) -> None:
-        """Make the work of runs; what has not begun when one fails is left, and its fault raised.
+        """Do the work of runs; after a failure no other begins, and its fault is raised.
 
         WeftError if a process was ended from outside.
         """
@@ -79,7 +79,7 @@ class Workers:
             self.progress.step(*step)
 
     def close(self) -> None:
-        """End the processes once they have done what they are at."""
+        """End the processes once their work under way is done."""
         self._pool.shutdown()
 
 

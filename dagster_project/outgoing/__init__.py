@@ -1,1 +1,1 @@
-"""Bounds and receipts of what leaves Weft: masks of secrets, limits of a lens. No answer is made here."""
+"""Bounds and receipts of texts that leave Weft: masks of secrets, limits of a lens. No answer is made here."""

@@ -1,4 +1,4 @@
-"""Receipts of what was disclosed: one line of JSON for up to `_MOST_PASSAGES` passages, chained by hashes.
+"""Receipts of disclosures: one line of JSON for up to `_MOST_PASSAGES` passages, chained by hashes.
 
 Each line has its number and the hash of the line before it. So the chain shows a line that was changed by a byte, taken out
 between others or put in. It does not show lines that were cut off at the end, nor a chain that somebody wrote over from a
@@ -27,7 +27,7 @@ _READ_BACK = 1 << 20
 
 
 class Disclosed(NamedTuple):
-    """A text that an answer showed: what it is in, and its bytes there where it is a part; and the document it is of."""
+    """A text that an answer showed: its place, with bytes where it is a part, and its document."""
 
     place: str
     text: str
@@ -50,7 +50,7 @@ class Receipts:
     def add(self, tool: str, query: str, view: Seen, texts: Sequence[Disclosed], masked: Counter[str]) -> str:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
 
-        Neither what was asked nor what was shown is in it, but their SHA-256. An answer with many passages has a receipt
+        It has the SHA-256 of the question and of the shown texts, not the texts. An answer with many passages has a receipt
         for each part of them.
         """
         content = {
@@ -108,7 +108,7 @@ def _passage(passage: Disclosed) -> dict[str, Any]:
 
 
 def _end(file: BinaryIO) -> tuple[int, str]:
-    """How many lines there are, and what the next receipt names as the one before.
+    """The number of lines, and the hash that the next receipt names as the one before.
 
     That is the hash of the last receipt; of a line that is not a receipt the hash of its bytes, which `read` then names. A
     line that a kill cut off is removed: its answer was never given.

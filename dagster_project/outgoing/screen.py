@@ -120,7 +120,7 @@ class Screen:
         return None if text is None else self.text(text)
 
     def passages(self, passages: Mapping[str, Passage]) -> dict[str, Passage]:
-        """Passages with what is shown of them."""
+        """Passages with masks on their texts."""
         return {
             chunk: replace(
                 passage,

@@ -1,1 +1,1 @@
-"""Copies of remote git repositories and HTTP archives in the folder of a source; what is in them, `sources` reads."""
+"""Copies of remote git repositories and HTTP archives in the folder of a source; `sources` reads them."""

@@ -58,7 +58,7 @@ class GitRepositories:
         self.ends_at = time.monotonic() + remote.time_limit_seconds
 
     def fetch(self) -> None:
-        """Make the mirrors what the repositories are; raises as the protocol `Remotes` says."""
+        """Make the mirrors equal to the repositories; raises as the protocol `Remotes` says."""
         self.landing.forget_unfinished()
         (self.landing.folder / "git").mkdir(exist_ok=True)
         for epoch in range(_MOST_EPOCHS if "{epoch}" in self.remote.url else 1):
@@ -109,7 +109,7 @@ class GitRepositories:
             self.landing.saw(datetime.fromtimestamp(min(max(times), time.time()), UTC))
 
     def _git(self, url: str, *arguments: str) -> None:
-        """Run git with what is left of the time; FetchError with its own words where it fails."""
+        """Run git with the rest of the time; FetchError with its own words where it fails."""
         settings = {
             "core.hooksPath": os.devnull,
             "gc.autoDetach": "false",
@@ -188,7 +188,7 @@ def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[
 
 
 def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
-    """The last of what git says on its standard error until it ends; TimeoutError if it does not in time."""
+    """The end of git's standard error when it ends; TimeoutError if it does not in time."""
     assert process.stderr
     tail = bytearray()
     with selectors.DefaultSelector() as selector:

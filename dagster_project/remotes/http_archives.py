@@ -325,7 +325,7 @@ class MonthlyArchives:
         return etag if etag and not etag.startswith("W/") else self._validator(response, "last-modified")
 
     def _validator(self, response: httpx2.Response, header: str) -> str | None:
-        """A validator that can be sent back; None for one that cannot, or that echoes what is secret."""
+        """A validator that can be sent back; None for one that cannot, or that echoes a secret."""
         value = response.headers.get(header, "")
         is_sound = value.isascii() and value.isprintable() and len(value) <= _MOST_VALIDATOR_CHARS
         return value if value and is_sound and self.credentials.hidden(value, len(value)) == value else None

@@ -1,4 +1,4 @@
-"""Where a source's fetched files land, whole or not at all, and what is remembered of them between fetches."""
+"""The folder where a source's fetched files land, whole or not at all, and the notes on them between fetches."""
 
 import filecmp
 import json
@@ -83,17 +83,17 @@ class Landing:
         self.newest_at = max(at, self.newest_at or at)
 
     def note(self, text: str) -> None:
-        """Keep a remark on what was left out."""
+        """Keep a remark on something left out."""
         if len(self.notes) < _MOST_NOTES:
             self.notes.append(text)
 
     def save_now_and_then(self) -> None:
-        """Write what is remembered unless that was done within the last second."""
+        """Write the notes unless that was done within the last second."""
         if time.monotonic() - self._saved_at >= _SAVED_EVERY:
             self.save()
 
     def save(self) -> None:
-        """Write what is remembered, after the names of the files that it is about are durable."""
+        """Write the notes, after the names of the files in them are durable."""
         self._saved_at = time.monotonic()
         sync(folder for folder in self._changed_folders if folder.exists())
         self._changed_folders.clear()
@@ -106,7 +106,7 @@ class Landing:
         write_durably(self._memory, text, self._memory.with_suffix(".json.tmp"))
 
     def forget_unfinished(self) -> None:
-        """Delete what earlier fetches left unfinished."""
+        """Delete unfinished files of earlier fetches."""
         for path in self.work.iterdir():
             if path.is_dir():
                 # A program that outlived its fetch may still write there; the next fetch deletes the rest.

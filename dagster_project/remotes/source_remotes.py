@@ -20,17 +20,17 @@ class Fetcher(Protocol):
     """One fetch of one remote."""
 
     def fetch(self) -> None:
-        """Make what is here what is there; raises as the protocol `Remotes` says."""
+        """Make the files here equal to those there; raises as the protocol `Remotes` says."""
 
 
 class SourceRemotes:
-    """Fetches what the settings name below `[sources.fetch]` into the folder of fetched files."""
+    """Fetches the remotes of `[sources.fetch]` into the folder of fetched files."""
 
     def __init__(self, settings: Settings, now: Callable[[], datetime] = lambda: datetime.now(UTC)):
         self.settings, self.now = settings, now
 
     def fetch(self, source: str) -> Fetched:
-        """Bring what is new in a source's remote; raises as the protocol says, with nothing secret in any text."""
+        """Bring new mails and files from a source's remote; raises as the protocol says, with nothing secret in any text."""
         quiet_wire_logs()
         remote = self.settings.source(source).remote
         assert remote, f"source {source} has no fetch"

@@ -68,7 +68,7 @@ class Around(BaseModel):
 class Hits(BaseModel):
     """The answer to a search; `label` says how far it can be trusted.
 
-    Without hits `nearest` is the title and id of what came nearest, `meant` are words in place of those no text holds.
+    Without hits `nearest` is the title and id of the nearest text, `meant` are words in place of those no text holds.
     """
 
     outcome: str
@@ -250,7 +250,7 @@ def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Tex
 
 
 def block(settings: Settings, index: SearchIndex, question: str, budget: int, where: str) -> Shown[Block]:
-    """The context of a text; `where` narrows what the settings allow."""
+    """The context of a text; `where` narrows the sources of the settings."""
     both = " ".join(f"({conditions})" for conditions in (settings.context.where, where) if conditions.strip())
     narrowed = settings.context.model_copy(update={"budget_tokens": budget, "where": both})
     context = context_of(
@@ -307,7 +307,7 @@ def sources(index: SearchIndex) -> Shown[SourceList]:
 
 
 def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:
-    """The rows of one SELECT on what the index shows, with every text masked, up to so many rows and characters."""
+    """The rows of one SELECT on the shown index, with every text masked, up to so many rows and characters."""
     table = bounded_rows(index.path, statement, most + 1, most_characters, on_start=index.further.append)
     lines: list[list[str | int | float | bool | None]] = []
     room = most_characters

@@ -99,7 +99,7 @@ def mcp_server(settings: Settings, lens: str | None = None, *, has_sql: bool = F
 
 
 class _Tools:
-    """The tools: what each takes, and which answer it gives."""
+    """The tools: the arguments and the answer of each."""
 
     def __init__(self, settings: Settings, lens: str | None, *, has_sql: bool):
         self.has_sql = has_sql

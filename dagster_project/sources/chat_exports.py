@@ -56,10 +56,10 @@ BROKEN = (
 
 @dataclass(frozen=True)
 class Export:
-    """One export: its name in the source, its format, its files, and a hash of all that decides what is read.
+    """One export: its name in the source, its format, its files, and a hash of all that decides the reading.
 
     `chat` names its chat, or begins the names of its chats; no other export of the source has it. `format` is
-    one of those that a source can name, or `zip`, whose content says what it is.
+    one of those that a source can name, or `zip`, whose content tells its format.
     """
 
     source: ConversationSourceSettings
@@ -98,7 +98,7 @@ def _members(folder: Path, program: ProgramOfFolders) -> tuple[Path, ...]:
 def exports_at(
     root: Path, source: ConversationSourceSettings
 ) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
-    """Place, format and files of each export at or below `root`; what only accompanies exports is none.
+    """Place, format and files of each export at or below `root`, without files that only accompany exports.
 
     A folder that cannot be listed is an export of the format `closed`.
     """
@@ -151,7 +151,7 @@ def _slack_channels(root: Path, inside: Sequence[Path]) -> Iterator[tuple[Path, 
 def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
     """For the name and format of each export of a source a name for its chats that no other one has.
 
-    It is the name without the ending, and without what WhatsApp puts before it. Exports that differ in the
+    It is the name without the ending, and without the words that WhatsApp puts before it. Exports that differ in the
     ending alone keep it, and so does a zip beside the folder that was unpacked from it.
     """
     plain = [_plain_name(name) for name, _ in exports]
@@ -244,7 +244,7 @@ class ExportReader:
             yield self._slack(f"{export.chat}/{channel}", members)
 
     def _slack(self, name: str, files: Sequence[tuple[str, Callable[[], bytes]]]) -> Chat:
-        """A channel of a Slack export: `users.json`, where there is one, and its days; what of them cannot be read."""
+        """A channel of a Slack export: `users.json`, where there is one, and its days; unreadable files are faults."""
         users: Sequence[Mapping[str, Any]] = []
         days: list[tuple[str, bytes]] = []
         faults: list[Fault] = []

@@ -1,4 +1,4 @@
-"""Chats on disk: which exports a source has, what they hold, and the windows they make."""
+"""Chats on disk: the exports of a source, their chats, and the windows of these."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ class ChatFiles:
     def partitions(
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
     ) -> list[SourcePartition]:
-        """A partition per window of the source's chats, and one of what could not be read, if there is any."""
+        """A partition per window of the source's chats, and one of unreadable exports, if there are any."""
         self._digest = digest
         exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
         if self._listings is None:
@@ -166,7 +166,7 @@ class ChatFiles:
             yield f"{stem}.{window.key}", window
 
     def chats(self, export: chat_exports.Export) -> list[Chat]:
-        """The chats of an export as they may be stored; what cannot be read is a chat of faults."""
+        """The chats of an export as they may be stored; an unreadable one is a chat of faults."""
         if export.digest not in self._read:
             if len(self._read) > 8:
                 self._read.pop(next(iter(self._read)))
@@ -227,7 +227,7 @@ class ChatFiles:
         ]
 
     def sweep(self) -> int:
-        """Delete what killed builds left of the memory, the number of files; no other build may be running."""
+        """Delete files of the memory that killed builds left; returns their number. No other build may be running."""
         return globs.sweep_parts(self._memory_file)
 
 
@@ -245,7 +245,7 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
     """The key: `WEFT_PSEUDONYM_KEY`, else the content of the file at `path`, which is made if there is none.
 
     A new file is readable by its owner alone and is never written over. SettingsError if the file is
-    in a folder of what is generated below `data`, if others may read it, or if the key is too short to keep a secret.
+    in a folder of generated files below `data`, if others may read it, or if the key is too short to keep a secret.
     """
     key_text = os.environ.get(VARIABLE)
     if key_text is not None:

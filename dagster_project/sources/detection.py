@@ -51,7 +51,7 @@ _WITHOUT_ZONE = (
 
 @dataclass(frozen=True)
 class Detected:
-    """A place as a source: its kind, the path or glob to configure, what was seen there, and how many files that is.
+    """A place as a source: its kind, the path or glob to configure, the facts seen there, and the number of files.
 
     `has_zone` is False if the times in it name no zone; `name` is what its files have in common, if that says something.
     """
@@ -103,7 +103,7 @@ def _zipped(file: Path) -> Detected:
 
 
 def _of_folder(folder: Path) -> list[Detected]:
-    """The sources of a folder: what its layout says, else the kind of nearly all of its files, else its folders' own."""
+    """The sources of a folder: by its layout, else the kind of nearly all of its files, else its folders' own."""
     if is_inbox(folder):
         return [Detected("public_inbox", str(folder), "public-inbox", len(repositories(folder)))]
     if is_slack(folder):
@@ -233,7 +233,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder that are neither hidden nor in what is usually left out; links are not followed."""
+    """The files below a folder that are neither hidden nor in folders that are usually left out; links are not followed."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(
             n

@@ -50,7 +50,7 @@ class DocumentReaders:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
 
         A picture that `is_seen` is kept with its text if `pictures` of the settings says so. Unless it is to `keep`,
-        what a file says is written nowhere.
+        the text of a file is written nowhere.
         """
         is_seen = is_seen and kind == "picture" and self.settings.pictures
         if not keep:
@@ -191,7 +191,7 @@ class _Reader:
                 raise FormatError(self._too_much())
 
     def _block(self, deadline: float) -> bytes:
-        """Some of what the process answers; FormatError if there is nothing by the deadline, or if the process ended."""
+        """Some bytes of the process's answer; FormatError if there is nothing by the deadline, or if the process ended."""
         assert self._process.stdout
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -211,7 +211,7 @@ class _Reader:
         return f"too_large: its text has more than {self.settings.max_document_bytes:,} bytes, the cap"
 
     def _kill(self) -> None:
-        """Kill the process and what it started."""
+        """Kill the process and its children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -250,7 +250,7 @@ class ConvertedFiles:
         self.folder = folder
 
     def place(self, data: bytes, kind: str, ocr: str | None) -> Path:
-        """Where what becomes of a file is kept: by content, kind, languages of OCR, version of the readers."""
+        """The place of the reading of a file: by content, kind, languages of OCR, version of the readers."""
         name = parts_hash((data, kind, ocr or "", VERSION))
         return self.folder / name[:2] / name
 
@@ -267,7 +267,7 @@ class ConvertedFiles:
         return Converted(**record)
 
     def put(self, place: Path, converted: Converted | FormatError) -> None:
-        """Keep what became of a file; a disk that is full, or may not be written, keeps nothing."""
+        """Keep the reading of a file; a disk that is full, or may not be written, keeps nothing."""
         if str(converted if isinstance(converted, FormatError) else "").partition(":")[0] in _FLEETING:
             return
         record = {"fault": str(converted)} if isinstance(converted, FormatError) else converted._asdict()
@@ -278,7 +278,7 @@ class ConvertedFiles:
             beside.replace(place)
 
     def sweep(self) -> int:
-        """Delete what nobody asked for in a month, the number of files."""
+        """Delete readings that nobody asked for in a month; returns their number."""
         count = 0
         for file in self.folder.glob("*/*"):
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The configured sources: which files they have, how the files make partitions, and what is in them."""
+"""The configured sources: their files, the partitions of these, and their contents."""
 
 import json
 import re
@@ -231,7 +231,7 @@ class FileSources:
             self._note_change(partition, file)
 
     def _read_file(self, file: _File) -> RawFile:
-        """One file of a tree with what is in it, or with the reason why it is not read."""
+        """One file of a tree with its bytes, or with the reason why it is not read."""
         if file.fault:
             return RawFile(file.name, b"", file.fault)
         settings, kind = self.settings.documents, document_format(file.name)
@@ -335,7 +335,7 @@ class FileSources:
         return digest.hexdigest(), month
 
     def sweep(self) -> int:
-        """Delete what killed builds left of the memory, the number of files; no other build may be running."""
+        """Delete files of the memory that killed builds left; returns their number. No other build may be running."""
         return globs.sweep_parts(self._memory_file) + self.chats.sweep() + self._readers.converted.sweep()
 
 
@@ -365,7 +365,7 @@ def _month(head: bytes) -> str | None:
 
 
 def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterator[RawMail]:
-    """The mails of one file; what cannot be read as mail comes with its fault."""
+    """The mails of one file; an unreadable one has its fault."""
     if file.fault or globs.is_folder(file.path):
         yield RawMail(file.name, b"", fault=file.fault or "not_a_file: the path is a folder")
         return

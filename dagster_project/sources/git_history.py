@@ -173,7 +173,7 @@ _AGAIN = "fetch or clone it again"
 class Change(NamedTuple):
     """A commit: when its author made it, the blob that came and the one that was removed, or empty.
 
-    `fault` says what of the commit, or of the history before it, cannot be read.
+    `fault` names the part of the commit, or of the history before it, that cannot be read.
     """
 
     commit: str
@@ -225,7 +225,7 @@ def _changes_by_git(repository: Path, head: str) -> Iterator[Change]:
 
 
 def _walked(repository: Path, head: str) -> Iterator[Change]:
-    """The changes read object by object, as far as there are objects, and what is missing or corrupt."""
+    """The changes read object by object, as far as the objects go, and the missing or corrupt one."""
     with Objects(repository) as objects:
         commits, lost = _commits(objects, head, _shallow(repository))
         before: dict[str, str] | None = {}
@@ -274,7 +274,7 @@ def _commits(
 
 
 def _entries(objects: Objects, tree: str) -> tuple[dict[str, str] | None, str | None]:
-    """By name the blobs `m` and `d` of a tree; what is not a file is empty. None and the fault if it cannot be read."""
+    """By name the blobs `m` and `d` of a tree, empty for anything but a file. None and the fault if it cannot be read."""
     tree_object = objects.read(tree, "tree")
     if tree_object.fault:
         return None, tree_object.fault

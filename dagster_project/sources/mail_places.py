@@ -109,7 +109,7 @@ def _maildir(root: Path) -> _Files:
 
 
 def _delivered(place: Path, folder: str) -> _Files:
-    """The mails in `cur` or `new`, and what cannot be one; none of `tmp`."""
+    """The mails in `cur` or `new`, and files that cannot be a mail; none of `tmp`."""
     if place.name == "tmp":
         return
     try:
@@ -171,7 +171,7 @@ def _utf7_letters(match: re.Match[str]) -> str:
 
 
 def _single_mails(root: Path) -> _Files:
-    """The files `*.eml` and `*.emlx` at any depth below a folder, what cannot be one, and folders that cannot be listed.
+    """The files `*.eml` and `*.emlx` at any depth below a folder, files that cannot be a mail, and unreadable folders.
 
     The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`.
     """

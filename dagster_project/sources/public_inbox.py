@@ -57,7 +57,7 @@ def is_inbox(folder: Path) -> bool:
 
 
 def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
-    """The mails that the inbox holds now, in the order in which they came, and what of it cannot be read.
+    """The mails that the inbox holds now, in the order in which they came, and unreadable ones.
 
     A removal takes away every earlier mail of that content, in older epochs too; a mail that comes
     again after it is there again. SourceError where git is missing, or a repository gives nothing at all.

@@ -1,7 +1,7 @@
-"""The process that reads PDF, office, book, notebook and picture files: what is in a file can harm it and nothing else.
+"""The process that reads PDF, office, book, notebook and picture files: their content can harm it and nothing else.
 
 It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `is_seen`, `seconds`), and answers
-each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with what else is known
+each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
 (`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process
 ends over it.
 """
@@ -46,7 +46,7 @@ def _main() -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """End this process once it has used so much more of the processor, whatever the threads, and what it starts as well.
+    """End this process once it has used so much more of the processor, whatever the threads, and its children as well.
 
     A process that waits ends a little later, if nobody is there any more to end it.
     """
@@ -82,7 +82,7 @@ def _say(answer: dict[str, object]) -> None:
 
 
 def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say what ends this process; it is started again for the next file."""
+    """Report the fault that ends this process; it is started again for the next file."""
     if issubclass(kind, MemoryError):
         _say({"fault": "out_of_memory: reading it takes more memory than a file may take", "ends": True})
     else:

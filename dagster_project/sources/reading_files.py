@@ -1,4 +1,4 @@
-"""Reading one file of a source under a cap, compressed or not: what is in it, and why the rest is not read."""
+"""Reading one file of a source under a cap, compressed or not: its bytes, and why the rest is not read."""
 
 import bz2
 import errno
@@ -58,14 +58,14 @@ _PLAUSIBLE_BYTES, _PLAUSIBLE_RATIO = 16 << 20, 250
 
 
 def plausible_bytes(stored: int) -> int:
-    """Bytes that `stored` compressed bytes may become; what becomes more is made to fill the memory."""
+    """Bytes that `stored` compressed bytes may become; bytes that become more are made to fill the memory."""
     return max(_PLAUSIBLE_BYTES, stored * _PLAUSIBLE_RATIO)
 
 
 def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     """The bytes of a file, decompressed by its ending under the caps of size and ratio.
 
-    A compressed file that breaks off, or has something else behind its end, gives what is before that, and the
+    A compressed file that breaks off, or has something else behind its end, gives the bytes before that, and the
     reason. TooLargeError if it passes a cap, OSError if it cannot be read.
     """
     if path.suffix not in _MEMBERS:
@@ -89,7 +89,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
 
 
 def part(path: Path, start: int, count: int) -> bytes:
-    """At most `count` bytes of what is in a file, decompressed by its ending, from `start` on; OSError as `open_file`."""
+    """At most `count` bytes of a file's content, decompressed by its ending, from `start` on; OSError as `open_file`."""
     with open_file(path) as stream:
         if path.suffix not in _MEMBERS:
             stream.seek(start)
@@ -110,7 +110,7 @@ def part(path: Path, start: int, count: int) -> bytes:
 def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:
     """The content of all members of a compressed file in pieces; zeros that fill it up behind them are none.
 
-    Python's own readers end silently where what follows a member of xz or bzip2 is none.
+    Python's own readers end silently where bytes behind a member of xz or bzip2 are not one.
     """
     rest = stream.read(_BLOCK)
     while rest:
@@ -128,7 +128,7 @@ def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[
 
 
 def why_unreadable(error: Exception) -> str:
-    """The reason in `quarantine` of what could not be read; WeftError as `raise_of_machine`."""
+    """The reason in `quarantine` for an unreadable file; WeftError as `raise_of_machine`."""
     if isinstance(error, TooLargeError):
         return str(error)
     raise_of_machine(error)

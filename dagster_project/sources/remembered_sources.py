@@ -1,4 +1,4 @@
-"""The configured sources without what was forgotten."""
+"""The configured sources without forgotten texts."""
 
 import bz2
 import gzip
@@ -27,7 +27,7 @@ _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 
 class RememberedSources(FileSources):
-    """`FileSources` that go to quarantine with what was forgotten, and leave out its sources and partitions."""
+    """`FileSources` that put forgotten texts into quarantine, and leave out forgotten sources and partitions."""
 
     def __init__(self, forgotten: Forgotten, *args: Any):
         super().__init__(*args)
@@ -47,7 +47,7 @@ class RememberedSources(FileSources):
         return remaining
 
     def cut_fetched(self, partitions: Collection[str]) -> None:
-        """Take what was forgotten out of the fetched files of partitions, but for chats and the history of a public inbox.
+        """Take forgotten texts out of the fetched files of partitions, but for chats and the history of a public inbox.
 
         A later fetch brings it again if its remote has it.
         """

@@ -67,7 +67,7 @@ def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile
 
     `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`: files that take long to
     read apart from the others, both dealt by a hash of the path into as many parts as hold at most some hundred, a power
-    of two: an edit reads one part, and the parts do not depend on what was there before.
+    of two: an edit reads one part, and the parts do not depend on earlier files.
     """
     if grain == "whole":
         return {"all": list(files)}
@@ -173,7 +173,7 @@ def _why(error: OSError) -> str:
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
 
-    A pattern without a slash is compared with the last part alone, unless one takes back what others match: on a long
+    A pattern without a slash is compared with the last part alone, unless one takes back matches of others: on a long
     path, patterns for any depth are slow.
     """
     lowered = [pattern.lower() for pattern in patterns]

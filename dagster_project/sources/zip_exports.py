@@ -25,9 +25,9 @@ _BROKEN = (
 
 
 class ZippedExport:
-    """The files in a zip, by name; what programs put beside them (`__MACOSX`, names with a dot) is none.
+    """The files in a zip, by name, without those that programs put beside them (`__MACOSX`, names with a dot).
 
-    ChatFormatError for what is not a zip (`no_zip`), and for one that names a place outside itself
+    ChatFormatError for a file that is not a zip (`no_zip`), and for one that names a place outside itself
     (`path_traversal`), as no export does.
     """
 
@@ -89,8 +89,8 @@ class ZippedExport:
     def read(self, name: str) -> bytes:
         """The bytes of a file.
 
-        ChatFormatError if a password is needed (`encrypted`), if it is broken (`no_zip`), or if what
-        was read of the archive passes `max_bytes` or is more than `plausible_bytes` (`too_large`).
+        ChatFormatError if a password is needed (`encrypted`), if it is broken (`no_zip`), or if the
+        bytes read from the archive pass `max_bytes` or `plausible_bytes` (`too_large`).
         """
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:

@@ -115,7 +115,7 @@ def failed_by_itself(event: dg.DagsterEvent) -> bool:
 def partitions_of_backfills(
     instance: dg.DagsterInstance, definitions: Callable[[], dg.Definitions]
 ) -> set[str]:
-    """The partitions that backfills under way are to make. No public name says what a backfill is of."""
+    """The partitions that backfills under way are to make. Dagster has no public name for the target of a backfill."""
     under_way = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
     keys: set[str] = set()
     for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=under_way)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def put(complete: Path, place: Path) -> Path:
-    """Give a complete file or folder its name in place of what has it; durable when the call returns."""
+    """Give a complete file or folder its name in place of the one that has it; durable when the call returns."""
     complete.replace(place)
     sync([place.parent])
     return place

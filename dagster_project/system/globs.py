@@ -51,7 +51,7 @@ def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
 
 
 def sweep_parts(memory: Path) -> int:
-    """Delete what killed processes left beside a file that `remember` writes; the number of files."""
+    """Delete files that killed processes left beside a file that `remember` writes; returns their number."""
     leftovers = list(memory.parent.glob(f"{glob.escape(memory.name)}.*"))
     for file in leftovers:
         file.unlink(missing_ok=True)

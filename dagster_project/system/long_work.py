@@ -123,7 +123,7 @@ class CountedProgress:
     def step(self, stage: str, partition: str | None, rows: int, processor: float | None = None) -> None:
         """Count one finished piece; the time since the last step goes to its stage.
 
-        So does the processor time of this process, or what another one took that made the piece.
+        So does the processor time of this process, or that of another one that made the piece.
         """
         now, used = time.monotonic(), time.process_time()
         own = used - self._used if processor is None else processor

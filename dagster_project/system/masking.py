@@ -164,7 +164,7 @@ class Credentials:
 
 
 def _others(remote: RemoteSettings) -> tuple[str, ...]:
-    """Other secrets: keys in the queries of addresses, passwords of proxies, what its client reads from the environment."""
+    """Other secrets: keys in the queries of addresses, passwords of proxies, variables that its client reads."""
     secrets = []
     for url in (getattr(remote, "url", None), getattr(remote, "endpoint", None)):
         values = [v for _, v in parse_qsl(urlsplit(url or "").query) if "{" not in v]

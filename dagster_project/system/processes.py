@@ -1,4 +1,4 @@
-"""Other processes: whether they live, which this one started, and what one of these printed."""
+"""Other processes: whether they live, which this one started, and the output of one of these."""
 
 import _posixsubprocess
 import contextlib
@@ -76,8 +76,8 @@ def end_started() -> None:
     """Kill all descendants of this process, including those in sessions of their own; none begins after.
 
     A thread that is about to start one, such as those that copy a run's output for Dagster, waits forever instead. One
-    that is past that point does start it, hence the second look. All are stopped before the first is killed: what one
-    of them starts meanwhile would no longer be known as a descendant.
+    that is past that point does start it, hence the second look. All are stopped before the first is killed: a process that
+    one of them starts meanwhile would no longer be known as a descendant.
     """
     for owner, name in _STARTS:
         setattr(owner, name, _never)

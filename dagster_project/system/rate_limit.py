@@ -36,7 +36,7 @@ def requested_pause(header: str, now: datetime | None = None) -> float | None:
 class Quota:
     """Requests and tokens that may be spent in any window of time.
 
-    The window slides: what was spent counts until it is as old as the window is long, so that the
+    The window slides: spent requests and tokens count until they are as old as the window is long, so that the
     service's own count, wherever its minute begins, is never above the quota.
     """
 
@@ -61,7 +61,7 @@ class Quota:
         self._spent.append((self._clock(), requests, tokens))
 
     def learn(self, requests: int | None = None, tokens: int | None = None) -> None:
-        """Keep below what the service says it allows, where that is less."""
+        """Keep below the limits that the service gives, where these are less."""
         self.requests = min(self.requests, requests or self.requests)
         self.tokens = min(self.tokens, tokens or self.tokens)
 
@@ -93,5 +93,5 @@ class RunBudget:
         self.left = tokens
 
     def spend(self, tokens: int) -> None:
-        """Take what was used."""
+        """Take used tokens."""
         self.left -= tokens

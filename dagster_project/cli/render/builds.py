@@ -66,7 +66,7 @@ _SHOWN = (
 
 
 class _Seconds(ProgressColumn):
-    """The seconds that a stage took so far; while it runs also what its speed leaves, where its end is known."""
+    """The seconds that a stage took so far; while it runs also the rest by its speed, where its end is known."""
 
     def render(self, task: Task) -> Text:
         """The seconds, which run on while the stage does."""
@@ -179,7 +179,7 @@ class BuildView:
             self._progress.update(task, total=self._progress.tasks[task].completed)
 
     def summary(self, result: BuildResult) -> None:
-        """Print the table of what is published, or that nothing changed."""
+        """Print the table of the published version, or that nothing changed."""
         for line in result.warnings():
             self.console.print(line, soft_wrap=True)
         if result.published is None:

@@ -16,7 +16,7 @@ _WIDE = "Recall@100"
 
 
 def print_report(report: Mapping[str, Any], paths: Mapping[str, str]) -> None:
-    """Scores of each profile with intervals, what the baseline is good and bad at, and where the files are."""
+    """Scores of each profile with intervals, best and worst queries of the baseline, and the places of the files."""
     console = terminal()
     console.print(_scores(report))
     console.print(_stages(report))
@@ -54,7 +54,7 @@ def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
 
 @contextlib.contextmanager
 def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr; call what it yields after each of `count` steps.
+    """A bar on stderr; call the function that it yields after each of `count` steps.
 
     Where queries come in several batches, the bar grows with each.
     """

@@ -25,7 +25,7 @@ _INDENT = 5
 
 
 class Details(NamedTuple):
-    """The facts to print beside the texts of hits: how they were found, and what else matches in their documents."""
+    """The facts to print beside the texts of hits: how they were found, and other matches in their documents."""
 
     explain: bool = False
     more: bool = False
@@ -35,7 +35,7 @@ _PLAIN = Details()
 
 
 def print_hits(queries: list[str], result: SearchResult, version: str, details: Details = _PLAIN) -> None:
-    """Hits as people read them, those of one thread together: subject, author, text, what it answers, citation."""
+    """Hits as people read them, those of one thread together: subject, author, text, the quote that it answers, citation."""
     console = terminal()
     rows = result.hits.to_pylist()
     for number, query in enumerate(queries):
@@ -258,7 +258,7 @@ def print_explanation(result: Explanation, rows: int) -> None:
 
 
 def print_plan(plan: Mapping[str, Any]) -> None:
-    """The plan of a context: its stages, what each query gave, the passages of the block, and what was left out and why."""
+    """The plan of a context: its stages, its queries, the passages of the block, and those left out with the reason."""
     console = terminal()
     print_records(plan["stages"], "no stages")
     for query in plan["queries"]:

@@ -21,7 +21,7 @@ class SafeConsole(Console):
         super().__init__(file=beneath(stream), highlight=False, markup=False, emoji=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The segments of what is printed: texts are made safe before they are laid out, so that tables stay whole."""
+        """The segments of the output: texts are made safe before they are laid out, so that tables stay whole."""
         if isinstance(renderable, str):
             renderable = visible(renderable)
         elif isinstance(renderable, Text):

@@ -115,7 +115,7 @@ class RayEmbedder:
 
 
 def actors(resources: Mapping[str, float], tasks: int | None) -> tuple[int, dict[str, int]]:
-    """How many actors a cluster with these resources takes, `tasks` at most, and what each of them takes.
+    """How many actors a cluster with these resources takes, `tasks` at most, and the resources of each.
 
     >>> actors({"CPU": 64.0, "GPU": 4.0}, None)
     (4, {'num_gpus': 1})

@@ -70,8 +70,8 @@ def written_tasks(settings: Settings, tables: Sequence[str], partitions: Sequenc
 def run_task(place: str, number: int) -> Outcome:
     """Make the stale tables of a partition, stage by stage, and commit each; a repetition writes the same bytes.
 
-    `place` is that of the file of the tasks. Whatever fails is the fault of the outcome, with partition, stage, reason and
-    machine, so that the engine repeats only what it lost; EngineError where the machine does not see the lake.
+    `place` is that of the file of the tasks. A failure is the fault of the outcome, with partition, stage, reason and
+    machine, so that the engine repeats only lost tasks; EngineError where the machine does not see the lake.
     """
     world = _world(place)
     partition = world.partitions[number]

@@ -17,7 +17,7 @@ class Cluster(Protocol):
         """The outcomes of the tasks of the file at `place`, in any order."""
 
     def close(self) -> None:
-        """Give back what was taken of the cluster."""
+        """Give back the machines of the cluster."""
 
 
 class TaskEngine:

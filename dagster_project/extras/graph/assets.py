@@ -26,7 +26,7 @@ class GraphExporter(Protocol):
     """Keeps the exported graph of documents."""
 
     def export(self, folders: Any) -> tuple[pa.Table, Any]:
-        """Make the export consist of `hal_export.Folder`s; the files as `DOCUMENT_GRAPH`, and what was done."""
+        """Make the export consist of `hal_export.Folder`s; the files as `DOCUMENT_GRAPH`, and counts of changes."""
 
 
 def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[Stage]:

@@ -93,7 +93,7 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 @click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits.")
 @explained
 def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
-    """Find what answers QUERY: with --static first among the questions stored with chunks, then by search."""
+    """Find answers to QUERY: with --static first among the questions stored with chunks, then by search."""
     folder = load_settings(config).root / "index"
     hits = stripes_and_prompts.prompted(folder, query, limit) if static else []
     if not hits:

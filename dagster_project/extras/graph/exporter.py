@@ -17,7 +17,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 class FileGraphExporter:
-    """Keeps the files of a graph below a folder, and what is under way in a hidden one beside it."""
+    """Keeps the files of a graph below a folder, and unfinished ones in a hidden folder beside it."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -28,10 +28,10 @@ class FileGraphExporter:
         return (self.folder / INDEX).is_file()
 
     def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
-        """Make the export consist of `folders`, documents first; returns the files and what was done.
+        """Make the export consist of `folders`, documents first; returns the files and counts of changes.
 
         A document's folder is exchanged whole, so its index and chunks are always of one version; the
-        indexes over it follow, and what is gone is deleted last, when nothing leads to it. A folder that
+        indexes over it follow, and removed files are deleted last, when nothing leads to them. A folder that
         is right already is not touched. A crash leaves a readable export; the next one ends the work.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class FileGraphExporter:
         return True
 
     def _put(self, new: Path, place: Path) -> None:
-        """Move a file or folder to its place; what was there goes."""
+        """Move a file or folder to its place, which deletes the old one."""
         for above in place.relative_to(self.folder).parents:
             # A document may have become a folder, and the reverse.
             if (self.folder / above).is_file():

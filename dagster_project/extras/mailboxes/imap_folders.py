@@ -2,7 +2,7 @@
 
 The folder is opened with EXAMINE and mails are read with BODY.PEEK (RFC 9051, sections 6.3.3 and 6.4.5.1), so that
 nothing changes there. A file's name says which mail it is: a hash of server, folder, user and UIDVALIDITY, and
-the UID; what is in the folder is therefore all that is remembered.
+the UID; so the files of the folder are the only memory.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class ImapFolder:
         self.wire = Wire()
 
     def fetch(self) -> None:
-        """Make the Maildir what the folder is; raises as the protocol `Remotes` says."""
+        """Make the Maildir equal to the folder; raises as the protocol `Remotes` says."""
         self.landing.forget_unfinished()
         for part in ("cur", "new", "tmp"):
             (self.landing.folder / part).mkdir(exist_ok=True)
@@ -277,7 +277,7 @@ def _number_ranges(count: int) -> Iterator[str]:
 
 
 def _body(parts: Mapping[bytes, Any]) -> bytes | None:
-    """The mail itself; None where there is none. ValueError for what can be no mail."""
+    """The mail itself; None without one. ValueError for bytes that cannot be a mail."""
     data = parts.get(b"BODY[]")
     if data is not None and not isinstance(data, bytes):
         raise ValueError(f"a mail that is {type(data).__name__}")

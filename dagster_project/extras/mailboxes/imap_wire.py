@@ -1,4 +1,4 @@
-"""The connection to an IMAP server: what it may send for a command is counted, and it can be cut at any time."""
+"""The connection to an IMAP server: it counts the bytes for a command, and can be cut at any time."""
 
 import imaplib
 import socket

@@ -1,4 +1,4 @@
-"""A collection of Qdrant that ranks in place of the published file: what is sent there, and how it is asked."""
+"""A collection of Qdrant that ranks in place of the published file: its points and its searches."""
 
 from dagster_project.extras.registry import Extra, RankingOffer
 

@@ -18,7 +18,7 @@ _QUERIES_AT_ONCE = 64
 
 
 class PointTermScores(bm25.TermScores):
-    """BM25 scores from the collection; what terms weigh, and which chunks hold them, is of the file's dictionary."""
+    """BM25 scores from the collection; the weights of terms, and the counts of chunks, are of the file's dictionary."""
 
     nearest, top = np.zeros(0, dtype=np.int64), 0.0
     """The best allowed chunks, best first, and the score of the first."""
@@ -114,7 +114,7 @@ class PointRanking:
 
 
 def _edges(near: Listed, far: Listed) -> tuple[float, float]:
-    """The highest and the lowest score, of what is nearest to a vector and to its opposite."""
+    """The highest and the lowest score: of the nearest points to a vector and to its opposite."""
     low = -float(far.scores.max(initial=-np.inf))
     low = low if np.isfinite(low) else 0.0
     return float(near.scores.max(initial=low)), low
@@ -183,7 +183,7 @@ class PointsBatch(QueryBatch):
         return near
 
     def _learn(self, settings: SearchSettings, words: Sequence[PointTermScores]) -> None:
-        """Ask for the scores of what was found and of the threads around it, and of mails and pages where they count."""
+        """Ask for the scores of the hits and of the threads around them, and of mails and pages where they count."""
         points, places = self.points, self.version.arrays.places
         wholes = self.version.weighed_wholes(settings)
         searches = []

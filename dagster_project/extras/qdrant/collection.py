@@ -72,7 +72,7 @@ def connected(url: str) -> QdrantClient:
 
 @contextmanager
 def request_faults(name: str) -> Iterator[None]:
-    """IndexUnavailableError for what Qdrant refuses, or if nobody answers."""
+    """IndexUnavailableError if Qdrant refuses a request, or if nobody answers."""
     try:
         yield
     except (ApiException, ValueError, OSError) as error:
@@ -158,7 +158,7 @@ class Collection:
                 self.client.set_payload(self.name, facts, points=part, wait=True)
 
     def undo(self, number: int) -> None:
-        """Take back what an unfinished publish with this number, or a later one, did."""
+        """Take back the changes of an unfinished publish with this number, or a later one."""
         came = models.Filter(must=[_range("since", gte=number)])
         went = models.Filter(must=[_range("until", gte=number, lt=NEVER)])
         with request_faults(self.name):
@@ -166,7 +166,7 @@ class Collection:
             self.client.set_payload(self.name, {"until": NEVER}, points=went, wait=True)
 
     def forget(self, number: int) -> None:
-        """Delete what counts neither in this publish nor in the one before, once readers had time to go on."""
+        """Delete points that count neither in this publish nor in the one before, once readers had time to go on."""
         before = int(time.time()) - _KEPT_SECONDS
         old = models.Filter(must=[_range("until", lt=number), _range("gone_at", lt=before)])
         with request_faults(self.name):

@@ -36,7 +36,7 @@ _CHUNKS_AT_ONCE = 20_000
 
 
 class QdrantMirror:
-    """Sends what is published to collections of a service, which `alias` names; `search` has the weights of fields."""
+    """Sends published versions to collections of a service, which `alias` names; `search` has the weights of fields."""
 
     full_build, update, layout = PointBuild, PointUpdate, COLLECTION_LAYOUT
 
@@ -116,7 +116,7 @@ class QdrantMirror:
     def _update(
         self, version: _Version, before: Path, facts: Mirrored, ids: PointIds
     ) -> tuple[int, int, Mirrored]:
-        """Send what came and say what went: how many points each, and where all are now."""
+        """Send new points and end removed ones: the number of each, and the places of all now."""
         facts = version.next_of(facts, before)
         collection = Collection(self.client, facts.collection)
         collection.undo(facts.number)

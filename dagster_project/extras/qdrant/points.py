@@ -1,4 +1,4 @@
-"""The points of a published version: where they are, which chunks they are, and what the collection says of them."""
+"""The points of a published version: their places, their chunks, and the answers of the collection."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def mirrored(published: Path) -> tuple[Mirrored, PointIds] | None:
 
 
 def write_mirrored(published: Path, facts: Mirrored, ids: PointIds) -> None:
-    """Write beside a file where its points are; last what says that they are there."""
+    """Write the places of a file's points beside it; last the facts, by which they count as there."""
     folder = folder_of(published)
     np.save(folder / _KEYS, ids.keys)
     np.save(folder / _SINCE, ids.since)
@@ -162,5 +162,5 @@ class Points:
 
 
 def _ends_tied(result: ScoredKeys, count: int) -> bool:
-    """True if what was found ends amid chunks with the score of the last one that is taken."""
+    """True if the result ends amid chunks with the score of the last one that is taken."""
     return len(result.scores) == count + _SPARE and bool(result.scores[count - 1] == result.scores[-1])

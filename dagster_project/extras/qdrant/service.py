@@ -1,4 +1,4 @@
-"""Qdrant as the settings name it: what mirrors a publish there, and the points of a published file."""
+"""Qdrant as the settings name it: the mirror of a publish, and the points of a published file."""
 
 from pathlib import Path
 

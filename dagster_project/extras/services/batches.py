@@ -35,11 +35,11 @@ Create = Callable[["AsyncClient", Sequence[int], str], Awaitable[Any]]
 
 
 class BatchJobs:
-    """Jobs by what is requested in them; the notes in one file say which job has which request, and at which place.
+    """Jobs by the requests in them; the notes in one file say which job has which request, and at which place.
 
     A request is noted before its job is submitted, under a name that the job carries, and until `forget` is called. So a
-    run that was killed at any moment leaves nothing that the next one would pay for again: a job that is noted is looked for
-    by its name, and only what no job holds is submitted.
+    run that was killed at any moment leaves nothing that the next one would pay for again: it looks for a noted job
+    by its name, and submits only requests that no job holds.
     """
 
     def __init__(self, gemini: GeminiSettings, folder: Path):
@@ -183,7 +183,7 @@ class HeldDocuments:
         return sum(self.tokens[text] * (count - 1) for text, count in again.items())
 
     def taken(self) -> int:
-        """The tokens that the service was given to hold since this was asked last; they cost what sent ones cost."""
+        """The tokens that the service was given to hold since the last call; they cost as much as sent ones."""
         tokens, self._new_tokens = self._new_tokens, 0
         return tokens
 

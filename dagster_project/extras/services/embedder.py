@@ -1,4 +1,4 @@
-"""Vectors by a model service: texts are screened and cut, and what the service refuses is found among others."""
+"""Vectors by a model service: texts are screened and cut, and refused ones are found among others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RemoteEmbedder(ABC):
 
     @abstractmethod
     def vectors(self, answer: Any, count: int) -> np.ndarray:
-        """The vectors of an answer, of unit length; EmbeddingError or ValueError if they are not what was asked for."""
+        """The vectors of an answer, of unit length; EmbeddingError or ValueError if they do not fit the request."""
 
     def for_texts(self, count: int) -> RemoteEmbedder:
         """This one, whatever the number of texts."""
@@ -81,7 +81,7 @@ class RemoteEmbedder(ABC):
         return screened(texts, self.safety).texts if self.safety else list(texts)
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
-        """Tokens of each text with what is put before it, int64; more than the service will count."""
+        """Tokens of each text with its prefix, int64; more than the service will count."""
         return self._counts(texts, DOCUMENT)
 
     def _counts(self, texts: Sequence[str], task: str) -> np.ndarray:
@@ -131,7 +131,7 @@ class RemoteEmbedder(ABC):
         return run
 
     def _cut(self, texts: Sequence[str], task: str) -> tuple[list[str], list[int], int]:
-        """The texts within the limit, their tokens with what is put before them, and how many were cut."""
+        """The texts within the limit, their tokens with their prefixes, and how many were cut."""
         before, *encoded = self._encoded([self.prefixes[task], *map(_words, texts)])
         prefix = len(before.ids)
         limit = sys.maxsize if self.max_tokens is None else max(1, self.max_tokens - prefix)

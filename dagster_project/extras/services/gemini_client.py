@@ -36,7 +36,7 @@ class GeminiService(Service):
         super().__init__(settings, Quota(settings.requests_per_minute, settings.tokens_per_minute))
 
     def opened(self) -> tuple[AsyncClient, Callable[[], Awaitable[None]]]:
-        """A client with its connections, and what closes it."""
+        """A client with its connections, and the function that closes it."""
         try:
             from google import genai
             from google.genai.types import HttpOptions
@@ -58,7 +58,7 @@ class GeminiService(Service):
         return client.aio, connections.aclose
 
     async def called(self, client: AsyncClient, call: Call[Any]) -> Any:
-        """The answer to one call; what the client raises for a fault of the service is explained."""
+        """The answer to one call; faults of the service are explained."""
         from google.genai.errors import APIError
 
         try:

@@ -72,7 +72,7 @@ class GeminiEmbedder(RemoteEmbedder):
         return await client.models.embed_content(model=self.name, contents=contents, config=config)
 
     def _contents(self, texts: Sequence[str], task: str) -> tuple[Any, Any]:
-        """Texts as they are sent, and what is asked of them."""
+        """Texts as they are sent, and the configuration of the request."""
         from google.genai.types import Content, EmbedContentConfig, Part
 
         def part(text: str) -> Part:
@@ -87,7 +87,7 @@ class GeminiEmbedder(RemoteEmbedder):
         return contents, EmbedContentConfig(task_type=task_type, output_dimensionality=self.dimensions)
 
     def vectors(self, answer: Any, count: int) -> np.ndarray:
-        """The vectors of an answer, of unit length; EmbeddingError if they are not what was asked for."""
+        """The vectors of an answer, of unit length; EmbeddingError if they do not fit the request."""
         rows = [e.values or [] for e in answer.embeddings or ()]
         if len(rows) != count:
             raise EmbeddingError(f"{count} texts went out, {len(rows)} vectors came back")

@@ -35,7 +35,7 @@ class _Read(NamedTuple):
 
 
 class _Prompt(NamedTuple):
-    """A prompt as it is sent, the tokens that it takes at most, and what it reads."""
+    """A prompt as it is sent, the tokens that it takes at most, and the document that it reads."""
 
     text: str
     tokens: int

@@ -49,7 +49,7 @@ class OpenAIService(Service):
         return (os.environ.get(ADDRESS_VARIABLE, "").strip() or _ADDRESS).rstrip("/")
 
     def opened(self) -> tuple[httpx2.AsyncClient, Callable[[], Awaitable[None]]]:
-        """The connections, and what closes them."""
+        """The connections, and the function that closes them."""
         client = bounded_connections(self.settings)
         return client, client.aclose
 
@@ -100,7 +100,7 @@ class OpenAIEmbedder(RemoteEmbedder):
         return await self.service.post(client, "embeddings", body)
 
     def vectors(self, answer: Any, count: int) -> np.ndarray:
-        """The vectors of an answer in the order of the texts; ValueError if they are not what was asked for."""
+        """The vectors of an answer in the order of the texts; ValueError if they do not fit the request."""
         rows = sorted(answer["data"], key=lambda row: row["index"])
         matrix = np.array([row["embedding"] for row in rows], dtype=np.float64)
         if len(matrix) != count:
@@ -116,7 +116,7 @@ class OpenAIEmbedder(RemoteEmbedder):
 
 
 class OpenAILanguageModel(RemoteLanguageModel):
-    """A model behind the endpoint (`POST chat/completions`); what it costs is not known."""
+    """A model behind the endpoint (`POST chat/completions`); its cost is not known."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ Call = Callable[[Any], Awaitable[T]]
 
 
 class TransientError(Exception):
-    """A fault after which the same request may succeed; `pause` is what the service asks for, in seconds.
+    """A fault after which the same request may succeed; `pause` is the seconds that the service asks for.
 
     `may_be_paid` if the service may count the request as answered.
     """
@@ -36,7 +36,7 @@ class TransientError(Exception):
 
 
 class RefusedError(ServiceError):
-    """The service will not take a request, perhaps for what is in it."""
+    """The service will not take a request, perhaps for its content."""
 
 
 class NotFoundError(ServiceError):
@@ -69,7 +69,7 @@ class Service(ABC):
 
     @abstractmethod
     def opened(self) -> tuple[Any, Callable[[], Awaitable[None]]]:
-        """A client with its connections, and what closes it."""
+        """A client with its connections, and the function that closes it."""
 
     async def called(self, client: Any, call: Call[Any]) -> Any:
         """The answer to one call; a fault that the service reports is a TransientError or a ServiceError."""
@@ -133,7 +133,7 @@ class Service(ABC):
             raise fault
 
     def _send_no_more(self, under_way: set[asyncio.Task[T]]) -> None:
-        """End what waits to be sent; what was sent may still be answered, and is paid for."""
+        """End requests that wait to be sent; sent ones may still be answered, and are paid for."""
         self._is_ending = True
         for task in under_way - self._sending:
             task.cancel()
@@ -224,7 +224,7 @@ class Service(ABC):
         return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
     def _pause(self, fault: TransientError, calls: int) -> float:
-        """Seconds before the next attempt: what the service asks for and a little, else drawn at random."""
+        """Seconds before the next attempt: a little more than the service asks for, else drawn at random."""
         settings = self.settings
         exponent = min(calls - 1, 64)  # with more, the number would be too large for a float
         drawn = random.uniform(0, min(settings.max_backoff_seconds, settings.backoff_seconds * 2.0**exponent))

@@ -1,4 +1,4 @@
-"""Object stores: prefixes as remotes of sources, and what a lake on a store needs: locks and looks at its footers."""
+"""Object stores: prefixes as remotes of sources, and locks and looks at footers for a lake on a store."""
 
 from dagster_project.extras.registry import Extra, Remote
 

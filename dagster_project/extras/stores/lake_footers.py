@@ -21,7 +21,7 @@ class RemoteFooters:
     """One look at a remote lake: its objects are listed once, and footers are read of those that came since."""
 
     def __init__(self, base: UPath, tables: Mapping[str, Table], file: Path):
-        """`file` keeps what was read."""
+        """`file` keeps the footers that were read."""
         self.base, self.tables, self.footers = base, tables, KeptFooters(file)
         self._etags = _listed(base)
         self._names: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ class RemoteFooters:
         return read_entries(self.base / path.removeprefix(f"{self.base.path}/"))
 
     def keep(self) -> None:
-        """Write down what was read, and forget the objects that are gone."""
+        """Write the footers that were read, and forget the objects that are gone."""
         self.footers.keep(self.footers.rows.keys() - self._etags.keys())
 
 
@@ -87,7 +87,7 @@ def _of_store(store: Any, folder: str) -> dict[str, str]:
 
 
 def _of_s3(store: Any, folder: str) -> dict[str, str]:
-    """The same of S3, page by page: what s3fs makes of each object takes as long as to read the page."""
+    """The same of S3, page by page: the objects of s3fs take as long as to read the page."""
     bucket, _, prefix = folder.partition("/")
     etags: dict[str, str] = {}
     request = {"Bucket": bucket, "Prefix": f"{prefix}/"}

@@ -36,7 +36,7 @@ class ObjectPrefix:
         self.faults = _service_faults(remote)
 
     def fetch(self) -> None:
-        """Make the folder what the prefix is; raises as the protocol `Remotes` says."""
+        """Make the folder equal to the prefix; raises as the protocol `Remotes` says."""
         self.landing.forget_unfinished()
         try:
             self._bring()

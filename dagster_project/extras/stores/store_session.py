@@ -1,4 +1,4 @@
-"""HTTP for object stores: no redirect is followed, and what a store answers beside its files is bounded."""
+"""HTTP for object stores: no redirect is followed, and answers of a store beside its files are bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triage of issues: what each says, holds and lacks, and which earlier ones it may repeat."""
+"""Triage of issues: the summary, finds and gaps of each, and earlier ones that it may repeat."""
 
 from dagster_project.extras.registry import Command, Extra
 

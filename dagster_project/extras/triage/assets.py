@@ -1,4 +1,4 @@
-"""Triage of issues: what new issues say, hold, lack and repeat; without a source of issues it has no stage."""
+"""Triage of issues: summaries, finds, gaps and repeats of new ones; without a source of issues it has no stage."""
 
 import json
 
@@ -83,7 +83,7 @@ def _inputs(rows: ibis.Table, lake: Lake) -> dict[str, str]:
 
 
 def triage_check() -> dg.AssetChecksDefinition:
-    """The check of `issue_triage`: what it shows has been screened, and names issues that are there."""
+    """The check of `issue_triage`: its texts have been screened, and it names issues that are there."""
 
     @dg.asset_check(
         asset=TRIAGED,

@@ -73,7 +73,7 @@ def triage(
     since: datetime | None,
     limit: int,
 ) -> None:
-    """Print of each issue what it says, holds and lacks, and which earlier ones it may repeat; the newest first.
+    """Print the summary, finds and gaps of each issue, and earlier ones that it may repeat; the newest first.
 
     NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed.
     """

@@ -1,4 +1,4 @@
-"""The ASGI application of `weft serve`: its routes, and what is before them."""
+"""The ASGI application of `weft serve`: its routes, and the guards before them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection

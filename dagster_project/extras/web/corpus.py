@@ -24,7 +24,7 @@ _LABELS = 6
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a plot: place and size in the plot's units, what it says, the address it leads to."""
+    """A column of a plot: place and size in the plot's units, its text, the address it leads to."""
 
     x: float
     y: float

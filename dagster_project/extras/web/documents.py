@@ -52,7 +52,7 @@ _HUES = 8
 
 @dataclass(frozen=True)
 class _Document:
-    """A document: its row, its HTML, the headings of its outline, and what links to it."""
+    """A document: its row, its HTML, the headings of its outline, and the links to it."""
 
     row: Mapping[str, Any]
     html: Markup

@@ -115,7 +115,7 @@ def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:
 
 
 def _edges(first: date, last: date) -> tuple[list[date], str]:
-    """The days at which spans begin and end that cover two days, and what names a span.
+    """The days at which spans begin and end that cover two days, and the format of a span's name.
 
     >>> _edges(date(2019, 5, 7), date(2021, 2, 1))[0][:2]
     [datetime.date(2019, 5, 1), datetime.date(2019, 6, 1)]

@@ -66,7 +66,7 @@ class Part:
 
 
 def mail_parts(text: Marked, blocks: Iterable[Mapping[str, Any]]) -> list[Part]:
-    """The parts of a body whose blocks are rows of the table `blocks`, in order; blank ones go with what is before."""
+    """The parts of a body whose blocks are rows of the table `blocks`, in order; blank ones go with the part before."""
     rows = [_Block(b["kind"], b["quote_depth"], b["byte_start"], b["byte_end"]) for b in blocks]
     parts: list[Part] = []
     for kind, run in groupby(_joined(rows), key=lambda block: block.kind):
@@ -123,9 +123,9 @@ def flowing(html: Markup, data: bytes) -> Markup:
 
 
 def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The lines of a text with what they are: text or aligned, which is known of a paragraph as a whole, or trailers.
+    """The lines of a text with their kinds: text or aligned, which is known of a paragraph as a whole, or trailers.
 
-    Blank lines are what is before them.
+    Blank lines have the kind of the line before.
     """
     kind = "text"
     for is_blank, run in groupby(lines, key=lambda line: not line.strip()):

@@ -1,4 +1,4 @@
-"""Patch series as they are read: their versions and parts, who answered with which trailer, what changed between two."""
+"""Patch series as they are read: their versions and parts, who answered with which trailer, the changes between two."""
 
 import difflib
 import re
@@ -39,7 +39,7 @@ _FOOT = re.compile(r"^-- ?\n[\d.]+\S*\n.*\Z", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch or cover letter of one posting, what replies gave it, and how many replies there are."""
+    """A patch or cover letter of one posting, the trailers of its replies, and how many replies it has."""
 
     row: Mapping[str, Any]
     trailers: list[tuple[str, str]]

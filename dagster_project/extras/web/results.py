@@ -35,7 +35,7 @@ SELECT chunk_no, content_class, has_patch_markers FROM chunks WHERE chunk_no IN 
 
 @dataclass(frozen=True)
 class Bars:
-    """A part of a score as a bar: its name, what it says, its length between 0 and 1."""
+    """A part of a score as a bar: its name, its text, its length between 0 and 1."""
 
     name: str
     text: str
@@ -220,7 +220,7 @@ class Why:
 
 
 def why_page(result: Explanation, ident: str | None) -> Why:
-    """The page of an explanation, with what became of `ident` if it is not None."""
+    """The page of an explanation, with the fate of `ident` if it is not None."""
     longest = max((table.seconds for table in result.stages), default=0.0) or 1.0
     moments = {m.stage: m for m in result.fate.moments} if result.fate else {}
     views = []

@@ -1,4 +1,4 @@
-"""The site: its templates, its opened indexes, how a view becomes an answer, and what a page says of the index's state."""
+"""The site: its templates, its opened indexes, how a view becomes an answer, and the state of the index for pages."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The views of search and of mail: what each page shows."""
+"""The views of search and of mail: the data of each page."""
 
 from collections.abc import Iterable
 from urllib.parse import quote
@@ -44,7 +44,7 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def _note(request: Request, rows: Iterable[tuple[str, str | None]]) -> None:
-    """Add what the page shows, places and texts, to what its receipt names."""
+    """Add the places and texts that the page shows to its receipt."""
     request.state.shown += [Disclosed(place, text, place) for place, text in rows if text]
 
 
@@ -167,7 +167,7 @@ def diff(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def document(site: Site, request: Request, index: SearchIndex) -> Response:
-    """A document with its outline and what links to it."""
+    """A document with its outline and the links to it."""
     has_files = site.shows_files(index)
     page = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
     _note(request, [(page.row["doc_id"], page.row["text"])])

@@ -1,4 +1,4 @@
-"""The arrays beside a published file made of those of the version before: its segments, and one with what came."""
+"""The arrays beside a published file made of those of the version before: its segments, and one with new chunks."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def update_arrays(
 ) -> np.ndarray:
     """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
 
-    They say the same as after a full rebuild; only where a chunk is in them depends on what came when. Returns the
+    They say the same as after a full rebuild; only the place of a chunk depends on when it came. Returns the
     numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other.
     """
     old_no, new_no, is_recounted = _numbers(connection)

@@ -47,7 +47,7 @@ FIRST = segments.segment_name(1)
 
 @dataclass(frozen=True)
 class SearchArrays:
-    """The arrays of one published version, by chunk number; what is in segments (`segments.py`) says where chunks stand."""
+    """The arrays of one published version, by chunk number; those in segments (`segments.py`) give the places of chunks."""
 
     postings: Postings
     places: fusion.Places
@@ -148,7 +148,7 @@ def write_arrays(
 ) -> None:
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
 
-    `started` is a folder with `PostingArrays` of it and what `write_chunk_rows` writes, if they are there; they are
+    `started` is a folder with `PostingArrays` of it and the files of `write_chunk_rows`, if they are there; they are
     moved.
     """
     with appearing(folder, facts) as aside:
@@ -170,7 +170,7 @@ def write_arrays(
 
 
 def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
-    """Write what has a row for each chunk and needs no inverted index: the rows of hits, and vectors."""
+    """Write the arrays with a row for each chunk that need no inverted index: the rows of hits, and vectors."""
     chunks = _count(connection, "chunks")
     write_hit_rows(connection, folder)
     posting_arrays.write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
@@ -195,7 +195,7 @@ def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -
 
 
 def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.ndarray) -> None:
-    """Write what costs little, because it is a few bytes for each chunk and id; `slots` are those of all chunks."""
+    """Write the small arrays, of a few bytes for each chunk and id; `slots` are those of all chunks."""
     np.save(folder / "slots.npy", slots)
     _write_chunks(connection, folder, _count(connection, "chunks"))
     posting_arrays.write_id_hashes(connection, folder)

@@ -75,7 +75,7 @@ _SQL = SqlFile(__file__, "hit_rows.sql", facts=", ".join(ROW_FACTS.values()))
 
 
 class HitRows:
-    """The rows of a version's chunks, with what their mail, document, section and thread say, and stored texts."""
+    """The rows of a version's chunks, with facts of their mail, document, section and thread, and stored texts."""
 
     def __init__(self, folder: Path, chunk_keys: np.ndarray):
         """`chunk_keys` has the key of each chunk by its number."""
@@ -152,7 +152,7 @@ class HitRows:
             raise self._damaged(error) from error
 
     def _row(self, *, size: int, facts: bytes, **row: Any) -> dict[str, Any]:
-        """A row as it is returned: with what it says of a hit, by name."""
+        """A row as it is returned: with its facts of a hit, by name."""
         try:
             row |= dict(zip(ROW_FACTS, json.loads(self._unpacked(size, facts) or ""), strict=True))
         except ValueError as error:
@@ -170,14 +170,14 @@ class HitRows:
             raise self._damaged(error) from error
 
     def _damaged(self, fault: object) -> IndexUnavailableError:
-        """The fault of a file whose content is not what was written."""
+        """The fault of a file whose content differs from what was written."""
         return IndexUnavailableError(
             f"the file of hits in {self.folder} is damaged ({fault}): delete its folder, and the next search makes it again"
         )
 
 
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write what HitRows reads of the version that `connection` reads."""
+    """Write the files that HitRows reads, of the version that `connection` reads."""
     with closing(_open(folder / FILE)) as file:
         file.executescript(_TABLES)
         for documents in _all_documents(connection):
@@ -186,11 +186,11 @@ def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
 
 
 def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before: Path) -> None:
-    """Write what HitRows reads beside what `before`, the folder of the version before, has of it.
+    """Write the files that HitRows reads beside those of `before`, the folder of the version before.
 
-    Written are the rows of the documents that the temporary table `changed_facts` names, and the texts of those in
-    `changed_texts`. Rows of chunks that went stay until the next full rebuild. ValueError if a file that is copied is not
-    what was written.
+    They have the rows of the documents that the temporary table `changed_facts` names, and the texts of those in
+    `changed_texts`. Rows of chunks that went stay until the next full rebuild. ValueError if a file that is copied
+    differs from what was written.
     """
     os.link(before / FILE, folder / FILE)
     if has_later := (before / LATER).exists():

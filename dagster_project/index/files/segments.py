@@ -196,7 +196,7 @@ _BLOCK = 1 << 20
 
 
 def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) -> None:
-    """Write what a complete folder is of and the checksums of its files; all of it is durable when the call returns.
+    """Write the identity of a complete folder and the checksums of its files; all of it is durable when the call returns.
 
     `before` is the folder of another version, with which it may share files.
     """
@@ -242,7 +242,7 @@ def file_damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
 
 
 def require_intact(folder: Path, paths: Iterable[Path]) -> None:
-    """ValueError for the first of some files of a folder that is not what was written."""
+    """ValueError for the first of some files of a folder that differs from what was written."""
     files = _files(folder)
     for path in paths:
         name = str(path.relative_to(folder))

@@ -332,7 +332,7 @@ class IndexBuild:
         return BUILD("embedded", dimensions=str(self.settings.embedding.dimensions), vectors=vectors)
 
     def _index_vectors(self) -> dict[str, str]:
-        """Make the HNSW index unless there are too many vectors; what the manifest says of it."""
+        """Make the HNSW index unless the vectors are too many; returns its entries of the manifest."""
         if not 0 < self._count("embeddings") <= self.settings.index.ann_max_vectors:
             return {"vector_search": "exact"}
         seconds = vector_index.create_hnsw(self.connection)

@@ -51,7 +51,7 @@ DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
 class IndexUpdate(IndexBuild):
     """Updates `file`, which is a copy of `previous`, the current version.
 
-    The cost depends on what changed: of unchanged rows, only the narrow columns of numbers and statistics are updated.
+    The cost depends on the changes: of unchanged rows, only the narrow columns of numbers and statistics are updated.
     """
 
     came: np.ndarray
@@ -119,7 +119,7 @@ class IndexUpdate(IndexBuild):
         return BUILD("texts", texts_of=table_sql.TEXT_SQL)
 
     def _compare_whole(self, table: str) -> str:
-        """Make `differing_<table>` of what changed of a table over the whole lake; which of its rows can differ."""
+        """Make `differing_<table>` of the changes of a table over the whole lake; returns the rows that can differ."""
         rows = table_sql.WHOLE_SQL[table]
         changed = {
             part
@@ -141,7 +141,7 @@ class IndexUpdate(IndexBuild):
         return scope
 
     def _compare(self, table: str, rows: str, scope: str) -> None:
-        """Make `differing_<table>`: the keys of the rows that are not what the lake has now."""
+        """Make `differing_<table>`: the keys of the rows that differ from the lake now."""
         self.connection.execute(f"CREATE TEMP VIEW rows_of_{table} AS {rows}")
         self._run("differing", table, scope)
 

@@ -119,7 +119,7 @@ def lake_file(lake: ParquetLake, folder: Path) -> Path:
 
 
 def _has(file: Path, views: Mapping[str, str]) -> bool:
-    """True if a file has these views and no others; the comment of each is what it was made of."""
+    """True if a file has these views and no others; the comment of each has its inputs."""
     if not file.exists():
         return False
     try:

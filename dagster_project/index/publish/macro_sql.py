@@ -1,4 +1,4 @@
-"""The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB; and what tables mean."""
+"""The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB; and comments on tables."""
 
 import re
 from collections.abc import Collection
@@ -40,7 +40,7 @@ def create(
 
 
 def comment(connection: duckdb.DuckDBPyConnection, further_views: Collection[str] = ()) -> None:
-    """Say of each table, view and column what it means, unless the file says it already."""
+    """Comment on each table, view and column, unless the file has the comment already."""
     there = {*connection.execute(_COMMENTS).fetchall()}
     for name, (meaning, columns) in COMMENTS.items():
         what = "VIEW" if name in VIEWS or name in further_views else "TABLE"

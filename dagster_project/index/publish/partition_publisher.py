@@ -34,7 +34,7 @@ class PartitionPublisher:
         self.publisher, self.sources = publisher, sources
 
     def publish(self, progress: Progress) -> Mapping[str, Any]:
-        """Publish; returns the facts that one looks for first, then what was reused, and the rows of the tables."""
+        """Publish; returns the facts that one looks for first, then the reuse, and the rows of the tables."""
         start = time.perf_counter()
         lake, current = self.publisher.lake, self.sources.discover()
         with lake.one_look():

@@ -151,7 +151,7 @@ class DuckDBPublisher:
         return True
 
     def _rewrites(self) -> bool:
-        """True if earlier versions may hold what is to be forgotten: nothing is built on them, and none is kept."""
+        """True if earlier versions may hold texts to forget: nothing is built on them, and none is kept."""
         return Forgotten(self.lake.base).unfinished
 
     def _build_on_previous(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
@@ -250,7 +250,7 @@ class DuckDBPublisher:
         return damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
 
     def discard_damaged(self) -> dict[str, str]:
-        """Delete the current file or its arrays if any byte is not what was written; path and fault of what is gone."""
+        """Delete the current file or its arrays if any byte differs from the written ones; path and fault of each."""
         current = self.current()
         if current is None or self._usable_previous() is None:
             return {}

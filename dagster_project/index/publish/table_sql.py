@@ -1,4 +1,4 @@
-"""The tables of the published file: what is taken over, what comes from the lake, and what each column means."""
+"""The tables of the published file: retained rows, rows from the lake, and the meaning of each column."""
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ ADDED = {name: table for name, table in declared_tables().items() if name in pub
 
 
 def _columns(table: str) -> str:
-    """The declared columns: what a view of a table stored by partition adds stays in the lake."""
+    """The declared columns: the columns that a view of a table stored by partition adds stay in the lake."""
     return identifiers((ADDED[table] if table in ADDED else REGISTRY[table].schema).names)
 
 

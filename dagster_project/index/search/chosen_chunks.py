@@ -129,7 +129,7 @@ def _explained(
 
 
 def _more(rows: Mapping[int, Mapping[str, Any]], best: int, score: Mapping[int, float]) -> list[int]:
-    """The best chunk of each attachment or section, but that of what is shown, that matches as well."""
+    """The best chunk of each attachment or section, but the shown one, that matches as well."""
     kind = rows[best]["source_kind"]
     if kind == "conversation":
         return []

@@ -1,4 +1,4 @@
-"""How complete an answer is: how much was searched, what is missing and why, and how fresh the index is."""
+"""The completeness of an answer: how much was searched, the missing parts and why, and the age of the index."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ _SET_ASIDE = "SELECT split_part(reason, ':', 1), count(*) FROM quarantine GROUP 
 
 
 class Completeness(BaseModel):
-    """The statement of one answer; under a lens it counts only what the lens shows."""
+    """The statement of one answer; under a lens it counts only shown texts."""
 
     published_at: datetime
     mails: int
@@ -40,7 +40,7 @@ class Completeness(BaseModel):
     not_seen: dict[str, datetime | None] = Field({}, description="by unreadable source when it was read last")
 
     def line(self) -> str:
-        """The statement in one line; what is zero is left out."""
+        """The statement in one line, without counts of zero."""
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.set_aside.items())
         counts = {"mails": self.mails, "documents": self.documents, "turns": self.turns}
         parts = (
@@ -100,7 +100,7 @@ def completeness(connection: duckdb.DuckDBPyConnection, published_at: str, unemb
 
 
 def of_sources(root: Path, published_at: datetime | None) -> dict[str, Any]:
-    """The fields that say what the sources below a root hold beside the version that was published at that time."""
+    """The fields on the contents of the sources below a root beside the version that was published at that time."""
     times, looked = (seen_times(root / "cache" / name) for name in ("seen.json", "looked.json"))
     last = max((at for _, at in looked.values() if at.year > 1), default=None)
     start = published_at or datetime.min.replace(tzinfo=UTC)

@@ -20,8 +20,8 @@ def expansions(
     """The expansions of each hit, kinds in the order of `settings.expand`; `text` holds the cited bytes.
 
     parent: the mail that is answered, from its first authored byte. previous, next: the chunks beside it.
-    section: the section of a document or the mail around a hit that is a part of it. link: what the mail, the
-    section or the document refers to.
+    section: the section of a document or the mail around a hit that is a part of it. link: the targets of the mail, the
+    section or the document.
     """
     by_hit: list[list[dict[str, Any]]] = [[] for _ in hits]
     keys: dict[str, object] = {

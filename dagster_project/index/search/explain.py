@@ -1,4 +1,4 @@
-"""Why a search returns what it returns, and why not something else."""
+"""The reasons why a search returns its hits, and not others."""
 
 import time
 from collections.abc import Sequence
@@ -108,12 +108,12 @@ def explanation(
     limit: int | None = None,
     plain: bool = False,
 ) -> Explanation:
-    """Every stage of the search for `query`; with `ident` also what became of that chunk, mail, document or node.
+    """Every stage of the search for `query`; with `ident` also the fate of that chunk, mail, document or node.
 
     If `plain`, nothing in the query is syntax.
 
     The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
-    QueryError if what has it has no text.
+    QueryError if the thing with that id has no text.
     """
     with faults_translated(index.path):
         return _explanation(index, query, ident, filters, limit, plain)
@@ -164,7 +164,7 @@ def _answer(index: SearchIndex, last: Moment, tables: Sequence[StageTable]) -> s
 
 
 def _listed(hits: pl.DataFrame, chunks: Sequence[int]) -> str:
-    """The place among hits that nothing ranks: what a query names, or the newest that meet its conditions."""
+    """The place among hits that nothing ranks: those that a query names, or the newest that meet its conditions."""
     places = hits.filter(pl.col("chunk_no").is_in(list(chunks)))["rank"].to_list()
     return f"hit {min(places)}" if places else "not among what the query lists, or behind its end"
 

@@ -129,10 +129,9 @@ class Understood(NamedTuple):
 class Resolved(NamedTuple):
     """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
 
-    Without a text the hits are the chunks of `listed`: none if that is null. With one they stand behind those that rank.
+    Without a text the hits are the chunks of `listed`: none if that is null. With one they follow those that rank.
     Its hits hold a text that the query demands if `demands_text`, and are in one of the sources and lists of `places`.
-    `factors` say what some words of the text count, beside 1. `fields` say the same as the mask, if fields can say all of
-    it.
+    `factors` have the weights of some words of the text, beside 1. `fields` say the same as the mask, if fields can.
     """
 
     text: str
@@ -185,7 +184,7 @@ class Conditions:
     ) -> ShownCopies:
         """The copies and chunks that a lens of conditions, none on text, shows; it may exclude a name that nothing has.
 
-        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names what else there is.
+        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names known ones.
         """
         masks = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
         self._look_up(conditions, masks)
@@ -287,7 +286,7 @@ class Conditions:
         return pl.concat(parts).with_columns(pl.lit(0.0).alias(name) for name in scores)
 
     def _identified(self, identifier: str | None, mask: np.ndarray | None) -> np.ndarray:
-        """The allowed chunks of what has this id, in the order of the document; none if nothing has."""
+        """The allowed chunks of the thing with this id, in the order of the document; empty without one."""
         if identifier is None or not self.ids.may_have(identifier):  # most queries
             return np.empty(0, dtype=np.int64)
         rows = self.connection.execute(
@@ -300,7 +299,7 @@ class Conditions:
 
     @cached_property
     def _by_time(self) -> np.ndarray:
-        """All chunks, those of the newest document first; what has no time is last."""
+        """All chunks, those of the newest document first; those without a time are last."""
         rows = self.connection.execute(FIELDS_SQL("newest_first")).fetchnumpy()
         return np.asarray(rows["chunk_no"], dtype=np.int64)
 
@@ -310,7 +309,7 @@ class Conditions:
         return np.zeros(len(self.document), dtype=bool)
 
     def _look_up(self, conditions: Sequence[Condition], masks: dict[Leaf, np.ndarray]) -> None:
-        """Find each distinct leaf of some conditions once: of a text field what holds it, of others what meets it."""
+        """Find the mask of each distinct leaf of some conditions once: chunks that hold its text, or meet its value."""
         leaves = dict.fromkeys(leaf for condition in conditions for leaf in leaves_of(condition))
         _require_bounded(leaves)
         masks |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
@@ -342,7 +341,7 @@ class Conditions:
 
     @cached_property
     def unit(self) -> np.ndarray:
-        """Number of what texts are looked for in as a whole: the mail or chat of each chunk, of documents its section."""
+        """Number of the unit of each chunk to look for texts in: its mail or chat, of documents its section."""
         rows = self.connection.execute(
             "SELECT chunk_no, dense_rank() OVER (ORDER BY parent_id, doc_id) AS section FROM chunks "
             "WHERE source_kind = 'document'"

@@ -41,7 +41,7 @@ def with_facts(
 
 
 class _Group(NamedTuple):
-    """Facts that are read together: their names, their columns and tables, and what comes before the statement."""
+    """Facts that are read together: their names, their columns and tables, and the SQL before the statement."""
 
     names: tuple[str, ...]
     columns: str

@@ -31,7 +31,7 @@ from transforms.text import passages, snippets
 
 @dataclass(frozen=True)
 class RankedHits:
-    """Hits of a batch of queries (`pipeline.RANKED`), what they stand for (`pipeline.constituents`), a label per query.
+    """Hits of a batch of queries (`pipeline.RANKED`), the chunks they replace (`pipeline.constituents`), a label per query.
 
     `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that the search lacks.
     """
@@ -47,7 +47,7 @@ class RankedHits:
 class SearchResult:
     """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the time in seconds.
 
-    Each query has a label and what it was understood as; `completeness` says what was searched.
+    Each query has a label and its reading; `completeness` says how much was searched.
     """
 
     hits: pa.Table
@@ -87,7 +87,7 @@ def without_hits(
     understood: Mapping[int, Understood],
     is_near: Callable[[str], bool],
 ) -> tuple[RankedHits, dict[int, Understood]]:
-    """The hits without those of the queries in `understood`, and what is said of each of these in their place.
+    """The hits without those of the queries in `understood`, and the reading of each of these with words in their place.
 
     Words of the index are named only if with them the query `is_near` to a text.
     """
@@ -174,7 +174,7 @@ def _located(
     excerpts: Sequence[_Excerpt],
     settings: SearchSettings,
 ) -> list[dict[str, Any]]:
-    """Rows with where their words are stored, on which page and in which section, and with what is around them."""
+    """Rows with the places of their words, page and section, and with the texts around them."""
     around = expansions(version, rows, settings)
     sections = _sections_of(version.connection, rows)
     located = []
@@ -197,7 +197,7 @@ def _located(
 def _snippet(
     passage: _Passage, words: Mapping[str, str], weights: Mapping[str, int], subject: str
 ) -> snippets.Snippet:
-    """The part of a passage that is shown: of a patch what explains it, if that has most of what matches."""
+    """The part of a passage to show: of a patch its explanation, if that has most of the matches."""
     if explanation := passages.patch_message(passage.text, subject, words, weights):
         return snippets.snippet(explanation, words, weights=weights)
     return snippets.snippet(passage.text, words, keep_lines=passage.keeps_lines, weights=weights)
@@ -276,7 +276,7 @@ def _sections_of(
 def _with_facts(
     connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[Chosen]
 ) -> list[dict[str, Any]]:
-    """The hits with what the chunk that is shown, its document, section and thread say, and what else matches there."""
+    """The hits with facts of the chunk that is shown, its document, section and thread, and other matches there."""
     found_by = ranked.get_column("chunk_no").to_list()
     facts = rows.of({*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)})
     hits: list[dict[str, Any]] = [

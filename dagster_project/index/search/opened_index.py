@@ -34,7 +34,7 @@ _NICENESS = 10
 def open_index(
     settings: Settings, for_assistant: bool = False, lens: str | None = None, place: Path | None = None
 ) -> SearchIndex:
-    """The published index of these settings, or what a lens shows of it; texts are for people or for an assistant.
+    """The published index of these settings, or its part under a lens; texts are for people or for an assistant.
 
     It is the current version, or the file at `place`.
 
@@ -77,7 +77,7 @@ def require_lens(settings: Settings, lens: str | None) -> None:
 
 
 def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchIndex:
-    """The index narrowed to what a lens shows; `whole` is closed."""
+    """The index narrowed by a lens; `whole` is closed."""
     from dagster_project.index.publish.lens.lens_file import Lens, LensBuild, Narrowing, lens_file
 
     with closing(whole):
@@ -133,7 +133,7 @@ def _scope(
 
 
 def with_options(settings: Settings, options: RankingOptions) -> Settings:
-    """The settings with what one search changes in [search]; QueryError if no profile has the name it gives."""
+    """The settings with the changes of one search in [search]; QueryError if no profile has the name it gives."""
     try:
         search = settings.profile(options.profile) if options.profile else settings.search
     except ValueError as error:
@@ -196,7 +196,7 @@ class FollowedIndex:
         _close(older)
 
     def _take(self) -> SearchIndex | None:
-        """The index that was used last, which has most of what it needs in memory; None if none may answer."""
+        """The index that was used last, whose files are mostly in memory; None if none may answer."""
         with self._lock:
             is_refused = self._refused is not None and self._refused == self._link.resolve()
             if is_refused or self._answering is None or not self._answering.exists():

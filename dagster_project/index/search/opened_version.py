@@ -50,7 +50,7 @@ class Interruptible(Protocol):
 
 
 class OpenedVersion:
-    """One published version, opened read-only; what is often read is kept in memory.
+    """One published version, opened read-only; arrays that are often read stay in memory.
 
     IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as `serving` says.
     """
@@ -97,7 +97,7 @@ class OpenedVersion:
 
     @property
     def version(self) -> str:
-        """The version of the published file; `manifest` names what a lens shows of it by another."""
+        """The version of the published file; `manifest` has another name for its part under a lens."""
         return self.manifest["version"] if self.published == self.path else version_of(self.published)
 
     @property

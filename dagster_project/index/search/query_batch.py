@@ -27,10 +27,10 @@ Allow = np.ndarray | None
 
 
 class QueryBatch:
-    """Queries numbered from `first`; what several settings have in common is computed once.
+    """Queries numbered from `first`; the common work of several settings is done once.
 
-    `masks` say which chunks each query may find, None for all; `factors` what words of each count, where that is not 1.
-    `vector_path` is how vectors were searched last, `seconds` what each kind of candidates took.
+    `masks` say which chunks each query may find, None for all; `factors` the weights of words of each, where that is not 1.
+    `vector_path` is how vectors were searched last, `seconds` the time of each kind of candidates.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class QueryBatch:
         return self._terms[settings.stopwords]
 
     def _counted(self, settings: SearchSettings) -> list[list[str] | dict[str, float]]:
-        """The terms of each query, and what each counts where the query says so."""
+        """The terms of each query, and the weight of each where the query gives it."""
         counted: list[list[str] | dict[str, float]] = [*self.terms(settings)]
         for number, factors in enumerate(self.factors):
             if factors:

@@ -1,4 +1,4 @@
-"""The protocol of ranking: what scores the chunks of a published version. Its own arrays do, or the service of an extra."""
+"""The protocol of ranking: the chunks of a published version get scores from its own arrays or the service of an extra."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ class Ranking(Protocol):
         factors: Sequence[Mapping[str, float]],
         conditions: Sequence[FieldConditions | None],
     ) -> QueryBatch:
-        """The batch of queries numbered from `first`; `conditions` say what masks say, where fields say all of it."""
+        """The batch of queries numbered from `first`; `conditions` say the same as masks, where fields say all of it."""
 
     def nearest(
         self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near

@@ -49,7 +49,7 @@ def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without those whose text a higher row of the same document shows, or, but for a diff, what they answer."""
+    """The rows without repeats: of a higher row of the same document, or, but for a diff, of the mail they answer."""
     texts = [f"{row['snippet']} {row['quoted_text'] or ''}" for row in rows]
     result: dict[int, dict[str, Any]] = dict(enumerate(rows))
     for place, row in enumerate(rows):
@@ -63,7 +63,7 @@ def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows; what one answers is left out if another row says it, or a higher one quotes it.
+    """The rows; the quote that one answers is left out if another row says it, or a higher one quotes it.
 
     A reply of few words, or of tags alone, says nothing without it, and goes into the other. A patch has its diff.
     """

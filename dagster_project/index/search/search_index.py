@@ -83,8 +83,8 @@ class SearchIndex(OpenedVersion):
         """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`.
 
         Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is syntax. One that is
-        the id of a mail, document or chunk finds that alone; one with conditions and no text finds what
-        meets them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
+        the id of a mail, document or chunk finds that alone; one with conditions and no text finds the texts
+        that meet them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
         has no hits, unless `weak` is set. QueryError if one is empty and there are no filters. `settings` replace those
         of the index.
         """
@@ -134,7 +134,7 @@ class SearchIndex(OpenedVersion):
     def resolved(
         self, queries: Sequence[str], filters: Filters = Filters(), plain: bool = False
     ) -> list[Resolved]:
-        """The queries as `search` reads them, with what they and the filters allow."""
+        """The queries as `search` reads them, with the chunks that they and the filters allow."""
         if any(not query.strip() for query in queries) and filters == Filters():
             raise QueryError("the query is empty: name words to look for, or a field such as from:ann")
         parse = plain_query if plain else parsed_query
@@ -201,7 +201,7 @@ class SearchIndex(OpenedVersion):
         report: Callable[[str, str, pl.DataFrame, pl.DataFrame], None],
         done: Callable[[str], None] = lambda profile: None,
     ) -> tuple[pl.DataFrame, dict[str, float]]:
-        """Rank the queries with every profile; `report` gets the profile and what a `hits.Report` gets.
+        """Rank the queries with every profile; `report` gets the profile and the arguments of a `hits.Report`.
 
         The common work of profiles is done once: it takes profiles in the order of the settings that their
         lexical scores depend on, those that need a model last.

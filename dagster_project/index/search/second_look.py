@@ -45,7 +45,7 @@ class SecondLook:
         return {number: lift for number, lift in pairs if any(lift)}
 
     def lifted(self, hits: pl.DataFrame) -> Step:
-        """Hits in the order of their scores with what circumstances add; windows of conversations meet none."""
+        """Hits in the order of their scores with the gain for circumstances; windows of conversations meet none."""
         queries, chunks = (hits.get_column(name).to_list() for name in ("query", "chunk_no"))
         pairs = zip(queries, chunks, strict=True)
         rows = self.batch.version.arrays.rows.of({chunk for query, chunk in pairs if query in self.lifts})

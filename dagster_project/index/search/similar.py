@@ -35,7 +35,7 @@ WHERE n.node_id = $id AND list_bool_or([s.byte_start < n.byte_end AND s.byte_end
 
 
 def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
-    """The `limit` nearest mails, documents and windows to what a name means, each by its best chunk.
+    """The `limit` nearest mails, documents and windows to the thing that a name means, each by its best chunk.
 
     Compared is the mean of the vectors of its chunks, by cosine with all others; the document that it is in (for a
     thread all its mails) is left out. UnknownIdError or QueryError as `lookup.resolved_name`; QueryError if it has no chunk.

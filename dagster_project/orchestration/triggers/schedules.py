@@ -69,7 +69,7 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
 
 
 def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
-    """True if the index does not show what the sources hold, or a source cannot be read.
+    """True if the index does not show the sources as they are, or a source cannot be read.
 
     SourceError without a partition whose run could say so, ServiceError if a model of the settings is not served.
     """
@@ -87,7 +87,7 @@ def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
 
 
 def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """The sensor `refresh_goes_on`: whenever a run ended it asks what is next.
+    """The sensor `refresh_goes_on`: whenever a run ended it asks for the next ones.
 
     It keeps no cursor. The runs that had ended when nothing was left to ask for are in the memory of its process, not the
     last of them, since a clock may be set back; a new process looks once in vain. After a run that a person launched, other

@@ -1,1 +1,1 @@
-"""Keeping a storage clean: caches, and what is to be forgotten."""
+"""Keeping a storage clean: caches, and texts to forget."""

@@ -104,7 +104,7 @@ def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, in
     """Drop vectors of texts and answers about chunks that the lake does not hold; with `other_models` all of others.
 
     With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
-    Returns how many were dropped, by what they are. BusyError while a build runs.
+    Returns how many were dropped, by kind. BusyError while a build runs.
     """
     with only_build(settings.root, settings.lake_uri):
         cache = make_embedding_cache(settings)

@@ -1,4 +1,4 @@
-"""Erasing what was forgotten: a build begins and finishes it, whichever process was asked to and however often it is killed.
+"""Erasure of forgotten texts: a build begins and finishes it, whichever process was asked to and however often it is killed.
 
 Text stays in files that nobody reads any more: free blocks of databases, earlier versions, caches, previews of rows. So
 every file that may hold it is written again or deleted, whether or not it does; nothing searches files for the text itself.
@@ -35,7 +35,7 @@ _TEXTS = ("preview", "latest_context")
 
 
 def begin(settings: Settings) -> None:
-    """Take what is to be forgotten out of what was fetched: a fetch may bring it again, a build leaves it out then."""
+    """Take texts to forget out of fetched files: a fetch may bring them again, a build leaves them out then."""
     lake = make_lake(settings)
     forgotten = Forgotten(lake.base)
     if not forgotten.unfinished:
@@ -49,7 +49,7 @@ def begin(settings: Settings) -> None:
 
 
 def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
-    """After a publish: erase what is left of what is to be forgotten; counts by what was erased, empty if nothing was to be.
+    """After a publish: erase the remains of texts to forget; counts by kind, empty if nothing was to be erased.
 
     Nothing is finished while the lake still holds it, as it does where a source cannot be read.
     """

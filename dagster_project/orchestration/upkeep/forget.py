@@ -76,7 +76,7 @@ def forget(
     target: Target,
     tell: Tell = lambda stage, partition, rows: None,
 ) -> BuildResult:
-    """Note what is to be forgotten, and build without it; `erased` of the result says what was erased beside the rows.
+    """Note the target, and build without it; `erased` of the result counts erasures beside the rows.
 
     Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does.
     """

@@ -31,7 +31,7 @@ def looks_like_element(head: bytes) -> bool:
 
 
 def read_element(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chat of a room; edits stand in place of what they change, and reactions are counted.
+    """The chat of a room; edits replace the messages that they change, and reactions are counted.
 
     ChatFormatError if the file is not an export of a room.
     """

@@ -85,7 +85,7 @@ def _question_lines(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def document_questions(documents: pa.Table) -> pa.Table:
-    """Columns source, folder, asked_in and question: what every `qa-pairs.md` asks, each question once."""
+    """Columns source, folder, asked_in and question: the questions of every `qa-pairs.md`, each once."""
     rows: dict[tuple[str, str, str], str] = {}
     names = ("doc_id", "source", "path", "text")
     for doc_id, source, path, text in sorted(rows_of(documents, *names)):

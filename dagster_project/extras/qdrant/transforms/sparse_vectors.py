@@ -1,6 +1,6 @@
 """The inverted index as sparse vectors, whose products with those of queries are the BM25F scores of `bm25`.
 
-A vector has for each term of a chunk, or of a whole mail or page, f / (f + norm), what BM25 gives it without its idf; the
+A vector has for each term of a chunk, or of a whole mail or page, f / (f + norm), its BM25 without its idf; the
 vector of a query has the idf of its terms. Both are sums over the same terms, so that a vector is as good as its corpus
 is old in one way only: `norm` knows the mean length that it was made with.
 """

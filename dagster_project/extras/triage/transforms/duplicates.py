@@ -1,9 +1,9 @@
 """Which earlier issue one repeats: the likeliest three, each with a score, a confidence and the passages that agree.
 
 A score adds the cosine of the words' TF-IDF, that of the titles' words and that of the vectors. Words that most issues
-share, as those of a template, count next to nothing by their IDF. Collections differ in what scores mean: in one on a single
-subject all issues are near each other. So the confidence is a logistic function of a score's distance to what the third
-nearest usually has there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`.
+share, as those of a template, count next to nothing by their IDF. The meaning of scores differs by collection: in one on a
+single subject all issues are near each other. So the confidence is a logistic function of a score's distance to the usual
+score of the third nearest there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`.
 """
 
 import math
@@ -33,7 +33,7 @@ CALIBRATION = (-4.13, 5.57)
 class Repeat(NamedTuple):
     """An earlier item that a later one may repeat, both by their rows.
 
-    `excess` is the logarithm of the score as a multiple of what the third nearest usually has.
+    `excess` is the logarithm of the score as a multiple of the usual one of the third nearest.
     """
 
     row: int
@@ -80,7 +80,7 @@ class _Cosines:
     """The cosines of sparse rows of unit length with those before them."""
 
     def __init__(self, weighed: pl.DataFrame, count: int):
-        """`weighed` is what `weights` returns of `count` texts."""
+        """`weighed` is the result of `weights` for `count` texts."""
         most = max(_COMMON[0], int(_COMMON[1] * count))
         coded = weighed.filter(pl.len().over("term") <= most).with_columns(
             code=pl.col("term").rank("dense") - 1

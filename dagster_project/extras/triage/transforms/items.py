@@ -1,4 +1,4 @@
-"""Issues as triage reads them: their texts screened, what each lacks, and the sentences that say most of it.
+"""Issues as triage reads them: their texts screened, the gaps of each, and the sentences that say most of it.
 
 Here documents of issue sources become one row an issue; `duplicates` has the repeats, `..assets` the summaries of a
 language model.
@@ -67,7 +67,7 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
 
     Columns doc_id, source, number, title, state, url, tags and created_at; `text`, what the author of the issue wrote, and
     `thread`, that with all comments, both masked byte for byte; `start`, the byte of the document at which both begin;
-    `found`, how many finds of each kind there are, `instruction` for what speaks to a program that reads.
+    `found`, how many finds of each kind there are, `instruction` for text that addresses a program that reads.
     """
     rows = [
         row
@@ -182,7 +182,7 @@ def pieces(texts: pl.Series) -> pl.DataFrame:
 
 
 def _in_list(text: str, boundary: re.Match[str]) -> bool:
-    """True for what looks like the end of a sentence behind the number of a list."""
+    """True for a false end of a sentence behind the number of a list."""
     return bool(_LIST_NUMBER.search(text, max(0, boundary.start() - 8), boundary.start()))
 
 

@@ -1,4 +1,4 @@
-"""The table of triage: its schema, and issues as `items` reads them, with what they lack and may repeat."""
+"""The table of triage: its schema, and issues as `items` reads them, with their gaps and likely repeats."""
 
 import json
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""A published version narrowed to what a lens shows: its copies of mails, relations, words and vectors."""
+"""A published version narrowed by a lens: its copies of mails, relations, words and vectors."""

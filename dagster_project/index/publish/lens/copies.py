@@ -1,4 +1,4 @@
-"""The copies of mails under a lens, and what relates its mails and documents, as an index of them alone has it."""
+"""The copies of mails under a lens, and relations of its mails and documents, as an index of them alone has them."""
 
 import duckdb
 import polars as pl
@@ -64,7 +64,7 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
 
 
 def relate(connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, terms: TermSettings) -> None:
-    """Create the tables `lake_<table>` of the relations of what the lens shows, from `messages` and what is beside it;
+    """Create the tables `lake_<table>` of the relations that the lens shows, from `messages` and the tables beside it;
     `counted`, the chunks whose words are not those of `src` then, and their terms."""
     run = connection.execute
     run(_SQL("unled"))
@@ -87,7 +87,7 @@ def relate(connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, term
 
 
 def _people(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The table `people` by what shown mails say; an alias of the settings may name an address that none of them has."""
+    """The table `people` by shown mails; an alias of the settings may name an address that none of them has."""
     trailers = connection.execute("SELECT message_id, name, addr FROM trailers").to_arrow_table()
     columns = f"{', '.join(COLUMNS)}, source, partition, body"
     mails = connection.execute(f"SELECT {columns} FROM messages").to_arrow_reader(_MAILS_AT_ONCE)

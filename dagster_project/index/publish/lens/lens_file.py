@@ -1,4 +1,4 @@
-"""A published version narrowed to what a lens shows: a file of its own, so that nothing else can be found, counted or named.
+"""A published version narrowed by a lens: a file of its own, so that nothing else can be found, counted or named.
 
 Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, documents and windows of the lens alone, and the
 dictionary, the frequencies and the threads that these make. A table that is not named here has no rows.
@@ -55,7 +55,7 @@ _SHOWN = {
 
 
 class Lens(NamedTuple):
-    """Who may see what: a name, and the conditions of the query language that a mail, document or window meets."""
+    """A view of the index: a name, and the conditions of the query language that a mail, document or window meets."""
 
     name: str
     where: str
@@ -188,7 +188,7 @@ class LensBuild(IndexBuild):
         return {"vector_search": "exact"}
 
     def _further_facts(self) -> dict[str, str]:
-        """The version is a hash of what is shown, whatever else the published one holds."""
+        """The version is a hash of the shown texts, whatever else the published one holds."""
         names = [name for (name,) in self.connection.execute(_SQL("undated_tables")).fetchall()]
         hashed = [f"SELECT '{n}', bit_xor(hash(t)) FROM \"{n}\" t" for n in names]
         rows = sorted(self.connection.execute(" UNION ALL ".join(hashed)).fetchall())

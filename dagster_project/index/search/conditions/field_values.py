@@ -52,7 +52,7 @@ class FieldConditions(NamedTuple):
 
 
 class FieldValues:
-    """Looks for the values that leaves of fields other than TEXT_FIELDS name; `now` is what ages count from."""
+    """Looks for the values that leaves of fields other than TEXT_FIELDS name; ages count from `now`."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -121,7 +121,7 @@ class FieldValues:
         return bool(rows)
 
     def dated(self, since: datetime | None, until: datetime | None) -> np.ndarray:
-        """The chunks of what is from between two times."""
+        """The chunks of texts from between two times."""
         return self._numbers(FIELDS_SQL("d"), since=since, until=until)
 
     @cached_property

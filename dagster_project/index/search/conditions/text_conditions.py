@@ -1,7 +1,7 @@
 """Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
 
 Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) is beside its first chunk.
-A mail without a word of its author has a chunk without postings: what it shows is read.
+A mail without a word of its author has a chunk without postings: its text is read.
 """
 
 import re
@@ -81,7 +81,7 @@ _FORMS_SHOWN = 200
 
 
 class TextConditions:
-    """Looks for what leaves of TEXT_FIELDS name.
+    """Looks for the texts that leaves of TEXT_FIELDS name.
 
     A word is looked up in the inverted index, so that it is found in other forms. A phrase, or a word with signs
     inside, is verified in the text of the chunks that have all its words.
@@ -93,7 +93,7 @@ class TextConditions:
         self.connection, self.term_settings, self.postings = connection, term_settings, postings
 
     def holding(self, leaves: Iterable[Leaf]) -> dict[Leaf, np.ndarray]:
-        """The mask of the chunks that hold what each leaf names."""
+        """The mask of the chunks that hold the text that each leaf names."""
         by_word: dict[Leaf, np.ndarray] = {}
         to_verify: dict[Leaf, np.ndarray] = {}
         for leaf in leaves:

@@ -1,6 +1,6 @@
 """SQL of an assistant on a published file: one SELECT, in a process of its own that is bounded in memory and can be ended.
 
-DuckDB counts what tables and joins take, but not the strings that functions make, and nothing interrupts such a function.
+DuckDB counts the memory of tables and joins, but not of strings from functions, and nothing interrupts such a function.
 """
 
 import json

@@ -18,7 +18,7 @@ from transforms.retrieval.query_language import storable
 def open_closed_off(
     file: Path, statement: str, name: str, prepare: Callable[[duckdb.DuckDBPyConnection], None]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to a published file, as the database `name`, with what a statement needs and no access beside it.
+    """A connection to a published file, as the database `name`, with the access that a statement needs and no other.
 
     `prepare` gets it before it is closed off.
     """
