@@ -29,12 +29,16 @@ def said_once(
         listed = list(of_query)
         if query not in complete:
             listed = _without_known_quotes(_without_repeats(listed))
-        result += [row | {"rank": rank} for rank, row in enumerate(_without_shown_turns(listed[:limit]), 1)]
+        result += [row | {"rank": rank} for rank, row in enumerate(_beside_once(listed[:limit]), 1)]
     return result
 
 
-def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows; a turn before or behind one of a chat is left out if it is a hit itself, or is beside a higher one."""
+def _beside_once(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows; a neighbour of a turn, and a section or attachment that matches as well, is named once.
+
+    It is left out if it is a hit itself, or is beside a higher one.
+    """
+    named = {(row["doc_id"], (row["breadcrumb"] or "").removeprefix("> ")) for row in rows}
     by_doc: dict[str, list[str]] = {}
     for row in rows:
         by_doc.setdefault(row["doc_id"], []).append(row["snippet"])
@@ -44,7 +48,9 @@ def _without_shown_turns(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
         texts = by_doc[row["doc_id"]]
         again = {name: None for name, turn in beside.items() if any(turn.endswith(text) for text in texts)}
         texts += beside.values()
-        listed.append(row | again)
+        more = [part for part in row["more"] if (row["doc_id"], part["title"]) not in named]
+        named |= {(row["doc_id"], part["title"]) for part in more}
+        listed.append(row | again | {"more": more})
     return listed
 
 
