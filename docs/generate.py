@@ -131,7 +131,9 @@ MADE_TYPES = {
     ),
     ("reply_times", "replied_at"): "TIMESTAMP WITH TIME ZONE",
     ("reply_times", "reply_seconds"): "DOUBLE",
-    ("reply_times", "is_first"): "BOOLEAN",
+    **dict.fromkeys((("reply_times", name) for name in ("is_first", "is_own", "is_automatic")), "BOOLEAN"),
+    **dict.fromkeys((("senders", name) for name in ("message_id", "person_id", "name")), "VARCHAR"),
+    ("senders", "is_automatic"): "BOOLEAN",
     **dict.fromkeys(
         (("series_versions", name) for name in ("series_id", "posting_id", "title", "author")), "VARCHAR"
     ),

@@ -28,7 +28,7 @@ _READ_HEADERS = frozenset(
     {
         "from", "to", "cc", "subject", "date", "message-id", "received", "in-reply-to", "references",
         "content-type", "content-transfer-encoding", "content-disposition",
-        "reply-to", "list-id", "user-agent", "x-mailer", "x-gmail-labels",
+        "reply-to", "list-id", "user-agent", "x-mailer", "x-gmail-labels", "x-original-from",
     }
 )  # fmt: skip
 """Headers that become columns or determine the parts of a mail."""
@@ -40,7 +40,7 @@ BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
 # The names of the headers that are read begin like this; the longest has 25 letters.
 _FIELDS = re.compile(
     r"\n([CcDdFfIiMmRrSsTt][A-Za-z-]{1,24}+|[Ll][Ii][Ss][Tt]-[Ii][Dd]|[Uu][Ss][Ee][Rr]-[A-Za-z]{5}"
-    r"|[Xx]-[Mm][A-Za-z]{5}|[Xx]-[Gg][Mm][Aa][Ii][Ll]-[A-Za-z]{6})"
+    r"|[Xx]-[Mm][A-Za-z]{5}|[Xx]-[Gg][Mm][Aa][Ii][Ll]-[A-Za-z]{6}|[Xx]-[Oo]riginal-[Ff]rom)"
     r":([^\n]*+(?:\n[ \t][^\n]*+)*+)"
 )
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")

@@ -2,7 +2,7 @@
 
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from email.utils import parseaddr
 from functools import lru_cache
 from typing import NamedTuple
@@ -151,6 +151,34 @@ def addresses(values: Sequence[str]) -> Addresses:
     Addresses(addresses=('t@example.org', 'list@example.org'), names=('Reiss, Thomas', ''))
     """
     return _addresses(",".join(values)[:MAX_FIELD_CHARS]) if values else _NOBODY
+
+
+_IN_PLACE = re.compile(r"(?i)^['\"]?(\S.*?)['\"]? \(?via \S")
+"""The name that a list gives a mail which it sends in its author's place."""
+_RELAY = "devnull+"
+"""How B4 Relay's addresses begin, which send patches in their authors' place."""
+
+
+def author(fields: Mapping[str, Sequence[str]]) -> tuple[str | None, str | None]:
+    """Display name and lower-case address of who wrote a mail; None for what is not there.
+
+    A list that sends in its author's place, so that the policy of the author's domain (DMARC) does not refuse the mail,
+    names the author in X-Original-From or Reply-To (Mailman's `from_is_list`).
+
+    >>> author({"from": ["Ann via Dev <dev@example.org>"], "to": ["dev@example.org"], "reply-to": ["ann@example.com"]})
+    ('Ann', 'ann@example.com')
+    """
+    name, addr = address(next(iter(fields.get("from", ())), ""))
+    if not name or not addr or not (by_list := _IN_PLACE.match(name)):
+        return name, addr
+    lists = addresses((*fields.get("to", ()), *fields.get("cc", ()))).addresses
+    is_list = addr in lists or addr.replace("@", ".") in map(list_header_id, fields.get("list-id", ()))
+    if is_list or addr.startswith(_RELAY):
+        for header in ("x-original-from", "reply-to"):
+            others = [a for a in addresses(fields.get(header, ())).addresses if a != addr]
+            if len(others) == 1:
+                return by_list[1], others[0]
+    return name, addr
 
 
 _NOBODY = Addresses()

@@ -16,7 +16,7 @@ from transforms.mail.attachments import Convert
 from transforms.mail.copies import Copies, Copy
 from transforms.mail.dates import envelope_time
 from transforms.mail.header_block import MIME_FAULTS, read_headers
-from transforms.mail.headers import address, message_id
+from transforms.mail.headers import author, message_id
 from transforms.mail.mbox import BOM, Dialect, mbox_layout, unescape
 from transforms.mail.mime import parsed_mail
 from transforms.mail.rows import attachment_rows, message_row
@@ -25,7 +25,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = f"12.{FORMATS_VERSION}"
+VERSION = f"13.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
@@ -104,7 +104,7 @@ def id_and_author(mail: RawMail) -> tuple[str, str | None] | None:
     except MIME_FAULTS:
         fields = {}
     if ident := next(filter(None, map(message_id, fields.get("message-id", ()))), None):
-        return ident, address(next(iter(fields.get("from", ())), ""))[1]
+        return ident, author(fields)[1]
     parsed = parsed_mail(data)
     if parsed is None:
         return None

@@ -10,8 +10,8 @@ from transforms.hashing import bytes_sha256, parts_hash
 from transforms.mail.attachments import AttachmentText, Convert, attachment_text, document_text
 from transforms.mail.dates import effective_time, received_times, sender_zone, sent_date
 from transforms.mail.headers import (
-    address,
     addresses,
+    author,
     gmail_labels,
     header_text,
     in_reply_to,
@@ -94,7 +94,7 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
         mail.note("header_8bit")
     subject = header_text(raw_subject)
     norm = subject_norm(subject)
-    from_name, from_addr = address(raw_from)
+    from_name, from_addr = author(fields)
     header_id = next(filter(None, map(message_id, fields.get("message-id", ()))), None)
     date = header_text(_first(fields, "date"))
     body = without_additions(mail.body).encode().translate(None, _BLANKS)

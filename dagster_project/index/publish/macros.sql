@@ -77,6 +77,12 @@ SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine,
 FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank;
 COMMENT ON MACRO TABLE "similar" IS
   'The k chunks whose vectors are nearest to that of a chunk, by cosine over all vectors, itself left out.'
+-- name: search_semantic
+CREATE OR REPLACE MACRO search_semantic(words, k := 10, catalog := NULL) AS TABLE
+SELECT error('only the model of this index makes a vector of words: call search_semantic in `weft sql`, or use similar('
+  'chunk_id), which needs no model');
+COMMENT ON MACRO TABLE search_semantic IS
+  'The k chunks nearest in meaning to some words: in `weft sql`, which has the model; any other client gets an error.'
 -- name: thread
 CREATE OR REPLACE MACRO thread(given, catalog := NULL) AS TABLE
 SELECT t.thread_id, t.position, t.depth, t.message_id, t.parent_id, t.is_ghost, m.from_name, m.from_addr,

@@ -1,4 +1,10 @@
 -- The views of the published file.
+-- name: senders
+SELECT m.message_id, coalesce(if(p.is_shared, m.from_name, p.person_id), m.from_addr) AS person_id,
+  coalesce(if(p.is_shared, NULL, p.name), m.from_name, m.from_addr) AS name,
+  regexp_matches(concat_ws(' ', m.from_name, m.from_addr),
+    '(?i)\b(ro|syz)?bot\b|\bno-?reply\b|\bmailer-daemon\b|\bpostmaster\b') AS is_automatic
+FROM messages m LEFT JOIN people p ON p.addr = m.from_addr
 -- name: backlinks
 SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
 WHERE to_id IS NOT NULL AND to_id <> from_id
@@ -20,23 +26,30 @@ LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
 LEFT JOIN embeddings e ON e.chunk_no = c.chunk_no
 LEFT JOIN readiness r ON r.doc_id = c.doc_id
 -- name: reply_times
-SELECT t.thread_id, t.message_id, t.parent_id, coalesce(r.from_name, r.from_addr) AS author,
-  coalesce(p.from_name, p.from_addr) AS answers, r.effective_at AS replied_at,
-  epoch(r.effective_at) - epoch(p.effective_at) AS reply_seconds,
-  row_number() OVER (PARTITION BY t.parent_id ORDER BY r.effective_at, t.message_id) = 1 AS is_first
-FROM thread_tree t JOIN messages r USING (message_id) JOIN messages p ON p.message_id = t.parent_id
-WHERE r.effective_at >= p.effective_at
+SELECT thread_id, message_id, parent_id, author, answers, replied_at, reply_seconds,
+  NOT is_own AND NOT is_automatic AND 1 = row_number() OVER (
+    PARTITION BY parent_id, is_own OR is_automatic ORDER BY replied_at, message_id) AS is_first,
+  is_own, is_automatic
+FROM (
+  SELECT t.thread_id, t.message_id, t.parent_id, a.name AS author, b.name AS answers, r.effective_at AS replied_at,
+    epoch(r.effective_at) - epoch(p.effective_at) AS reply_seconds, a.is_automatic,
+    a.person_id IS NOT DISTINCT FROM b.person_id AS is_own
+  FROM thread_tree t JOIN messages r USING (message_id) JOIN messages p ON p.message_id = t.parent_id
+  JOIN senders a ON a.message_id = r.message_id JOIN senders b ON b.message_id = p.message_id
+  WHERE r.effective_at >= p.effective_at
+)
 -- name: open_threads
-SELECT h.thread_id, h.root_id, h.subject, coalesce(m.from_name, m.from_addr) AS author, h.message_count,
-  h.first_at, h.last_at, w.others = 0 AS is_unanswered
-FROM threads h JOIN messages m ON m.message_id = h.root_id
+SELECT h.thread_id, h.root_id, h.subject, b.name AS author, h.message_count, h.first_at, h.last_at,
+  w.others = 0 AS is_unanswered
+FROM threads h JOIN senders b ON b.message_id = h.root_id
 JOIN (
-  SELECT t.thread_id, arg_max(o.from_addr, (o.effective_at, o.message_id)) AS last_addr,
-    count(*) FILTER (o.from_addr IS DISTINCT FROM b.from_addr) AS others
-  FROM thread_tree t JOIN messages o USING (message_id) JOIN threads g USING (thread_id)
-  JOIN messages b ON b.message_id = g.root_id GROUP BY t.thread_id
+  SELECT t.thread_id, arg_max(s.person_id, (o.effective_at, o.message_id)) AS last_id,
+    count(*) FILTER (s.person_id IS DISTINCT FROM f.person_id) AS others
+  FROM thread_tree t JOIN messages o USING (message_id) JOIN senders s USING (message_id)
+  JOIN threads g USING (thread_id) JOIN senders f ON f.message_id = g.root_id
+  WHERE NOT s.is_automatic OR t.message_id = g.root_id GROUP BY t.thread_id
 ) w USING (thread_id)
-WHERE w.last_addr = m.from_addr
+WHERE w.last_id = b.person_id AND NOT b.is_automatic
 -- name: series_versions
 SELECT f.series_id, f.version, f.posting_id,
   arg_min(f.title, (coalesce(f.part, 0), f.message_id)) FILTER (NOT f.is_reply) AS title,

@@ -10,8 +10,8 @@ from transforms.settings.mail import MailSettings
 DATE = "Date: Tue, 2 Mar 2004 10:00:00 +0530"
 
 
-def row(*headers: str, quick: bool = True) -> dict[str, Any]:
-    head = "\n".join(["From: Ann <ann@example.org>", "Subject: x", *headers])
+def row(*headers: str, quick: bool = True, sender: str = "Ann <ann@example.org>") -> dict[str, Any]:
+    head = "\n".join([f"From: {sender}", "Subject: x", *headers])
     raw = [RawMail("m", f"{head}\n\nHello.\n".encode())]
     read = read_mail(
         raw, source="s", partition="s/1", list_id=None, settings=MailSettings(), means=Means(quick=quick)
@@ -70,3 +70,28 @@ def test_list_program_and_where_answers_go(quick: bool):
     )  # fmt: skip
     assert row("X-Mailer: git-send-email 2.43.5", DATE, quick=quick)["user_agent"] == "git-send-email 2.43.5"
     assert [row(DATE, quick=quick)[n] for n in ("header_list_id", "reply_to", "user_agent")] == [None] * 3
+
+
+TO_LIST, TO_ANN = "To: dev@lists.example.org", "Reply-To: Ann Lee <Ann@example.com>, dev@lists.example.org"
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(
+    ("sender", "headers", "author"),
+    [
+        ("Ann Lee via Dev <dev@lists.example.org>", [TO_LIST, TO_ANN], ("Ann Lee", "ann@example.com")),
+        ("'Ann Lee' via dev <dev@lists.example.org>", ["List-Id: Dev <dev.lists.example.org>", "X-Original-From: A <a@b.c>",
+         TO_ANN], ("Ann Lee", "a@b.c")),
+        ("Ann Lee (via Dev) <dev@lists.example.org>", ["Cc: dev@lists.example.org", TO_ANN], ("Ann Lee", "ann@example.com")),
+        ("Ann via B4 Relay <devnull+ann.example.com@relay.org>", [TO_ANN.partition(",")[0]], ("Ann", "ann@example.com")),
+        ("Ann via Dev <dev@lists.example.org>", [TO_LIST], ("Ann via Dev", "dev@lists.example.org")),
+        ("Ann via Dev <dev@lists.example.org>", [TO_LIST, TO_ANN + ", bo@example.org"], ("Ann via Dev", "dev@lists.example.org")),
+        ("Ann via Tickets <tickets@example.net>", [TO_LIST, TO_ANN], ("Ann via Tickets", "tickets@example.net")),
+        ("Via Appia <dev@lists.example.org>", [TO_LIST, TO_ANN], ("Via Appia", "dev@lists.example.org")),
+    ],
+)  # fmt: skip
+def test_who_wrote_what_a_list_sends_in_the_authors_place(
+    sender: str, headers: list[str], author: tuple[str, str], quick: bool
+):
+    read = row(*headers, DATE, quick=quick, sender=sender)
+    assert (read["from_name"], read["from_addr"]) == author

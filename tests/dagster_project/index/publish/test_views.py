@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import duckdb
 import pytest
 
 from dagster_project.index.files.arrays import _SQL
@@ -29,6 +30,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace
             Mail(9, REVIEW, "Re: [PATCH v2] x: turn the wheel", reply_to=5, sender=BEN),
             Mail(20, "Does the compactor run at night?", "Compactor", sender=ADA),
             Mail(21, "Anybody?", "Re: Compactor", reply_to=20, sender=ADA),
+            Mail(
+                22, "Your mail was built.", "Re: Compactor", reply_to=20, sender="dev robot <dev@example.org>"
+            ),
         ],
     )
     return once(work)
@@ -40,14 +44,15 @@ def rows(work: Workspace, statement: str) -> list[tuple]:
 
 @pytest.mark.exhaustive
 def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
-    times = "SELECT author, answers, reply_seconds / 3600, is_first FROM reply_times ORDER BY replied_at"
+    times = "SELECT author, answers, reply_seconds / 3600, is_first, is_own, is_automatic FROM reply_times ORDER BY replied_at"
     assert rows(made_once, times) == [
-        ("Ben Stone", "Ada Flint", 1.0, True),
-        ("Ben Stone", "Ada Flint", 4.0, True),
-        ("Ada Flint", "Ada Flint", 1.0, True),
+        ("Ben Stone", "Ada Flint", 1.0, True, False, False),
+        ("Ben Stone", "Ada Flint", 4.0, True, False, False),
+        ("Ada Flint", "Ada Flint", 1.0, False, True, False),
+        ("dev robot", "Ada Flint", 2.0, False, False, True),
     ]
     assert rows(made_once, "SELECT subject, author, message_count, is_unanswered FROM open_threads") == [
-        ("Compactor", "Ada Flint", 2, True)
+        ("Compactor", "Ada Flint", 3, True)
     ]
     versions = (
         "SELECT version, title, author, patch_count, reply_count, is_latest FROM series_versions ORDER BY ALL"
@@ -80,3 +85,11 @@ def test_no_view_and_no_array_compares_each_row_with_each(made_once: Workspace):
     for query in [*(f"SELECT * FROM {view}" for view in views), _SQL("chunks")]:
         ((_, plan),) = made_once.sql(f"EXPLAIN {query}")
         assert not {"BLOCKWISE_NL_JOIN", "NESTED_LOOP_JOIN", "CROSS_PRODUCT"} & set(plan.split()), query
+
+
+@pytest.mark.exhaustive
+def test_meaning_is_not_searched_without_the_model_and_says_what_to_do(made_once: Workspace):
+    with pytest.raises(duckdb.InvalidInputException, match="`weft sql`, or use similar"):
+        duckdb.connect(f"{made_once.settings.root}/index/CURRENT", read_only=True).execute(
+            "FROM search_semantic('x')"
+        )

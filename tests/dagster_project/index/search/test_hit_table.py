@@ -80,7 +80,7 @@ def test_a_thread_is_shown_once_and_names_the_mails_it_stands_for(index: SearchI
 def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> dict[str, Any]:
     common = {
         "query": 0, "thread_id": None, "rank": number, "chunk_id": f"c{number}", "doc_id": f"d{number}",
-        "constituents": [], "content_class": "text", "before": None, "after": None,
+        "constituents": [], "content_class": "text", "before": None, "after": None, "breadcrumb": None, "more": [],
     }  # fmt: skip
     return common | {"snippet": snippet, "quoted_text": quoted, "subject": "", "score": 9.0 - number} | facts
 
@@ -158,3 +158,15 @@ def test_a_turn_is_shown_once_as_a_hit_or_beside_one():
     first, second = said_once([row(1, "ladder yes", **chat), row(2, "a gale is coming", **next_one)], 10)
     assert (first["before"], first["after"]) == ("07:12 Maud: wires yes", None)
     assert (second["before"], second["after"]) == (None, "07:40 Ann: done")
+
+
+def test_a_section_that_matches_as_well_is_named_once():
+    page = {
+        "doc_id": "page",
+        "breadcrumb": "> Page › One",
+        "more": [{"title": "Page › Two"}, {"title": "Page › Three"}],
+    }
+    hits = said_once(
+        [row(1, "one", **page), row(2, "two", **page | {"breadcrumb": "> Page › Two"}), row(3, "x")], 10
+    )
+    assert [[part["title"] for part in hit["more"]] for hit in hits] == [["Page › Three"], [], []]
