@@ -25,10 +25,8 @@ from transforms.text import redaction
 REUSE = "unchanged_texts_are_reused"
 _REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
-_CHUNKS, _JOINED = (
-    ("message_chunks", "document_chunks", "conversation_chunks"),
-    ("memberships", "chunk_context"),
-)
+_CHUNKS = ("message_chunks", "document_chunks", "conversation_chunks")
+_JOINED = ("memberships", "chunk_context")
 """The tables that are read here in the steps themselves: of each input that Dagster loads it stores two events."""
 _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_embed")
 """The columns of chunks to read: to put an expression over each of their columns into SQL costs more than to run it."""

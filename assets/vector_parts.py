@@ -136,11 +136,8 @@ class VectorParts:
         for name in group:
             end = first + self._rows[name]
             data = (vectors.embeddings(rows, model, dimensions) for rows in table.between(first, end))
-            inputs = self._inputs[name]
-            yield (
-                name,
-                self.lake.stage("embeddings", name, data, code_version=self.code_version, inputs=inputs),
-            )
+            made_of = {"code_version": self.code_version, "inputs": self._inputs[name]}
+            yield name, self.lake.stage("embeddings", name, data, **made_of)
             first = end
 
 

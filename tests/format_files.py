@@ -113,13 +113,8 @@ def _shown(line: Text) -> bytes:
     matrix = b"0 1 -1 0" if line.turned else b"1 0 0 1"
     font = b"/B" if line.bold else b"/F"
     return b"BT %s %.1f Tf %s %.1f %.1f Tm (%s) Tj ET" % (
-        font,
-        line.size,
-        matrix,
-        line.x,
-        line.y,
-        _escaped(line.text),
-    )
+        font, line.size, matrix, line.x, line.y, _escaped(line.text),
+    )  # fmt: skip
 
 
 def _escaped(text: str) -> bytes:

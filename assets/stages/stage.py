@@ -160,16 +160,17 @@ class _Run:
             table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
             part = WHOLE_PART if name in IN_PARTS else None
             staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=inputs)
-            facts = figures_of(staged, start) | {
-                "dagster/row_count": staged.row_count,
-                "preview": preview(table),
-            }
+            row_facts = {"dagster/row_count": staged.row_count, "preview": preview(table)}
             if name == first:
                 self.progress.step(first, None, staged.row_count)
             yield dg.Output(
                 Parts((), [(WHOLE_PART, staged)]) if name in IN_PARTS else staged,
                 name,
-                metadata={**facts, **(result.metadata if name == first else {})},
+                metadata={
+                    **figures_of(staged, start),
+                    **row_facts,
+                    **(result.metadata if name == first else {}),
+                },
                 tags={"dagster/code_version": self.code_version},
             )
 
@@ -192,16 +193,12 @@ class _Run:
                 staged[name].append((bucket, part))
             self.progress.step(first, bucket, staged[first][-1][1].row_count)
         retained = inputs.keys() - set(stale)
-        figures = {
-            "buckets": len(inputs),
-            "made": len(stale),
-            "seconds": round(time.perf_counter() - start, 3),
-        }
+        seconds = round(time.perf_counter() - start, 3)
         for name, parts in staged.items():
             yield dg.Output(
                 Parts(retained, parts),
                 name,
-                metadata=figures,
+                metadata={"buckets": len(inputs), "made": len(stale), "seconds": seconds},
                 tags={"dagster/code_version": self.code_version},
             )
 

@@ -186,10 +186,8 @@ class LaidOutVectors:
         for start in range(first, end, _TABLE_ROWS):
             stop = min(end, start + _TABLE_ROWS)
             data = os.pread(self.file.fileno(), (stop - start) * self._width, start * self._width)
-            rows, own = (
-                np.frombuffer(data, np.float32).reshape(-1, self.dimensions),
-                self._has_vector[start:stop],
-            )
+            rows, own = np.frombuffer(data, np.float32), self._has_vector[start:stop]
+            rows = rows.reshape(-1, self.dimensions)
             names = pa.array(self.names[start:stop], pa.string()).filter(pa.array(own))
             yield table_of(names, rows if own.all() else rows[own])
 

@@ -75,11 +75,8 @@ def _result(
 ) -> dg.AssetCheckResult:
     """The outcome of one check, by the hours that partitions wait."""
     hours = max(waits.values(), default=0.0)
-    figures = {
-        "waiting_partitions": len(waits),
-        "longest_hours": round(hours, 2),
-        "unreadable_sources": unreadable,
-    }
+    figures = {"waiting_partitions": len(waits), "longest_hours": round(hours, 2)}
+    figures["unreadable_sources"] = unreadable
     return dg.AssetCheckResult(
         asset_key=asset,
         check_name=check,

@@ -135,12 +135,6 @@ def parsed_time(text: object) -> datetime | None:
 
 
 MALFORMED = (
-    AssertionError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
+    AssertionError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 """To be caught around the call of a library alone, where no fault of our own can hide among them."""

@@ -42,11 +42,7 @@ _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ChatFormatError)
 _CHATS = (*FILE_PROGRAMS, "whatsapp", "slack", "table")
 _TYPES = ("mail", "chat", "issues", "document")
 """Types of files; of two with as many files the first counts."""
-_WITHOUT_ZONE = (
-    "whatsapp",
-    "table",
-    *(name for name, program in FILE_PROGRAMS.items() if not program.has_zone),
-)
+_WITHOUT_ZONE = "whatsapp", "table", *(name for name, one in FILE_PROGRAMS.items() if not one.has_zone)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from transforms.documents.files import RawFile
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
 _FAULT = f"{FORGOTTEN}: `weft forget` was asked to; the source still holds it"
-_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+_PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
     ".xz": lzma.compress,
@@ -79,7 +79,7 @@ class RememberedSources(FileSources):
             data[begin:end] for begin, end, is_ in zip(starts, starts[1:], is_sound, strict=False) if is_
         ]
         beside = file.with_name(f".{file.name}.{os.getpid()}")
-        beside.write_bytes(_COMPRESS.get(file.suffix, bytes)(data[: starts[0]] + b"".join(sound)))
+        beside.write_bytes(_PACK.get(file.suffix, bytes)(data[: starts[0]] + b"".join(sound)))
         sync([beside])
         put(beside, file)
 

@@ -189,11 +189,8 @@ def _of_attachments(
     names = ("doc_id", "title")
     titles = dict(zip(*(messages.column(name).to_pylist() for name in names), strict=True))
     for attachment in attachments.to_pylist():
-        rows = (
-            list(attachment_chunks(attachment, titles[attachment["message_id"]]))
-            if attachment["text"]
-            else []
-        )
+        title = titles[attachment["message_id"]]
+        rows = list(attachment_chunks(attachment, title)) if attachment["text"] else []
         counts: dict[str, int] = {}
         for number, row in enumerate(rows):
             text = row["text_display"]
@@ -229,16 +226,13 @@ def _turn(
         context.insert(0, answered)
     when = f"{turn['sent_at']:%A %d %B %Y}"
     speaker = "" if is_pseudonym(turn["author"] or "") else str(turn["author"] or "")
-    lex_texts = [
-        f"{turn['sent_at']:%Y-%m-%d} {when} {speaker}",
-        turn["text"],
-        *(turns[n]["text"] for n in context),
-    ]
+    day = f"{turn['sent_at']:%Y-%m-%d}"
+    lex_texts = [f"{day} {when} {speaker}", turn["text"], *(turns[n]["text"] for n in context)]
     return {
         **_common(turn),
         "chunk_kind": "turn",
         "title": "",
-        "heading_path": [turn["title"], f"{turn['sent_at']:%Y-%m-%d}", turn["author"]],
+        "heading_path": [turn["title"], day, turn["author"]],
         "text_display": f"{turn['author']}, {turn['sent_at']:%Y-%m-%d %H:%M}\n{turn['text'].strip()}",
         "text_embed": f"{when}, {speaker}: {turn['text']}" if speaker else f"{when}: {turn['text']}",
         "text_lex": "\n".join(lex_texts),

@@ -129,18 +129,8 @@ class _Tree:
             repeats_title = position == 1 and heading.text == self.title
             crumb = parent.breadcrumb + ("" if repeats_title else BREADCRUMB_JOINT + _crumb(heading.text))
             node = _Open(f"{self.doc_id}#{slug}", heading.level, crumb)
-            row = (
-                node.node_id,
-                node.depth,
-                heading.text,
-                slug,
-                crumb,
-                heading.start,
-                heading.end,
-                end,
-                body_end,
-            )
-            self._append(columns, position, row)
+            place = heading.start, heading.end, end, body_end
+            self._append(columns, position, (node.node_id, node.depth, heading.text, slug, crumb, *place))
             ancestors.append(node)
             parents.append(parent.node_id)
         return parents

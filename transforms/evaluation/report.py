@@ -222,7 +222,7 @@ def _query_reports(
         entry = {
             "id": query_id,
             "query": row["query"],
-            "tags": list(tags[query_id]),
+            "tags": [*tags[query_id]],
             "is_draft": row["is_draft"],
         }
         entries.append(entry | {"right": top, "right_count": len(right), "results": results})

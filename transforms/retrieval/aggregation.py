@@ -107,14 +107,8 @@ def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     rows: list[tuple[int, int, int, float, str | None]] = []
     for (query,), group in with_node.drop_nulls("node_id").group_by("query", maintain_order=True):
         rows += _placed(int(str(query)), group, nodes, settings)
-    schema = {
-        "query": pl.Int32,
-        "chunk_no": pl.Int64,
-        "_into": pl.Int64,
-        "_score": pl.Float64,
-        "_node": pl.String,
-    }
-    placed = pl.DataFrame(rows, schema=schema, orient="row")
+    types = {"query": pl.Int32, "chunk_no": pl.Int64, "_into": pl.Int64, "_score": pl.Float64}
+    placed = pl.DataFrame(rows, schema=types | {"_node": pl.String}, orient="row")
     marked = hits.join(placed, on=["query", "chunk_no"], how="left", maintain_order="left").with_columns(
         _into=pl.coalesce("_into", "chunk_no"),
         score=pl.coalesce("_score", "score"),

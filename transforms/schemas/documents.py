@@ -41,11 +41,7 @@ DOCUMENTS = Table(
             "stored text: the file's own, or the Markdown made of it; all offsets are UTF-8 bytes into it",
         ),
         required("body_start", pa.int64(), "first byte behind the frontmatter"),
-        Column(
-            "page_starts",
-            pa.list_(pa.int64()),
-            "first byte of each page or slide; null for what has no pages",
-        ),
+        Column("page_starts", pa.list_(pa.int64()), "first byte of each page or slide; null without pages"),
         Column(
             "picture",
             TEXT,

@@ -129,10 +129,8 @@ class IndexUpdate(IndexBuild):
         if table in IN_PARTS:
             stored = [part for part in self.lake.parts(table) if part in changed]
             self.views.of_parts(self.connection, f"new_{table}", table, stored)
-            rows, scope = (
-                rows.replace(f"lake_{table}", f"new_{table}"),
-                BUILD("in_changed_parts", table=table),
-            )
+            rows = rows.replace(f"lake_{table}", f"new_{table}")
+            scope = BUILD("in_changed_parts", table=table)
         elif changed:
             scope = "true"
         else:

@@ -232,10 +232,8 @@ class OpenedVersion:
         """The terms of each query in this index; the last result is kept."""
         key = (tuple(queries), tuple(stopwords))
         if self._query_terms is None or self._query_terms[0] != key:
-            self._query_terms = (
-                key,
-                terms.query_terms(queries, self.term_settings, stopwords, self.postings.df),
-            )
+            by_query = terms.query_terms(queries, self.term_settings, stopwords, self.postings.df)
+            self._query_terms = key, by_query
         return bm25.terms_by_query(self._query_terms[1], len(queries))
 
     def hnsw_scores(self, query: np.ndarray, k: int, in_view: int = vector_index.IN_VIEW) -> HnswScores:

@@ -30,12 +30,9 @@ AT = {
     "text": "hi",
 }  # fmt: skip
 SAID = {
-    "id": "1",
-    "type": "Default",
-    "timestamp": "2025-01-15T10:00:00+00:00",
-    "content": "hi",
-    "author": {"name": "ada"},
-}
+    "id": "1", "type": "Default", "timestamp": "2025-01-15T10:00:00+00:00", "content": "hi", "author": {"name":
+    "ada"},
+}  # fmt: skip
 TELEGRAM = json.dumps({"name": "Hens", "type": "private_group", "id": 1, "messages": [AT]}).encode()
 ISSUES = json.dumps([{"body": "x" * 9999, "number": 1, "title": "No wind"}]).encode()
 NOTES = json.dumps([{"body": "yes", "issue_url": "https://api.github.com/repos/o/r/issues/1"}]).encode()

@@ -38,13 +38,9 @@ def forms(secret: str) -> list[str]:
 def leaks(text: str) -> list[str]:
     """Pieces of the secret or the user's name that a text shows."""
     pieces = (
-        SECRET[:9],
-        SECRET[10:15],
-        "rd 1",
-        "example.org",
-        "czNjcmV0",
+        SECRET[:9], SECRET[10:15], "rd 1", "example.org", "czNjcmV0",
         base64.b64encode(SECRET.encode()).decode()[4:16],
-    )
+    )  # fmt: skip
     return [piece for piece in pieces if piece.lower() in text.lower()]
 
 

@@ -22,10 +22,8 @@ WHATSAPP = b"27.03.25, 18:02 - Ada: from WhatsApp\n"
 USERS = json.dumps([{"id": "U1", "real_name": "Ada Lovelace"}]).encode()
 DAY = json.dumps([{"ts": "1736937000.1", "user": "U1", "text": "from Slack"}]).encode()
 CHANNEL = {
-    "timestamp": "2025-01-15T10:30:00+00:00",
-    "author": {"id": "1", "name": "ada"},
-    "content": "from Discord",
-}
+    "timestamp": "2025-01-15T10:30:00+00:00", "author": {"id": "1", "name": "ada"}, "content": "from Discord",
+}  # fmt: skip
 DISCORD = json.dumps({"channel": {"name": "general"}, "messages": [CHANNEL]}).encode()
 CSV = b"timestamp,author,message\n2025-01-15 10:30,ada,from a table\n"
 CAPS = ConversationSettings(max_chat_bytes=20 << 20)
@@ -79,11 +77,8 @@ def faults(place: Path) -> dict[str, str]:
 
 
 SLACK = {
-    "users.json": USERS,
-    "channels.json": b"[]",
-    "general/2025-01-15.json": DAY,
-    "random/2025-01-15.json": DAY,
-}
+    "users.json": USERS, "channels.json": b"[]", "general/2025-01-15.json": DAY, "random/2025-01-15.json": DAY,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

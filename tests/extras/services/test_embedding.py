@@ -31,12 +31,8 @@ pytestmark = pytest.mark.exhaustive
 def with_gemini(work: Workspace, **settings: object) -> Workspace:
     """The workspace with the model gemini."""
     lines = [
-        "",
-        "[embedding]",
-        'model = "gemini"',
-        "[gemini]",
-        *(f"{k} = {json.dumps(v)}" for k, v in settings.items()),
-    ]
+        "", "[embedding]", 'model = "gemini"', "[gemini]", *(f"{k} = {json.dumps(v)}" for k, v in settings.items()),
+    ]  # fmt: skip
     work.config.write_text(work.config.read_text() + "\n".join(lines) + "\n")
     return work
 

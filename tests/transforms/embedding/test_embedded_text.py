@@ -21,17 +21,9 @@ def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
     row = {c.name: None for c in CHUNKS.columns}
     defaults = {
         "source": "s", "partition": "u", "chunk_index": 0, "title": "T", "needs_parent": False,
-        "text_embed": text,
+        "text_embed": text, "chunk_id": ident, "doc_id": doc, "text_lex": text, "checksum": text_hash(text),
     }  # fmt: skip
-    return {
-        **row,
-        **defaults,
-        "chunk_id": ident,
-        "doc_id": doc,
-        "text_lex": text,
-        "checksum": text_hash(text),
-        **given,
-    }
+    return {**row, **defaults, **given}
 
 
 def table(chunks: list[dict[str, Any]]) -> ibis.Table:

@@ -72,22 +72,22 @@ def test_list_program_and_where_answers_go(quick: bool):
     assert [row(DATE, quick=quick)[n] for n in ("header_list_id", "reply_to", "user_agent")] == [None] * 3
 
 
-TO_LIST, TO_ANN = "To: dev@lists.example.org", "Reply-To: Ann Lee <Ann@example.com>, dev@lists.example.org"
+TO_LIST, TO_ANN = "To: dev@example.org", "Reply-To: Ann Lee <Ann@example.com>, dev@example.org"
 
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize(
     ("sender", "headers", "author"),
     [
-        ("Ann Lee via Dev <dev@lists.example.org>", [TO_LIST, TO_ANN], ("Ann Lee", "ann@example.com")),
-        ("'Ann Lee' via dev <dev@lists.example.org>", ["List-Id: Dev <dev.lists.example.org>", "X-Original-From: A <a@b.c>",
+        ("Ann Lee via Dev <dev@example.org>", [TO_LIST, TO_ANN], ("Ann Lee", "ann@example.com")),
+        ("'Ann Lee' via dev <dev@example.org>", ["List-Id: Dev <dev.example.org>", "X-Original-From: A <a@b.c>",
          TO_ANN], ("Ann Lee", "a@b.c")),
-        ("Ann Lee (via Dev) <dev@lists.example.org>", ["Cc: dev@lists.example.org", TO_ANN], ("Ann Lee", "ann@example.com")),
+        ("Ann Lee (via Dev) <dev@example.org>", ["Cc: dev@example.org", TO_ANN], ("Ann Lee", "ann@example.com")),
         ("Ann via B4 Relay <devnull+ann.example.com@relay.org>", [TO_ANN.partition(",")[0]], ("Ann", "ann@example.com")),
-        ("Ann via Dev <dev@lists.example.org>", [TO_LIST], ("Ann via Dev", "dev@lists.example.org")),
-        ("Ann via Dev <dev@lists.example.org>", [TO_LIST, TO_ANN + ", bo@example.org"], ("Ann via Dev", "dev@lists.example.org")),
+        ("Ann via Dev <dev@example.org>", [TO_LIST], ("Ann via Dev", "dev@example.org")),
+        ("Ann via Dev <dev@example.org>", [TO_LIST, TO_ANN + ", bo@example.org"], ("Ann via Dev", "dev@example.org")),
         ("Ann via Tickets <tickets@example.net>", [TO_LIST, TO_ANN], ("Ann via Tickets", "tickets@example.net")),
-        ("Via Appia <dev@lists.example.org>", [TO_LIST, TO_ANN], ("Via Appia", "dev@lists.example.org")),
+        ("Via Appia <dev@example.org>", [TO_LIST, TO_ANN], ("Via Appia", "dev@example.org")),
     ],
 )  # fmt: skip
 def test_who_wrote_what_a_list_sends_in_the_authors_place(

@@ -245,11 +245,7 @@ def test_scores_over_segments_are_those_over_one(
     for index in (split, postings(texts)):
         scores = TermScores(words, index, weighed(index, ONE_FIELD), allowed)
         best = [
-            scores.best(k).tolist(),
-            scores.best(len(texts)).tolist(),
-            scores.low,
-            scores.high,
-            scores.most,
-        ]
+            scores.best(k).tolist(), scores.best(len(texts)).tolist(), scores.low, scores.high, scores.most,
+        ]  # fmt: skip
         found.append((best, scores.of(every).tolist(), scores.support(every).tolist()))
     assert found[0] == found[1]

@@ -54,11 +54,8 @@ def _section_segments(document: Document, settings: DocumentChunkSettings) -> li
         cuts = _cuts(text, [start, *inside], headings, settings)
         previous = start
         for a, b in pairwise([*cuts, end]):
-            lead = (
-                0
-                if a == start or a in headings
-                else _lead(text, max(previous, a - settings.overlap_chars), a)
-            )
+            before = max(previous, a - settings.overlap_chars)
+            lead = 0 if a == start or a in headings else _lead(text, before, a)
             segments.append(Segment(a, b, document.main_section(a, b), lead))
             previous = a
     return segments

@@ -189,7 +189,8 @@ def _below_closing(lines: Lines, start: int, stop: int) -> int | None:
     above = start - 1
     while first == start and above > lines.message_start[start] and lines.blank[above]:
         above -= 1
-    is_below = first > start or (lines.kind[above] == AUTHOR and _closes(lines, above))
+    is_inside = above >= lines.message_start[start]
+    is_below = first > start or (is_inside and lines.kind[above] == AUTHOR and _closes(lines, above))
     return first if is_below and stop - first > 1 and _names(lines.text(first)) else None
 
 

@@ -232,7 +232,7 @@ def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckD
         "WHERE function_type = 'table_macro' AND NOT internal AND database_name = current_database()",
     )
     assert {m["name"] for m in macros if m["comment"]} == {
-        "search_text", "similar", "thread", "context_of", "quotes_of", "reviews",
+        "search_text", "similar", "thread", "context_of", "quotes_of", "reviews", "search_semantic",
         *(name for added in extra_parts("macros") for name in added),
     }  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.cases import some
@@ -493,6 +493,7 @@ def test_no_two_neighbours_are_one_block(bodies: list[str]) -> None:
         assert all(a != b for a, b in zip(marks, marks[1:], strict=False))
 
 
+@example(["Regards,\n", "Ann Lee\n0"], 1)
 @given(st.lists(BODIES, min_size=2, max_size=5), st.integers(1, 400))
 @examples(50)
 def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes: int) -> None:
