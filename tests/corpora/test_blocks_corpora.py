@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -94,9 +95,9 @@ def test_every_byte_of_real_bodies_is_in_a_chunk_or_an_exclusion(mails: pa.Table
 
 def test_chunks_of_real_mail_are_made_of_authored_bytes(mails: pa.Table) -> None:
     bodies = dict(zip(mails["message_id"].to_pylist(), mails["body"].to_pylist(), strict=True))
-    chunks, _ = message_chunks(
-        mails, message_blocks(mails, BlockSettings()), ATTACHMENTS.empty(), ChunkSettings()
-    )
+    blocks = message_blocks(mails, BlockSettings())
+    chunks, _ = message_chunks(mails, blocks, ATTACHMENTS.empty(), ChunkSettings())
+    assert not [t for t in chunks["text_lex"].to_pylist() if re.fullmatch(r"\W*(?i:snip(ped)?)\W*", t)]
     authored = chunks.filter(pc.field("chunk_kind") != "unauthored_message")
     rows = authored.select(["doc_id", "spans", "text_display"]).to_pylist()
     assert rows
@@ -114,9 +115,8 @@ def test_threads_of_real_mail_do_not_depend_on_its_order(mails: pa.Table) -> Non
     order = list(range(len(mails)))
     random.Random(5).shuffle(order)
     shuffled = mails.take(order)
-    assert build_threads(shuffled, shuffled, ThreadSettings()) == build_threads(
-        mails, mails, ThreadSettings()
-    )
+    limits = ThreadSettings()
+    assert build_threads(shuffled, shuffled, limits) == build_threads(mails, mails, limits)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ _HEADER = re.compile(
     r"^(?:[ \t]?>[ \t]?)?(?:\+\+\+ (?:b/)?(?P<file>[^\t\n]+)|(?P<hunk>@@ -\d[^\n]*))", re.MULTILINE
 )
 _CHANGE = re.compile(r"^(?:[ \t]?>[ \t]?)?(?:[+-]|@@ -\d)", re.MULTILINE)
+_PROSE = re.compile(r"^[ \t]?>? ?[^\s>+\\@-]", re.MULTILINE)
 
 
 class ReviewedPlaces:
@@ -172,17 +173,19 @@ class ReviewedPlaces:
             self._places.append((file, header["hunk"] or ""))
 
     def of(self, start: int, end: int) -> tuple[str, str]:
-        """The file and the header of the hunk at the end of a quote; empty without a changed line or a known file.
+        """The file and the header of the hunk at the end of a quote, empty for prose.
+
+        Without a known file the header only if it names a function.
 
         >>> body = "> +++ b/a.c\\n> @@ -1 +1 @@ int f(void)\\n> +x\\n\\nWhy?\\n\\n> +y\\n\\nWhy?\\n"
         >>> ReviewedPlaces(body).of(body.index("> +y"), body.index("> +y") + 5)
         ('a.c', '@@ -1 +1 @@ int f(void)')
         """
         last = bisect_left(self._starts, end) - 1
-        if last < 0 or not _CHANGE.search(self.body, start, end):
-            return "", ""
-        file, hunk = self._places[last]
-        return (file, hunk) if file not in ("", "/dev/null") else ("", "")
+        is_prose = _PROSE.search(self.body, start, end) and not _CHANGE.search(self.body, start, end)
+        file, hunk = self._places[last] if last >= 0 and not is_prose else ("", "")
+        file = "" if file == "/dev/null" else file
+        return file, hunk if file or not hunk.endswith("@@") else ""
 
 
 PATCH_FILES = 100

@@ -26,6 +26,11 @@ QUOTED_HEADER = re.compile(
     r"(?:\b(?:wrote|writes|schrieb[^\n:]*|a écrit|escribió|ha scritto|escreveu|schreef|napisał\(?a?\)?|"
     r"пишет|skrev|napsala?)[ \t]?:?|は書きました。?|写道[::])[ \t]*|On (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[^\n]*"
 )
+CUT_MARKS = re.compile(
+    r"(?i)(?:[ \t]*(?:\.{3,}|…|[\[(<{][ \t]*(?:\.{2,}|…|(?:[a-z]+ ){0,3}(?:snip|cut|trim|skip|delet|elid|omit|remov))"
+    r"[^\])>}\n]{0,30}[\])>}]|[-=*_]* ?snip(?:ped)? ?[-=*_]*)[ \t]*(?:\n(?:[ \t]*\n)*|\Z))+"
+)
+"""Lines that say that a quote is cut here, as `[...]` and `<snip>`."""
 GREETING_CHARS = 80
 """A longer line above the first quote is not a salutation."""
 SALUTATION = re.compile(
@@ -132,12 +137,16 @@ class Body:
         edges = self.edges
         reach = -1
         for i, kind in enumerate(self.kinds):
-            if kind <= CODE:
+            start = edges[i]
+            if kind == AUTHOR and reply is None and (cut := CUT_MARKS.match(self.body, start, edges[i + 1])):
+                start = cut.end()
+                self._exclude(edges[i], start, "too_little_text")
+            if kind <= CODE and start < edges[i + 1]:
                 if reply is None:
                     reply = Reply(self._anchor(pending) if pending else None)
                     replies.append(reply)
                     pending = []
-                extend(reply.sections, edges[i], edges[i + 1], kind == CODE, reach)
+                extend(reply.sections, start, edges[i + 1], kind == CODE, reach)
                 reach = edges[i + 1]
             elif kind == QUOTE:
                 reply = None
@@ -300,14 +309,8 @@ class Body:
         limits = ProseLimits(limit, self.settings.overlap_chars, most, recursive)
         for start, end, is_diff in self._joined_sections(sections):
             if is_diff:
-                yield from diff_segments(
-                    self.body,
-                    start,
-                    end,
-                    self.settings.message_chars,
-                    attachments.PATCH_CHARS,
-                    attachments.PATCH_HUNKS,
-                )
+                caps = (self.settings.message_chars, attachments.PATCH_CHARS, attachments.PATCH_HUNKS)
+                yield from diff_segments(self.body, start, end, *caps)
             else:
                 yield from prose_segments(self.body, start, end, limits)
 

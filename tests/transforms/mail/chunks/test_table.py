@@ -188,7 +188,8 @@ def test_rule_6_mails_without_text_are_recorded(body: str, reason: str) -> None:
 def test_a_comment_knows_the_file_and_the_function_of_each_hunk() -> None:
     body = (
         "> diff --git a/fs/a.c b/fs/a.c\n> --- a/fs/a.c\n> +++ b/fs/a.c\n> @@ -1,3 +1,4 @@ int first(void)\n> +\tx = 1;\n\n"
-        "Why x?\n\n> @@ -9,3 +9,4 @@ int second(void)\n> +\ty = 2;\n\nWhy y?\n\n> +\tz = 2;\n\nAnd z?\n\n> all\n\nDone.\n"
+        "Why x?\n\n> @@ -9,3 +9,4 @@ int second(void)\n> +\ty = 2;\n\n[snip]\n\n> \tw = 2;\n[...]\n\nWhy y?\n\n"
+        "> +\tz = 2;\n\nAnd z?\n\n> all\n\nDone.\n"
     )
     rows, _ = chunked(mails(body, in_reply_to="p"))
     assert [(r["diff_files"], r["diff_functions"]) for r in rows] == [
