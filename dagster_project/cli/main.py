@@ -60,7 +60,7 @@ COMMANDS = {
     "fetch": Command(
         f"{_ROOM}.build:fetch",
         "Keep an index",
-        "Fetch what is new in the remotes of SOURCES, or of all sources, and build nothing.",
+        "Fetch new mails and files from the remotes of SOURCES, or of all sources, and build nothing.",
     ),
     "backfill": Command(
         f"{_ROOM}.build:backfill",

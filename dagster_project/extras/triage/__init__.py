@@ -7,7 +7,7 @@ EXTRA = Extra(
         "triage": Command(
             "dagster_project.extras.triage.command:triage",
             "Search and read",
-            "Print of each issue what it says, holds and lacks, and which earlier ones it may repeat; the newest first.",
+            "Print the summary, finds and gaps of each issue, and earlier ones that it may repeat; the newest first.",
             next="says what came in, and what of it is known",
             next_for="issues",
         )

@@ -119,8 +119,8 @@ SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param("[[sources]\n", "no valid TOML", id="bad TOML"),
-        pytest.param("\udcff", "no valid TOML", id="no UTF-8"),
+        pytest.param("[[sources]\n", "not valid TOML", id="bad TOML"),
+        pytest.param("\udcff", "not valid TOML", id="no UTF-8"),
         pytest.param(SETTINGS + "[chunks]\nmessage_chars = 0\n", "greater than 0", id="out of range"),
         pytest.param(SETTINGS + SETTINGS, "two sources are named 'dev'", id="one name twice"),
         pytest.param(SETTINGS.replace('"dev"', '"../dev"'), "sources.0.name", id="a name that is a path"),

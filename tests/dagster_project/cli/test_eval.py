@@ -268,7 +268,7 @@ def test_two_reports_are_compared(measured: Workspace, tmp_path: Path):
     assert page.stat().st_size > 10_000
     before.write_text('{"format": 0}')
     failed = CliRunner().invoke(main, ["eval", "compare", str(before), str(after)])
-    assert (failed.exit_code, "no report of this version" in failed.output) == (2, True)
+    assert (failed.exit_code, "not a report of this version" in failed.output) == (2, True)
 
 
 @pytest.mark.exhaustive

@@ -33,7 +33,7 @@ def test_a_session_keeps_its_turns_and_loses_one_that_a_kill_cut_off(tmp_path: P
         session.add(None, MANIFEST, [])
     with opened_session(tmp_path, "mine") as session:
         assert len(session.turns) == 2
-        with pytest.raises(ContextError, match="no turn 3"):
+        with pytest.raises(ContextError, match="turns, not 3"):
             session.manifest(3)
         with pytest.raises(ContextError, match="goes under no lens"):
             session.require_lens("contractors")
