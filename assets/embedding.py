@@ -141,7 +141,7 @@ def vectors_of(
     hashes = sorted(set(sent_as.values())) if sent_as else names
     stored = cache.laid_out(*model, hashes)
     if stored.count < len(hashes) - len(report.refused):
-        # Reading met a damaged part of the cache and set it aside: what was in it is missing now.
+        # Reading met a damaged part of the cache and set it aside: its vectors are missing now.
         report.include(_embed_sent(sent.texts, embedder, cache, progress))
         stored = cache.laid_out(*model, hashes)
     report.finds, report.held, report.sent_as = sent.finds, sent.withheld, sent.renamed
@@ -316,7 +316,7 @@ class _Pass:
         if self.embedder.is_paid:
             claimed = self.cache.claim(*self.key, names)
             self.left_to_others += [n for n in names if n not in claimed]
-        # Looked up after claiming: what another process stored before it let go is seen now.
+        # Looked up after claiming: vectors that another process stored before it let go are seen now.
         open_texts = set(_open_texts(sorted(claimed), self.lookup, self.cache))
         if self.embedder.is_paid:
             self.cache.release(*self.key, claimed - open_texts)

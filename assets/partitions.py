@@ -51,4 +51,4 @@ CONTEXT = SourceType(
         "search_index",
     ),
 )
-"""The tables of what each window of a conversation finds in the published index, which does not contain them."""
+"""The tables of context for each window of a conversation from the published index, which does not contain them."""

@@ -68,7 +68,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         embedding_cache: dg.ResourceParam[EmbeddingCache],
         progress: dg.ResourceParam[Progress],
     ) -> Iterator[dg.Output[Any]]:
-        # Before reading: what comes meanwhile makes the tables stale.
+        # Before reading: changes meanwhile make the tables stale.
         state = state_of_run(lake, context)
         tables = {name: io_manager.over_all(name, context.instance) for name in (*_CHUNKS, *_JOINED)}
         parts = VectorParts(_published_texts(tables), lake, version)

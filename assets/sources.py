@@ -99,7 +99,7 @@ PUBLISHED_GROUP = "published"
 _EXAMPLES = 5
 
 Columns = Mapping[str, str]
-"""The columns of a table with what they mean."""
+"""The columns of a table with their meaning."""
 
 
 def published_key(table: str) -> dg.AssetKey:

@@ -152,7 +152,7 @@ class _Run:
         """The tables over the whole lake, each staged under the code version of the settings of this run."""
         start, first = time.perf_counter(), self.selected[0]
         self.progress.step(first, None, 0)
-        # Before reading: what comes meanwhile makes the tables stale.
+        # Before reading: changes meanwhile make the tables stale.
         state = state_of_run(self.lake, self.context)
         result = self.work.make([self.loaded[table] for table in self.stage.inputs])
         inputs = {**result.inputs, LAKE: state}

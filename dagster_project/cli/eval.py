@@ -22,7 +22,7 @@ SWEEP = Command(
     OTHERS,
     "Try every combination of settings; print quality against cost, the frontier marked, and write it as JSON.",
 )
-"""A sweep builds; the other commands need not load what that takes."""
+"""A sweep builds; the other commands need not load its modules."""
 
 
 @click.group(name="eval", cls=LazyGroup, lazy={"sweep": SWEEP})

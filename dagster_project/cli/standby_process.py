@@ -116,7 +116,7 @@ def _done(request: dict[str, Any], streams: Sequence[int]) -> int:
             main(request["arguments"], prog_name="weft")
         except SystemExit as end:
             return int(end.code or 0)
-        except BaseException as fault:  # noqa: BLE001 - as Python does with what leaves a program
+        except BaseException as fault:  # noqa: BLE001 - as Python does with exceptions that leave a program
             unexpected(type(fault), fault, fault.__traceback__)
             return 1
         finally:

@@ -31,7 +31,7 @@ class RemoteSettings(StageSettings):
     timeout_seconds: Internal[float] = Field(30, gt=0)
     """Seconds to wait for a connection or the next bytes."""
     time_limit_seconds: Internal[float] = Field(1200, gt=0)
-    """Seconds of one fetch; the next one brings what is missing."""
+    """Seconds of one fetch; the next one brings the rest."""
     max_bytes: int = Field(
         2 << 30, gt=0, description="bytes of one file, mail or pack of git; a larger one is not fetched"
     )

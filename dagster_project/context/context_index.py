@@ -44,7 +44,7 @@ does not fit."""
 _LEAST_CANDIDATES = 20
 """Candidates of a query, where the settings name no number."""
 _LEAST_TURN = 20
-"""Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without what it answers."""
+"""Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without the turn it answers."""
 _SQL = SqlFile(__file__, "context_index.sql", least_turn=str(_LEAST_TURN))
 _SEARCHED: dict[str, Any] = {
     "fusion": "blend", "vector_search": "exact", "per_document": 1 << 30, "collapse_threads": False,
@@ -63,7 +63,7 @@ class IndexForContext:
     def __init__(self, index: SearchIndex, cache: EmbeddingCache):
         self.index, self.cache = index, cache
         self.paths: Counter[str] = Counter()
-        """How many queries of the last call went by the HNSW index (hnsw), and by every vector (exact); what it lacked."""
+        """How many queries of the last call went by the HNSW index (hnsw), and by every vector (exact); missing parts."""
         self.missing: list[str] = []
 
     @property

@@ -127,7 +127,7 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
     timed = SearchIndex(index.path, index.embedder, index.term_settings, settings, index.reranker)
     timed.ranked_by(index.ranking)
     try:
-        timed.search(texts[:1])  # what is read once per process is not part of a search
+        timed.search(texts[:1])  # the reads that a process does once are not part of a search
         milliseconds = []
         for query in texts:
             start = time.perf_counter()

@@ -96,7 +96,7 @@ class KeptFooters:
                 self._write(new, paths)
             except sqlite3.OperationalError:
                 raise
-            except sqlite3.DatabaseError:  # another's file, or one cut off: what it is good for is read again
+            except sqlite3.DatabaseError:  # another's file, or one cut off: its footers are read again
                 self.file.unlink(missing_ok=True)
                 self._write(list(self.rows.items()), [])
 

@@ -78,7 +78,7 @@ class ParquetLake:
     def __init__(self, uri: str, tables: Mapping[str, Table], copies: Path | None = None):
         """`copies` is a local folder for copies of the files of a remote lake; a temporary folder by default."""
         try:
-            # A cached listing would hide what other processes write.
+            # A cached listing would hide files of other processes.
             self.base = UPath(uri) if is_local(UPath(uri)) else UPath(uri, use_listings_cache=False)
             _ = self.base.fs
         except (ImportError, ValueError) as error:

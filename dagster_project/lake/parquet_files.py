@@ -21,7 +21,7 @@ from transforms.schemas.table import Table
 _ROW_GROUP = 65_536
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _FOOTER, _UNSIGNED = b"weft.footer_hash", b"0" * 32
-"""The entry with the hash of the footer itself, and what is in place of the hash while it is made."""
+"""The entry with the hash of the footer itself, and the bytes in place of the hash while it is made."""
 _TRAILER = 8
 """Bytes at the end of a Parquet file: the length of its footer, and a magic word
 (https://parquet.apache.org/docs/file-format/)."""

@@ -257,7 +257,7 @@ def _model(kind: str) -> tuple[PieceTokenizer, np.ndarray]:
     if kind == "weft":
         own = load_file(_OWN / "table.safetensors")
         return PieceTokenizer(partial(read_tokenizer, kind), BERT), own["rows"] * own["scale"][:, None]
-    # Not by wordllama itself, whose import loads what downloads models.
+    # Not by wordllama itself, whose import loads modules that download models.
     weights = load_file(_in_package("weights/l2_supercat_256.safetensors"))
     return PieceTokenizer(read_tokenizer), weights["embedding.weight"].astype(np.float32)
 

@@ -186,7 +186,7 @@ def _damages(
     Files with the columns of another version of Weft are none of them.
     """
     published = publisher.published_partitions()
-    # A file that was never made is not damage: what is published was there once.
+    # A file that was never made is not damage: a published one was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
     whole = staleness.whole_tables(settings, lake)
     versions = whole | {

@@ -234,7 +234,7 @@ def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
     home = Path(instance.root_directory)
     for run_id in run_ids:
         instance.delete_run(run_id)
-        # Dagster leaves the emptied database of the run and what its steps printed.
+        # Dagster leaves the emptied database of the run and the output of its steps.
         for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
             file.unlink(missing_ok=True)
         shutil.rmtree(home / "storage" / run_id, ignore_errors=True)

@@ -36,7 +36,7 @@ _KEPT_ENGINES = 4
 _OF_NO_RUN = ("", "index")
 """Files that another process may begin at the same moment."""
 _BATCH = "DAGSTER_EVENT_BATCH_SIZE", "500"
-"""The variable without which Dagster stores one by one what a run plans, and what it made of a range of partitions."""
+"""The variable without which Dagster stores one by one the plans of a run, and its materializations of partitions."""
 _INSERT = SqlEventLogStorageTable.insert()
 _UPDATE_ASSET = AssetKeyTable.update().where(AssetKeyTable.c.asset_key == bindparam("of_asset"))
 _MIRRORED = ASSET_EVENTS | ASSET_CHECK_EVENTS | EVENT_TYPE_TO_PIPELINE_RUN_STATUS.keys()

@@ -49,7 +49,7 @@ class Workers:
         self._pool = ProcessPoolExecutor(
             count, context, initializer=_begin, initargs=(settings, instance.get_ref(), self._steps)
         )
-        # Multiprocessing unblocks interrupts when it first shares something; the processes inherit what is blocked here.
+        # Multiprocessing unblocks interrupts when it first shares something; the processes inherit signals blocked here.
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def run(self, runs: Sequence[Work], tags: Mapping[str, str]) -> None:

@@ -139,7 +139,7 @@ def _is_text(name: str, kind: pa.DataType) -> bool:
 
 
 _OF_THE_QUESTION = (QueryError, UnknownIdError, LensError, DisclosureLimitError, QueryInterruptedError)
-"""Faults whose texts are made of the question and of what the lens shows."""
+"""Faults whose texts are made of the question and of shown texts."""
 
 
 def fault_text(fault: WeftError, lens: str | None) -> str:

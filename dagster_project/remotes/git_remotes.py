@@ -39,7 +39,7 @@ _REFUSED = re.compile(
 _TOO_LARGE = re.compile("file too large", re.IGNORECASE)
 _REDIRECTED = re.compile(r"returned error: 30[0-9]|unable to update url base from redirection", re.IGNORECASE)
 _KEPT_BYTES = 1 << 16
-"""Bytes of what git says that are kept, the last ones: a server can have it say any number of them."""
+"""Last bytes of git's output that are kept: a server can have it say any number of them."""
 _NO_GIT = "the git program is not there; install git"
 _STALLED_BYTES = 1000
 """Bytes per second below which a transfer counts as stalled."""
@@ -84,7 +84,7 @@ class GitRepositories:
                 *mirror.glob("objects/**/*.lock"),
             ]:
                 lock.unlink()  # of a killed fetch; this one is alone
-            # By address and not by name: what the mirror's configuration says of its origin does not matter.
+            # By address and not by name: the origin in the mirror's configuration does not matter.
             self._git(
                 url, "--git-dir", str(mirror), "fetch", "--quiet", "--prune", "--no-recurse-submodules",
                 "--no-write-fetch-head", url, "+refs/*:refs/*",
@@ -146,7 +146,7 @@ class GitRepositories:
                 raise FetchError(
                     f"{shown_address(url)}: the time limit of {self.remote.time_limit_seconds:g} s is over"
                 ) from None
-            except BaseException:  # an interruption, too, ends git and what it started
+            except BaseException:  # an interruption, too, ends git and its children
                 _end_group(process.pid)
                 raise
         if process.returncode:

@@ -13,7 +13,7 @@ from transforms.errors import FetchError
 
 _MOST_NOTES = 20
 _SAVED_EVERY = 1.0
-"""Seconds between two writings of what is remembered while many files come."""
+"""Seconds between two writings of the notes while many files come."""
 
 
 class Landing:

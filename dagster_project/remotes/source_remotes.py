@@ -52,7 +52,7 @@ class SourceRemotes:
             )
         else:
             return self._fetched(landing, credentials)
-        # Outside of the handlers: what was raised holds requests, and those the credentials.
+        # Outside of the handlers: an exception holds requests, and those the credentials.
         raise fault
 
     def _fetched(self, landing: Landing, credentials: Credentials) -> Fetched:

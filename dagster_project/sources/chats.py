@@ -28,7 +28,7 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES
 from transforms.schemas.mail import ATTACHMENTS
 
 UNREAD = "unread"
-"""Partition of a source that lists what of its exports could not be read."""
+"""Partition of a source that lists its unreadable exports."""
 
 
 class ChatFiles:

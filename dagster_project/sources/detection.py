@@ -30,13 +30,13 @@ from transforms.settings.documents import DOCUMENT_FORMATS, ISSUE_FORMATS
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _MOST_FILES = 5_000
-"""Files of a folder that are looked at; the first of a large archive say what it is."""
+"""Files of a folder that are looked at; the first of a large archive show its kind."""
 _MOST_PARTS = 24
 """Folders below one that may each become a source."""
 _ALMOST_ALL = 0.9
 _HEAD = 4096
 _HEAD_OF_JSON = 1 << 16
-"""As _HEAD, of what may have the text of a whole issue before it says that it is one."""
+"""As _HEAD, of files that may have the text of a whole issue before the sign of one."""
 _UNPACKED: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ChatFormatError)
 _CHATS = (*FILE_PROGRAMS, "whatsapp", "slack", "table")

@@ -25,7 +25,7 @@ from transforms.settings.documents import DocumentSettings
 
 _ROOT = Path(__file__).parents[2]
 _FILES_OF_ONE = 500
-"""Files after which a process is ended: what its libraries lose in memory stays small."""
+"""Files after which a process is ended: the memory that its libraries lose stays small."""
 _OF_THE_PROCESS = ("ended: ", "out_of_memory: ")
 _OCR_PAGES = 2000
 """Pages of a file that are given to OCR: a file cannot take longer than these times `read_seconds`."""
@@ -238,7 +238,7 @@ def _end_all(readers: list[_Reader]) -> None:
 
 
 _KEPT_SECONDS = 30 * 24 * 3600
-"""Seconds after which what was not asked for is deleted."""
+"""Seconds after which a reading that nobody asked for is deleted."""
 _FLEETING = ("too_slow", "out_of_memory", "ended")
 """Codes of faults that another try may not have."""
 

@@ -132,7 +132,7 @@ def start(
     try:
         return subprocess.Popen(
             ["git", *arguments],
-            # Without what would point git elsewhere.
+            # Without variables that would point git elsewhere.
             env={n: v for n, v in os.environ.items() if not n.startswith("GIT_")}
             | {**_ENVIRONMENT, "GIT_DIR": str(repository)},
             stdin=subprocess.PIPE,
@@ -326,7 +326,7 @@ def _head(repository: Path) -> str | None:
         return None
     current = _current(repository)
     chosen = branches.get(current)
-    # A corrupt branch exists, and another one is not what was meant.
+    # A corrupt branch exists, and another one was not meant.
     if (
         chosen is None
         and len(branches) == 1

@@ -13,7 +13,7 @@ from transforms.errors import SourceError
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
 _AROUND = 1 << 16
-"""Bytes read beside those of a mail: its From_ line, what mbox escapes, and the next From_ line, which ends it."""
+"""Bytes read beside those of a mail: its From_ line, the escapes of mbox, and the next From_ line, which ends it."""
 
 
 def source_mail(settings: Settings, source: str, place: str, message_id: str, raw_bytes: int) -> bytes:

@@ -41,7 +41,7 @@ from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._serdes import ConfigurableClassData
 
-__all__ = [  # what has no public name and is used elsewhere: to keep engines of the event log, and to erase its texts
+__all__ = [  # without a public name, and used elsewhere: to keep engines of the event log, and to erase its texts
     "ASSET_CHECK_EVENTS", "ASSET_EVENTS", "EVENT_TYPE_TO_PIPELINE_RUN_STATUS", "ONLY_OWN_EVENTS",
     "SQLITE_BUSY_TIMEOUT_SECONDS", "AssetKeyTable", "ConfigurableClassData", "SqlEventLogStorageTable",
     "SqliteEventLogStorage", "UserConfigSchema", "failed_by_itself", "listed", "partitions_of_backfills",
@@ -54,7 +54,7 @@ ONLY_OWN_EVENTS = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
 For a range of partitions it would record one data version for all (`_get_output_asset_events`).
 """
 MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
-"""Where Dagster finds Weft, and what it calls that place; the shipped workspace.yaml says the same."""
+"""The place where Dagster finds Weft, and its name for that; the shipped workspace.yaml says the same."""
 
 
 @contextlib.contextmanager

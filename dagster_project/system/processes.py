@@ -24,7 +24,7 @@ _STARTS = (
     (os, "fork"),
     (os, "posix_spawn"),
 )
-"""All by which Python starts processes: what a program calls, and the last step before the system does it."""
+"""All by which Python starts processes: the functions that a program calls, and the last step before the system does it."""
 
 
 def is_left_over(file: Path, pid: str) -> bool:

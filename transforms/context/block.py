@@ -229,7 +229,7 @@ def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str,
     old = {e["chunk_id"]: (n, e) for n, e in enumerate(first["chosen"], start=1)}
     new = {e["chunk_id"]: (n, e) for n, e in enumerate(second["chosen"], start=1)}
     stays = [c for c in new if c in old]
-    # Only what changed its place among those that stayed has moved.
+    # Only a passage that changed its place among those that stayed has moved.
     moved = [(c, was) for c, was in zip(stays, (c for c in old if c in new), strict=True) if c != was]
     resized = [c for c in stays if any(new[c][1].get(h) != old[c][1].get(h) for h in ("expanded", "cut"))]
 

@@ -26,7 +26,7 @@ _FEW, _DECADES, _MANY, _OF_MANY = 200, 2.5, 10, 0.9
 """Evidence that opens a query: of WEAK among so few chunks, of PASS among so many powers of ten more, or this share of it in
 the mean of so many. By chance more chunks hold words of a text about other matters (`benchmarks/off_topic.py`)."""
 _BEHIND = 0.5
-"""The share of the score of a candidate that counts if it fills what others leave of a budget."""
+"""The share of the score of a candidate that counts if it fills the rest of a budget."""
 _SHORT = 2_000
 """Characters of a window up to which parts are asked by themselves, too: in longer ones they add chance finds."""
 

@@ -205,7 +205,7 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
         return Entry(at, author, "", "deleted")
     mark = below or SHARED.match(text)
     if text.lstrip("\u2068\u2069").startswith("\u200e") and not mark:
-        # iOS writes so what the program says, and before it who did it, or the name of the group.
+        # iOS writes lines of the program so, and before them the actor, or the name of the group.
         names.update(_members(text))
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
     is_edited = len(text) < len(body) - match.end()

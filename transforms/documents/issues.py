@@ -15,7 +15,7 @@ from transforms.settings.documents import ISSUE_FORMATS
 from transforms.text.charsets import decode_text
 
 COMMENT = re.compile(r"^#{2,3} Comments?\b", re.M)
-"""The heading of the first turn behind what the author of an issue wrote."""
+"""The heading of the first turn behind the text of the author of an issue."""
 _REQUESTS = ("pull_request", "merge_request")
 _ADDRESS = re.compile(
     r"https?://[^/\s]+/(?:api/v\d+/)?(?:repos/)?(?P<project>\w[\w.-]*(?:/\w[\w.-]*)*?)/(?:-/)?"

@@ -17,7 +17,7 @@ DIALECT = (
     | Options.ENABLE_TASKLISTS
     | Options.ENABLE_WIKILINKS
 )
-"""CommonMark with what GitHub and Obsidian add. Metadata blocks stay off: `frontmatter` reads them."""
+"""CommonMark with the additions of GitHub and Obsidian. Metadata blocks stay off: `frontmatter` reads them."""
 
 MAX_NESTING = 1000
 """Quotes and lists one line may open; the parser's time grows with lines times depth."""

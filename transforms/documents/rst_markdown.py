@@ -28,7 +28,7 @@ _SETTINGS = {
     "footnote_backlinks": False,
     "output_encoding": "unicode",
 }
-"""No file is read, no raw HTML is passed on, nothing is printed; what is wrong stays in the tree."""
+"""No file is read, no raw HTML is passed on, nothing is printed; faults stay in the tree."""
 DOCUTILS_FAULTS = (RecursionError, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 """Exceptions of docutils on nested and on malformed text."""
 _ROLE = re.compile(r":[\w:.+-]+:`([~!.]*)(?P<text>[^`]*?)(?:\s*<[^<>`]*>)?`", re.DOTALL)

@@ -60,7 +60,7 @@ def chunk_facts(chunks: ibis.Table, tables: FactTables) -> ibis.Table:
     mails = tables.messages.select(
         mail="message_id", from_name="from_name", from_addr="from_addr", sent="effective_at"
     )
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     subjects = (
         tables.tree.view()
         .join(tables.threads.select("thread_id", thread_subject="subject"), "thread_id")

@@ -33,7 +33,7 @@ def parent_context(
 
 def quoting_bodies(messages: ibis.Table, quotes: ibis.Table) -> ibis.Table:
     """Columns message_id and body of the mails that have inferred quotes."""
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     return messages.view().semi_join(quotes, "message_id").select("message_id", "body")
 
 
@@ -178,7 +178,7 @@ def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings
     Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector.
     """
     vectors = embeddings.select("text_hash", "vector")
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     joined = document_chunks.view().left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")
     hashed = joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
     return (

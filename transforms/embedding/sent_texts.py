@@ -55,7 +55,7 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
             }
         )
     )
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     own = texts.view()
     joined = own.left_join(table, own.text_hash == table.altered_hash)
     approved = joined.select(

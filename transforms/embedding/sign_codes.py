@@ -13,7 +13,7 @@ from transforms.retrieval.postings import GONE, Slots
 from transforms.retrieval.small_tables import top_k
 
 _Run = Callable[[Callable[[Any], object], Iterable[Any]], Iterator[object]]
-"""Gives what a function makes of each value, as `map` does, and as threads do that begin at once."""
+"""Gives the result of a function for each value, as `map` does, and as threads do that begin at once."""
 WORD_BITS = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512

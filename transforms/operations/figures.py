@@ -10,7 +10,7 @@ import pyarrow as pa
 from transforms.text.visible import table_text
 
 STAGE_RATES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
-"""Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, what it took."""
+"""Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, its seconds."""
 HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
     "at": pl.Datetime("us", "UTC"),
     "figure": pl.String,
@@ -18,7 +18,7 @@ HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 """Columns of `Figures.history`: one figure of an asset as one materialization gave it."""
 COUNTS = {"name": pl.String, "rows": pl.Int64}
-"""Columns of a table of `Figures.counts`: what is counted, and how many there are of it."""
+"""Columns of a table of `Figures.counts`: the name of the rows, and their number."""
 QUARANTINE, MONTHS, BLOCKS, SIZES = (
     "Quarantine by reason",
     "Mails by month",

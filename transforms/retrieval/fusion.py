@@ -40,9 +40,9 @@ FUSED = {
     "lexical_rank": pl.Int32,
     "vector_rank": pl.Int32,
 }
-"""Columns of candidates. `score` is what they are ordered by; a rank is null if the list of that search does
+"""Columns of candidates. `score` orders them; a rank is null if the list of that search does
 not hold the chunk; document and thread are numbers. `thread_score` is the share of the best score of its thread that a
-mail is to receive, and later what it received."""
+mail is to receive, and later the share that it received."""
 
 
 _LOOKED_AT = 4

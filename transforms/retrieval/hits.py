@@ -32,7 +32,7 @@ REVISION: dict[str, pl.DataType | type[pl.DataType]] = {
     "is_latest": pl.Boolean,
 }
 """The facts by which a stage knows the latest posting of a patch: `revision` is a number that all of them have, null for
-what is not a patch."""
+other chunks."""
 
 FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,

@@ -33,7 +33,7 @@ STAGES = (
     "units", "elbow", "aggregated", "unique", "diverse", "one_per_thread", "final",
 )  # fmt: skip
 """The names of the lists of a search. The first three are candidates: of both kinds, and all of them by fused score.
-`final` is what the search returns. A new stage adds its name, and evaluations measure its list with the others."""
+`final` is the result of the search. A new stage adds its name, and evaluations measure its list with the others."""
 
 
 def in_order(names: Collection[str]) -> list[str]:
@@ -59,8 +59,8 @@ RANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "evidence": pl.Float64,
     **{name: HITS[name] for name in ("lexical_rank", "vector_rank", "stands_for", *reranking.RERANKED)},
 }
-"""Columns of what a search returns, by query and rank. `support` is the share of the words of the query that stand in
-the chunk, rare ones weighing more, 0 to 1; `evidence` is what labels go by (`labels.evidence`)."""
+"""Columns of the result of a search, by query and rank. `support` is the share of the words of the query that the
+chunk holds, rare ones weighing more, 0 to 1; labels go by `evidence` (`labels.evidence`)."""
 
 
 class SearchStage(NamedTuple):

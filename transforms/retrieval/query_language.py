@@ -36,7 +36,7 @@ TEXT_FIELDS = ("", "s", "title", "b", "nq", "q", "dfn", "dfhh", "dfa", "dfb")
 """Fields whose words are looked for in text and rank hits, too; '' is all text."""
 
 MAX_CHARACTERS = 20_000
-"""Characters of a query or of a filter: some four times what any model of embeddings reads."""
+"""Characters of a query or of a filter: some four times as many as any model of embeddings reads."""
 MAX_CONDITIONS = 64
 """Words, phrases and fields that must be met or must not: each is looked up by itself."""
 MAX_CONDITION_WORDS = 512

@@ -41,7 +41,7 @@ _RECENCY = (
     r"(?i)\b(?:latest|newest|most recent|recent(?:ly)?|lately|current(?:ly)?|nowadays|today|up[- ]to[- ]date|"
     r"this (?:week|month|year)|last (?:few )?(?:days?|weeks?|months?|year))\b"
 )
-"""A query that this finds something in asks for what is new."""
+"""A query with one of these words asks for news."""
 PART = pl.Struct({"part": pl.String, "value": pl.Float64})
 RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "reranker": pl.String,

@@ -7,7 +7,7 @@ from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Tabl
 
 UNAUTHORED = "unauthored_message"
 """The kind of the one chunk of a mail without a word of its author, such as one of quotes alone: it has no words in the
-inverted index and no vector, so that no ranking knows of it, and conditions on text look at what it shows."""
+inverted index and no vector, so that no ranking knows of it, and conditions on text look at its text."""
 UNEMBEDDED = text_hash("")
 """The checksum of a chunk that has no vector: nothing of it is embedded."""
 

@@ -100,7 +100,7 @@ class ContextSettings(StageSettings):
         description="chunks of each query (egregora, chunks_per_query: 5); unset: what fills the budget",
     )
     pick: Internal[Literal["score", "coverage"]] = "coverage"
-    """The best (seed), or what covers most queries."""
+    """The best (seed), or the passages that cover most queries."""
     dedup_max_per_doc: int | None = Field(
         None, gt=0, description="chunks of one document (egregora: 1); unset: as many as the budget holds"
     )
@@ -120,7 +120,7 @@ class ContextSettings(StageSettings):
     """Weight of the lexical score of a candidate; unset: that of a search. The seed gives it no weight."""
 
     by_parts: Internal[bool] = True
-    """Ask the parts of a short text, too, and show only what bears out a part (the seed does neither)."""
+    """Ask the parts of a short text, too, and show only passages that bear out a part (the seed does neither)."""
 
     @property
     def fills_budget(self) -> bool:

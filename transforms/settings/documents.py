@@ -16,7 +16,7 @@ DOCUMENT_FORMATS = {
 }  # fmt: skip
 """The format of a document by the extension of its file name; a source looks for these."""
 PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture")
-"""As DOCUMENT_FORMATS, of what is read by OCR alone."""
+"""As DOCUMENT_FORMATS, of files that are read by OCR alone."""
 ISSUE_FORMATS = ("json", "jsonl", "ndjson")
 """Endings of exports of issues, beside Markdown."""
 ISSUE_NEEDS = {
@@ -39,7 +39,7 @@ def _patterns(needs: dict[str, str]) -> dict[str, str]:
 
 
 Patterns = Annotated[dict[str, str], AfterValidator(_patterns)]
-"""Regular expressions by the name of what they find."""
+"""Regular expressions by the name of the fact that they find."""
 CONVERTED_FORMATS = ("pdf", "docx", "pptx", "sheet", "opendocument", "epub", "notebook", "picture")
 """Formats that are read in a process of their own, in the order of their names in the documentation."""
 

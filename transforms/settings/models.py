@@ -287,7 +287,7 @@ class GeminiSettings(StageSettings):
     concurrency: Internal[int] = 8
     """Requests under way at once."""
     request_texts: Internal[int] = 100
-    """Texts per request: what the service takes."""
+    """Texts per request: the limit of the service."""
     request_tokens: Internal[int] = 20_000
     """Tokens per request, Google's limit elsewhere; one longer text goes alone."""
     timeout_seconds: Internal[float] = 60

@@ -30,7 +30,7 @@ _REFUSED = {
     "idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "undefined",
     "raw_unicode_escape", "charmap", "mbcs", "oem",
 }  # fmt: skip
-# What the same label is read as by mail programs that write more than the charset holds.
+# Charsets of mail programs that write more under a label than its charset holds.
 _SUPERSETS = {
     "iso8859-1": ("cp1252",), "ascii": (), "gb2312": ("gb18030",), "gbk": ("gb18030",),
     "iso8859-9": ("cp1254",),

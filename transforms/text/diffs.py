@@ -30,7 +30,7 @@ _FILE_NAME = re.compile(
     r"\*\*\* [^\s*][^\n]*\n--- (?P<context>\S+)|(?:Modified|Added|Deleted): (?P<svn>[^\n]+))",
     re.MULTILINE,
 )
-# `literal 123` and `delta 45` with their base-85 lines; what `uuencode` writes between `begin` and `end`.
+# `literal 123` and `delta 45` with their base-85 lines; the lines of `uuencode` between `begin` and `end`.
 _BINARY = re.compile(
     r"^GIT binary patch\n(?:(?:(?:literal|delta) \d+|[A-Za-z](?:[!-~]{5}){1,13})?\n)*|"
     r"^begin [0-7]{3,4} [^\n]+\n(?:[ -`]{1,62}\n)+?end\n?",

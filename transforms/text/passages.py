@@ -26,9 +26,9 @@ _LINES = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$|^(?:\[[^\n]*\n){3}")
 """The line below the head of a table of psql; lines of a log that begin with a time in brackets, or notes."""
 _WORD = re.compile(r"\w+")
 SAYS_SOMETHING = 15
-"""Characters from which what is above a patch explains it."""
+"""Characters from which the text above a patch explains it."""
 _EXPLAINS = 0.5
-"""Share of what matches from which the words above a patch are shown in its place."""
+"""Share of the matches from which the words above a patch are shown in its place."""
 _WORDS = 4
 """Words of the sequences by which two texts are compared."""
 
@@ -139,7 +139,7 @@ def turn_facts(display: str) -> tuple[str, datetime | None]:
         return "", None
 
 
-@functools.lru_cache(maxsize=256)  # what two hits say is compared in several ways
+@functools.lru_cache(maxsize=256)  # two hits are compared in several ways
 def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
     """The sequences of four words of a text; the whole of it if it has fewer."""
     words = _WORD.findall(text.lower())

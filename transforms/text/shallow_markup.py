@@ -31,7 +31,7 @@ _RAW = {
     name: re.compile(rf"</{name}(?=[ \t\n\f\r/>])", re.IGNORECASE | re.ASCII)
     for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
 }
-"""Elements whose content is not markup, and what ends it."""
+"""Elements whose content is not markup, and the tag that ends it."""
 
 _VOID = frozenset({
     "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "keygen",
@@ -57,7 +57,7 @@ _ENDED_BY = {
 """Elements that end where another begins."""
 _DRAWINGS = frozenset({"svg", "math"})
 _STRICT = frozenset({"svg", "math", "template", "select", "frameset"})
-"""Elements with rules of their own: inside them nothing ends but what began last."""
+"""Elements with rules of their own: inside them nothing ends but the last element."""
 _BARRIERS = _STRICT | {"table", "caption", "colgroup", "form", "button", "object", "applet", "marquee"}
 _SPECIAL = _BLOCKS | _ITEMS | _CELLS | _BARRIERS
 _HTML = (_SPECIAL - _DRAWINGS) | _FORMATS | _VOID | {"ruby", "span", "sub", "sup", "var"}

@@ -49,7 +49,7 @@ HUMPS = (r"([\p{Lu}\p{N}]+)([\p{Lu}][\p{Ll}])", r"([\p{Ll}])([\p{Lu}])")
 """Where the parts of camelCase meet, one pattern after the other: HTTP|Server, read|Block. RE2 and Polars know both."""
 
 PART_CHARS = 2
-"""A word with a part shorter than this between humps is not cut there: iPhone, IPv6, and most of what base64 encodes."""
+"""A word with a part shorter than this between humps is not cut there: iPhone, IPv6, and most of base64."""
 
 HOST = r"^[^/]*\.[^/]*/"
 """A compound that begins like this is the address of a host, which its words find."""

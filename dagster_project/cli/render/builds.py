@@ -106,7 +106,7 @@ class BuildView:
             _Seconds(),
             console=self.console,
             disable=not show,
-            # A bar that takes over the streams obeys the sequences of what is written to them.
+            # A bar that takes over the streams obeys the control sequences in them.
             redirect_stdout=False,
             redirect_stderr=False,
         )

@@ -25,7 +25,7 @@ JOBS_FILE = "jobs.sqlite"
 _JOBS_AT_ONCE = 50
 """Jobs under way; Google allows a hundred."""
 _SUBMITTED = 3
-"""Times that what a failed job held is submitted in one run."""
+"""Times that the requests of a failed job are submitted in one run."""
 _LISTED = 5
 """Jobs on a page of the list, which may hold their answers."""
 _DONE = ("JOB_STATE_SUCCEEDED", "JOB_STATE_PARTIALLY_SUCCEEDED")

@@ -24,7 +24,7 @@ _HARMLESS = "The weather is fine today."
 """Embedded to tell a request that is wrong as such from one with a text that is refused."""
 _HARMLESS_TOKENS = 16
 _PICTURES = 6
-"""Pictures of a request: what Google's service takes."""
+"""Pictures of a request: the limit of Google's service."""
 _PICTURE_TOKENS = 600
 """Tokens of a picture: its 258 tokens cost as much as so many of text."""
 

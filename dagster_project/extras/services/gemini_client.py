@@ -42,7 +42,7 @@ class GeminiService(Service):
             from google.genai.types import HttpOptions
         except ImportError as error:
             raise not_installed(error, "gemini") from error
-        # The client would print what the service says in place of a word that it does not know.
+        # The client would print the answer of the service in place of a word that it does not know.
         warnings.filterwarnings("ignore", ".* is not a valid ", UserWarning, r"google\.genai\.")
         warnings.filterwarnings("ignore", r"batches\.create_embeddings", Warning)
         connections = bounded_connections(self.settings)

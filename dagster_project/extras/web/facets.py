@@ -85,7 +85,7 @@ def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question) -> Fac
     chosen = question.values.get(name)
     common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_VALUES]
     if chosen is not None:
-        # Filters may be patterns: what is chosen is listed as the question has it.
+        # Filters may be patterns: a chosen one is listed as the question has it.
         common = [(chosen, sum(counts.values())), *((n, c) for n, c in common if n != chosen)]
     listed = [
         _Value(value, count, question.filtered(name, None if value == chosen else value), value == chosen)

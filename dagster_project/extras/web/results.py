@@ -87,7 +87,7 @@ def results(index: SearchIndex, question: Question) -> Results:
     """The page of results of a query; QueryError if it cannot be understood."""
     start, end = time.perf_counter(), question.start + _PER_PAGE
     resolved = index.resolved([question.query], question.filters, question.plain)
-    # Ranked once, twice as many as are paged through: some hits say what a higher one says.
+    # Ranked once, twice as many as are paged through: some hits repeat a higher one.
     ranked = index.ranked(resolved, limit=max(MOST_HITS // 2, end + 1), spare=2)
     settings = index.settings.model_copy(update={"weak": question.weak or index.settings.weak})
     result = index.shown(resolved, ranked, MOST_HITS // 2 if question.by_date else end + 1, settings, start)

@@ -29,7 +29,7 @@ from dagster_project.system.sql_files import SqlFile
 from transforms.errors import IndexUnavailableError, MemoryLimitError
 
 FILE, LATER = "hits.sqlite", "later_hits.sqlite"
-"""The rows of the last full rebuild, which versions share, and those of what came or changed since."""
+"""The rows of the last full rebuild, which versions share, and those of chunks that came or changed since."""
 _CODEC = pa.Codec("zstd", compression_level=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS_AT_ONCE = 1 << 10
@@ -38,8 +38,8 @@ _SIGN = np.uint64(1 << 63)
 _KNOWN_ROWS = 128
 """Rows that are remembered: a search reads the rows of its hits several times."""
 _CHUNKS_AT_ONCE = 1 << 19
-"""Chunks of a group of documents that are written together; what is said of four times as many of mails with long
-attachments, or of a million short mails in two, was joined within the memory that a full rebuild leaves for it."""
+"""Chunks of a group of documents that are written together; the facts of four times as many of mails with long
+attachments, or of a million short mails in two, were joined within the memory that a full rebuild leaves for it."""
 _PLACE = ("source_kind", "parent_id", "attachment_id", "content_class", "byte_start", "byte_end")
 _TABLES = f"""
 CREATE TABLE chunks (chunk_key, {", ".join(_PLACE)}, text_key, size, facts);
@@ -100,7 +100,7 @@ class HitRows:
         numbers, cache = {*chunks}, self._cache
         rows = self._by_chunk(numbers - cache.keys(), "text_key", "size", "facts")
         cache = cache | {number: self._row(**row) for number, row in rows.items()}
-        # A second look reads most of what is described.
+        # A second look reads most of the described rows.
         self._cache = cache if len(cache) <= _KNOWN_ROWS else {}
         texts = self.shown([cache[n]["text_display"] for n in numbers])
         return {n: cache[n] | {"text_display": text} for n, text in zip(numbers, texts, strict=True)}

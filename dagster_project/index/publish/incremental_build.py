@@ -62,7 +62,7 @@ class IndexUpdate(IndexBuild):
         "documents": "concat_ws(chr(10), path, text)",
         "conversation_windows": "markdown",
     }
-    """The column of each table that holds what people wrote; all other tables come from these."""
+    """The column of each table with the texts of people; all other tables come from these."""
     _is_update = True
     _memory_limit = "3GB"
     """More than in a full rebuild: scattered deletions cannot be spilled."""

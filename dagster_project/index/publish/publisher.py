@@ -126,7 +126,7 @@ class DuckDBPublisher:
             previous = self._usable_previous()
             rewrites = self._rewrites()
             if previous and self.mirror and not self.mirror.holds(previous):
-                previous = None  # it has not what would have to be sent
+                previous = None  # it lacks the vectors to send
             if previous and previous.name == place.name and not rewrites and self._has_arrays(previous):
                 return Published(version, place, False, len(partitions), 0, True)
             if getrusage(RUSAGE_SELF).ru_maxrss > _MUCH_KILOBYTES:

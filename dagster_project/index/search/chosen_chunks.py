@@ -13,7 +13,7 @@ from transforms.settings.search import SearchSettings
 from transforms.text import passages
 
 _MATCHES = 0.5
-"""Share of the score of what is shown from which another part is said to match."""
+"""Share of the score of the shown chunk from which another part is said to match."""
 _COMPARED = 10
 """Chunks of a mail or document that are compared to be shown, those with the best scores."""
 _AS_GOOD = 0.75

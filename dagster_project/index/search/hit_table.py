@@ -326,7 +326,7 @@ def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], 
 
 
 _QUOTE_CHARS = 160
-"""Characters shown of what a text answers."""
+"""Characters shown of the quote that a text answers."""
 _HEADING = re.compile(r"^(?:#{1,6}[ \t]|(?:=+|-+)[ \t]*$)", re.M)
 """A line that may be a heading within the text of a hit."""
 _SECTIONS_WITHIN = """

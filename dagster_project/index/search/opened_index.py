@@ -90,7 +90,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
             try:
                 scope = _scope(settings, whole, conditions, file.parent)
             except QueryError:
-                # Its message may name what the lens does not show.
+                # Its message may name things that the lens does not show.
                 leaves = {leaf for condition in conditions for leaf in leaves_of(condition)}
                 included = leaves - excluded_leaves(conditions)
                 lacking = ", ".join(

@@ -70,7 +70,7 @@ class OpenedVersion:
                 raise
             self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
             self.connection.execute("SET TimeZone = 'UTC'")
-            # Arrays beside an empty file would hide what it lacks.
+            # Arrays beside an empty file would hide its gaps.
             self.connection.execute("FROM chunks LIMIT 0")
             self.texts = show(self.connection, path)
             """Texts of the lake, where the file has references to them."""

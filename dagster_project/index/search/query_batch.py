@@ -207,7 +207,7 @@ class QueryBatch:
         candidates = max(CODE_CANDIDATES, rescored)
         coded = self.version.arrays.vectors
         run = self.version.threads.map
-        # Begun before what waits for them, so that threads never wait for each other.
+        # Begun before the work that waits for them, so that threads never wait for each other.
         pending = [coded.differing(query, run) for query in self.vectors]
         return run(
             lambda query, mask, differing: CodeScores(query, coded, mask, candidates, rescored, differing),

@@ -9,7 +9,7 @@ from typing import Any
 from transforms.text import passages
 
 _FEW_WORDS = 25
-"""Characters of a reply, its tags aside, below which what it answers is shown with it."""
+"""Characters of a reply, its tags aside, below which the text that it answers is shown with it."""
 _SAME, _LITTLE = "says the same", "says little more"
 _TAG = re.compile(r"\b[A-Z][a-z]+(?:-[a-z]+)*-by: [^<>\n]{0,80}(?:<[^<>\s]*>)?")
 """The line that somebody who read a patch writes below it, `Reviewed-by: Ann <ann@example.org>`."""

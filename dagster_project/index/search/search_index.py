@@ -35,7 +35,7 @@ from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import synonyms
 
 _SPARE = 2
-"""Hits that are ranked for each one that is returned, as some say what a higher one says."""
+"""Hits that are ranked for each one that is returned, as some repeat a higher one."""
 _GROUPED = 10
 """Documents that are looked at for each thread or document that is shown once."""
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -213,7 +213,7 @@ class SearchIndex(OpenedVersion):
         costs = {n: has_model and settings.rerank == "as_set" for n, settings in profiles.items()}
         order = sorted(profiles, key=lambda n: (costs[n], bm25.lexical_key(profiles[n]), n))
         seconds = dict.fromkeys(profiles, 0.0)
-        # Else the first profile would count what a process reads once.
+        # Else the first profile would count the reads that a process does once.
         _ = self.arrays, self.embedder.embed_queries(["?"])
         columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
         parts = [pl.DataFrame(schema=columns)]

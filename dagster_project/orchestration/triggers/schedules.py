@@ -38,7 +38,7 @@ INTERVAL_SECONDS = 30
 _PRUNED_AT_ONCE = 20
 """Runs that one look deletes at most: it has a minute."""
 _LOOKED_BACK = 50
-"""Runs that ended, the newest: what was before them is not looked at to find how a refresh began."""
+"""Runs that ended, the newest: earlier ones are not looked at to find how a refresh began."""
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
 

@@ -151,12 +151,12 @@ def used_hashes(settings: Settings) -> set[str]:
     tables = [_table(manager, name) for name in (*CHUNKS_OF.values(), "chunk_context")]
     texts = ibis.union(*(t.select(text_hash="checksum", text="text_embed") for t in tables))
     hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
-    # Vectors of a service may be stored beside those of the model in use: they go by the hash of what was sent.
+    # Vectors of a service may be stored beside those of the model in use: they go by the hash of the sent text.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
     query_chunks = _table(manager, "conversation_query_chunks")
     queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
     queries += [text for texts_of in extra_parts("queries") for text in texts_of(partial(_table, manager))]
-    # As it is for texts: by what is sent, or by the text itself where a model of this machine has it.
+    # As it is for texts: by the sent text, or by the text itself where a model of this machine has it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
     return hashes
 

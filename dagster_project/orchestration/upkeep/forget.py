@@ -19,7 +19,7 @@ from transforms.errors import SourceError, UnknownIdError, shortened
 PIECE_BYTES = 20
 """A line of a forgotten mail that is as long, with a mark of quotes before it in another mail, is reported."""
 _LINE_START = 40
-"""Characters of a line that are compared: programs break what they quote."""
+"""Characters of a line that are compared: programs break their quotes."""
 _MOST_LINES = 5_000
 _MESSAGES = ("message_id", "header_message_id", "from_addr", "body")
 

@@ -179,7 +179,7 @@ def message_links(references: ibis.Table, mails: ibis.Table) -> ibis.Table:
     title that is older than the mail that names it. An implicit reference that leads nowhere is
     left out.
     """
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     references = references.view()
     times = mails.select("message_id", written_at="effective_at")
     patches = mails.select("effective_at", named_title="title", by_title="message_id")

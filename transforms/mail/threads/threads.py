@@ -120,7 +120,7 @@ def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "mes
         canonical_source="source",
         canonical_partition="partition",
     )
-    # A view, since Ibis takes a join of what is a join already for one chain, which knows no computed columns.
+    # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     joined = stored.view().join(
         published,
         [

@@ -10,7 +10,7 @@ _I = re.IGNORECASE
 _LONG = 20
 """Bytes of a random value that needs no sign between it and its name."""
 _NEAR = 60
-"""Bytes before a name that say what is named."""
+"""Bytes before a name that give its meaning."""
 
 _SUFFIX = (
     rb"(?:s|[_-]?[0-9]{1,2}|[_-](?:prod|live|dev|test|staging|old|new|value|b64|base64|base|text|plain))?"
@@ -261,7 +261,7 @@ _AUTHORIZATION = re.compile(
 )
 _BEARER = re.compile(rb"bearer[ \t]+([A-Za-z0-9._~+/=-]{16,})", _I)
 _COOKIES = re.compile(rb"cookie2?[\"']?:[^\r\n]{0,1000}", _I)
-_COOKIE = re.compile(rb"=\s*(?!\[[a-z_]+\]\**(?:[;\s\"',]|\Z))([^;\s\"',]{8,})")  # not what is a mask
+_COOKIE = re.compile(rb"=\s*(?!\[[a-z_]+\]\**(?:[;\s\"',]|\Z))([^;\s\"',]{8,})")  # not a mask
 _ATTRIBUTES = re.compile(rb"(?:expires|path|domain|max-age|samesite|version|comment|priority)\Z", _I)
 _URL_PASSWORD = re.compile(rb"://[^\s/:@<>\"']{0,200}:([^\s/@<>\"']{1,200})@")
 _CURL = re.compile(

@@ -31,15 +31,15 @@ SUMMARY_CHARS = 300
 PIECE_CHARS = 400
 """Characters at which a sentence, or text without sentences, is cut."""
 SCREEN = SafetySettings(secrets="mask", emails="mask", phones="mask")
-"""Whatever may be sent elsewhere: what triage shows is masked."""
+"""Whatever may be sent elsewhere, triage masks its texts."""
 _WISHES = {
     "enhancement", "feature", "feature request", "question", "documentation", "docs", "discussion", "proposal",
 }  # fmt: skip
-"""Labels of what is not a report of a fault, and needs nothing."""
+"""Labels of issues that do not report a fault, and need nothing."""
 _NOTHING = {"", "_no response_", "n/a", "none", "-", "…", "..."}
 """Texts below a heading that was not filled in."""
 _READ_CHARS = 100_000
-"""Characters of an issue in which is looked for what it needs."""
+"""Characters of an issue in which its needs are looked for."""
 _TITLE = re.compile(r"\A\s*# [^\n]*\n")
 _SECTION = re.compile(r"^#{1,6} [^\n]*(?:\n|\Z)", re.M)
 _HINT = re.compile(r"<!--.*?-->", re.S)

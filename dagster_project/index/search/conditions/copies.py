@@ -25,7 +25,7 @@ SELECT message_id, source, list_id FROM memberships WHERE message_id IN (SELECT 
 ORDER BY message_id, is_canonical DESC, source, partition, list_id
 """
 _OF_PLACE = {*_OF_COPY, "kind", "tag", "type"}
-"""The fields that say nothing of what a copy of a mail holds, nor of the mails beside it."""
+"""The fields that say nothing of the text of a copy of a mail, nor of the mails beside it."""
 _NOTHING = Leaf("kind", "nothing")
 _STORED_IDS = "SELECT DISTINCT message_id, source, partition, stored_message_id FROM memberships"
 _Masks = Mapping[Leaf, np.ndarray]

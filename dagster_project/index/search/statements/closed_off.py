@@ -22,7 +22,7 @@ def open_closed_off(
 
     `prepare` gets it before it is closed off.
     """
-    # An instance of its own: connections to one file share theirs, and what is locked here would be for all.
+    # An instance of its own: connections to one file share theirs, and locks here would be for all.
     with duckdb.connect() as connection:
         with faults_translated(file):
             attach(connection, file, name)
