@@ -1,5 +1,6 @@
 """Quotes: lines that carry a quote mark, and their depth."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -133,17 +134,30 @@ def _join_quote(lines: Lines, rows: RowNos, stops: RowNos) -> None:
 
 
 def mark_initials(lines: Lines, supercite: Mask) -> None:
-    """Marks quotes behind initials (`XY> text`) where a mail has two of the same or names their owner."""
-    candidates = lines.author() & LETTER[lines.byte] & (lines.indent <= 1)
-    rows = np.flatnonzero(candidates)
+    """Marks quotes behind initials (`XY> text`) or bars that a mail has twice, or whose owner the line above names.
+
+    Bars beside each other count once: they may be a table or a command.
+    """
+    bar = lines.byte == ord("|")
+    rows = np.flatnonzero(lines.author() & (LETTER[lines.byte] | bar) & (lines.indent <= 1))
     near = np.minimum(lines.heads[rows, None] + np.arange(1, 5), len(lines.data) - 1)
     names: dict[tuple[int, bytes], list[int]] = {}
-    for row in rows[(lines.data[near] == ord(">")).any(axis=1)].tolist():
+    for row in rows[(lines.data[near] == ord(">")).any(axis=1) | bar[rows]].tolist():
         match = rules.INITIALS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
-        if match and match[1] not in rules.PROMPT_NAMES:
-            names.setdefault((int(lines.m[row]), match[1]), []).append(row)
+        if match and (name := match[1] or b"|") not in rules.PROMPT_NAMES:
+            names.setdefault((int(lines.m[row]), name), []).append(row)
     mail_numbers = set(lines.m[supercite].tolist())
-    for (mail, _), quote_rows in names.items():
-        if len(quote_rows) >= 2 or mail in mail_numbers:
+    firsts = np.array([quote_rows[0] for quote_rows in names.values()], dtype=np.int64)
+    filled = np.append(-1, np.flatnonzero(~lines.blank))
+    above = filled[np.searchsorted(filled, firsts) - 1]
+    named = above >= lines.message_start[firsts]
+    named[named] = lines.matching(rules.VERB, above[named], tail=True)
+    for ((mail, name), quote_rows), is_named in zip(names.items(), named.tolist(), strict=True):
+        if name == b"|":
+            text = [r for r in quote_rows if rules.BAR_TEXT.match(lines.view, lines.heads[r], lines.stops[r])]
+            places = sum(b > a + 1 for a, b in pairwise([-2, *text]))
+        else:
+            places = len(quote_rows)
+        if places >= 2 or is_named or mail in mail_numbers:
             lines.kind[quote_rows] = QUOTE
             lines.depth[quote_rows] = 1

@@ -101,7 +101,8 @@ CLOSED_TAG = Rule(r"></", "></")
 SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]+"?.* (?:==|writes|wrote).*:', ">>")
 GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
 EMPTY_QUOTE = Rule(r"[> \t]+$", ">")
-INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)")
+INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)|\|(?=(?: [^|]*)?$)")
+BAR_TEXT = re.compile(rb"\| (?:[A-Za-z\x80-\xff][\w'(),.\x80-\xff-]* ){3}")
 PROMPT_NAMES = {
     b"SQL", b"sql", b"ftp", b"gdb", b"db", b"cmd", b"psql", b"sh", b"jdb", b"irb", b"sftp", b"lua",
 }  # fmt: skip
@@ -233,7 +234,7 @@ ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
 """Lines that programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
-ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$", "-- __")
+ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$|[^<>:]{3,60}[<(][^ <>()]+@[^ <>()]+[>)] on$")
 HELLO = Rule(
     r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
     r"sehr geehrte[rs]?|bonjour|salut|cher|chère|hola|buen[oa]s? \S+|estimad[oa]s?|ciao|salve|buongiorno|gentile|"

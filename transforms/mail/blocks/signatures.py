@@ -21,6 +21,7 @@ from transforms.mail.blocks.lines import (
     rows_within,
 )
 
+_DEVICE_ENDS = np.frombuffer(b"ei", dtype=np.uint8)
 # A footer has at most this many lines, and names its list within this many lines.
 _FOOTER_LINES = 40
 FOOTER_WORD_LINES = 9
@@ -60,7 +61,9 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     short = author & (lines.stops - lines.heads <= rules.DEVICE_BYTES)
     short &= ~(lines.shifted(author, 1) & lines.shifted(author, -1))
     signature |= lines.matches(rules.DEVICE, short) | lines.matches(rules.TIP, author)
-    signature |= lines.matches(rules.DEVICE_ENDED, short & ((lines.last >= 0x80) | (lines.last == ord("i"))))
+    signature |= lines.matches(
+        rules.DEVICE_ENDED, short & ((lines.last >= 0x80) | np.isin(lines.last, _DEVICE_ENDS))
+    )
     signature |= _armour(lines, author) | _boxes(lines, drawn)
     signature |= _disclaimers(lines, author & ~signature, ends)
     signature |= _below_short_marks(lines, words, author & ~signature, ends, remaining)

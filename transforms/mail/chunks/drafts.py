@@ -12,7 +12,7 @@ from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import DIFF_MARK, HUNK_FUNCTION, diff_columns
 from transforms.text.spans import ByteOffsets, Span
 
-QUOTE_SIGNS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?)"
+QUOTE_SIGNS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?|\|(?: |$))"
 """Marks of quoted lines; a pattern for Python and Polars."""
 
 

@@ -21,7 +21,7 @@ from transforms.mail.headers import is_reply
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
 
-VERSION = "8"
+VERSION = "9"
 
 CHUNKER = "mail-2"
 

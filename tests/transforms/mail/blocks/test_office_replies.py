@@ -1,6 +1,6 @@
-"""Top-posted office replies of many programs and languages: which lines their author wrote.
+"""Replies of many programs and languages, top-posted in offices and on lists: which lines their author wrote.
 
-The files `office_replies*.txt` were written for this project after descriptions of what the programs put above the mail
+The files were written for this project after descriptions of what the programs put above the mail
 that they quote, before the rules saw them; each line begins with its label. Names, companies and
 addresses in them are invented.
 """
@@ -11,8 +11,8 @@ from tests.transforms.mail.blocks.test_table import kinds_of
 
 MAILS = [
     mail
-    for file in ("office_replies.txt", "office_replies_more.txt", "office_replies_languages.txt")
-    for mail in (Path(__file__).parent / file).read_text(encoding="utf-8").split("\n%%\n")
+    for file in sorted(Path(__file__).parent.glob("*_replies*.txt"))
+    for mail in file.read_text(encoding="utf-8").split("\n%%\n")
 ]
 
 
