@@ -133,7 +133,7 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
             partial(_context, count=tokens.counts),
             selection.VERSION,
             Display(
-                "Writes what a window found as blocks of Markdown, with citations and a manifest.",
+                "Writes the context of a window as blocks of Markdown, with citations and a manifest.",
                 code=selection.window_context,
             ),
             inputs=(*windows, "conversation_candidates", "conversation_documents"),

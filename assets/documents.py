@@ -32,7 +32,7 @@ def document_stages(
             _read_documents,
             documents.VERSION,
             Display(
-                "Reads the files of a partition as Markdown; what cannot be read goes to quarantine.",
+                "Reads the files of a partition as Markdown; unreadable ones go to quarantine.",
                 kinds=("python",),
                 code=documents.read_documents,
             ),

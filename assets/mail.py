@@ -123,7 +123,7 @@ def _named_stage() -> Stage:
         _named_in_mails,
         f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
         Display(
-            "Finds what mails name: other mails by commits, Message-IDs and addresses of archives, and people by "
+            "Finds references of mails: other mails by commits, Message-IDs and addresses of archives, and people by "
             "trailers, recipients and authors.",
             code=references.message_references,
             lineage=_NAMED_LINEAGE,

@@ -65,9 +65,7 @@ def readiness_stage() -> Stage:
         TABLE,
         make,
         measures.VERSION,
-        Display(
-            "Keeps beside the published file what it says of the times of its texts.", "publish", ("duckdb",)
-        ),
+        Display("Keeps the times of the published file's texts beside it.", "publish", ("duckdb",)),
         needs=Needs(("publisher",), deps=("search_index",)),
     )
 

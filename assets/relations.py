@@ -44,7 +44,7 @@ def _people_stage(settings: PeopleSettings) -> Stage:
         lambda address_uses: people.people(address_uses.to_pyarrow(), settings.aliases),
         f"{people.VERSION}-{settings.digest()}",
         Display(
-            "Joins the addresses that are one person's by what mails say, or an alias.",
+            "Joins the addresses that are one person's by signs in mails, or an alias.",
             kinds=("ibis", "polars"),
             code=people.people,
             lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
@@ -70,7 +70,7 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             _mail_buckets,
             f"{buckets.VERSION}-{threads_transforms.VERSION}",
             Display(
-                "Deals mails into buckets, so that what can belong together is in one, and what comes changes few of them.",
+                "Deals mails into buckets, so that related mails are in one, and new mail changes few of them.",
                 code=buckets.mail_buckets,
             ),
             inputs=_MAILS,
@@ -81,7 +81,7 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             threads_transforms.build_threads,
             threads_transforms.VERSION,
             Display(
-                "Joins mails to threads by what they answer, or by their subject.",
+                "Joins mails to threads by the mail that they answer, or by their subject.",
                 kinds=(),
                 lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
             ),

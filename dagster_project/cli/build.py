@@ -45,7 +45,7 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 @JSON
 @QUIET
 @click.option("--fetch/--no-fetch", default=True, help="Fetch remotes before building.")
-@click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild what is damaged.")
+@click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild damaged files.")
 @click.option(
     "--watch",
     "watches",
@@ -54,7 +54,7 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 )
 @explained
 def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool, watches: bool) -> None:
-    """Fetch, materialize what changed in the sources, and publish the index.
+    """Fetch, materialize changes of the sources, and publish the index.
 
     With --watch, edits that follow each other within a second are one build, and remotes are not asked; new mail and
     chats are read with every build, but their folders are not watched.
@@ -161,11 +161,11 @@ def _exit_with_faults(faults: str, kind: type[WeftError]) -> None:
     "--cost",
     "prices",
     is_flag=True,
-    help="Make the chunks, and say exactly what it would cost to embed them and to write sentences for them.",
+    help="Make the chunks, and print the exact cost of vectors and sentences for them.",
 )
 @explained
 def plan(config: Path | None, as_json: bool, prices: bool) -> None:
-    """Say what a build would rebuild and why, and what that would take; build nothing and call no model.
+    """List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.
 
     The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be read, the plan is that
     of the others and ends with exit code 4.

@@ -35,7 +35,7 @@ def stats(config: Path | None, as_json: bool) -> None:
 @CONFIG
 @JSON
 @click.option(
-    "--discard", is_flag=True, help="Delete corrupt files; the next build asks again for what they held."
+    "--discard", is_flag=True, help="Delete corrupt files; the next build asks again for their contents."
 )
 @explained
 def verify(config: Path | None, as_json: bool, discard: bool) -> None:

@@ -50,7 +50,7 @@ class _TextFile(click.Path):
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input.")
 @click.option("--window", metavar="ID", help="A window of an indexed conversation, as the build asks for it.")
 @click.option("--where", metavar="CONDITIONS", help="Find only this, as 'source:notes OR kind:message'.")
-@click.option("--later", is_flag=True, help="Also what is later than the conversation, or of the same chat.")
+@click.option("--later", is_flag=True, help="Also texts later than the conversation, or of the same chat.")
 @click.option(
     "--budget",
     type=click.IntRange(64),
@@ -75,9 +75,12 @@ class _TextFile(click.Path):
     help="Say how the second of two manifests differs from the first.",
 )
 @click.option(
-    "--session", "session_name", metavar="NAME", help="A turn of this session: what it has shown stays out."
+    "--session",
+    "session_name",
+    metavar="NAME",
+    help="A turn of this session: passages that it has shown stay out.",
 )
-@click.option("--again", is_flag=True, help="With --session: also what the session has shown.")
+@click.option("--again", is_flag=True, help="With --session: also passages that the session has shown.")
 @click.option("--turn", type=click.IntRange(1), help="With --session: print the block of this turn again.")
 @click.option(
     "--explain", "explains", is_flag=True, help="Print stages, queries and omissions in place of the block."
@@ -107,7 +110,7 @@ def context(
     explains: bool,
     unmasked: bool,
 ) -> None:
-    """Print what the index knows about the conversation in FILE: a chat export, a mail, or any text.
+    """Print context from the index for the conversation in FILE: a chat export, a mail, or any text.
 
     The block is masked as for assistants, since it is written to be given to a model.
 

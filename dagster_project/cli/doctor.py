@@ -220,7 +220,7 @@ def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:
         what = f"{len(corrupt)} of {len(places)} files are {CORRUPT}, such as {corrupt[0]}"
         yield Finding("lake", "fault", what, "weft build --verify, which makes them again")
     if Forgotten(lake.base).unfinished:
-        yield Finding("lake", "warning", "what is to be forgotten is not erased everywhere", "weft build")
+        yield Finding("lake", "warning", "texts to forget are not erased everywhere", "weft build")
     if not places:
         yield Finding("lake", "ok", "nothing is stored yet")
     elif not unread and not corrupt:
@@ -311,7 +311,7 @@ def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
             return
         state = mirror.state_of(current)
     except WeftError as fault:
-        yield Finding("index", "fault", str(fault), "weft build, which sends what is missing")
+        yield Finding("index", "fault", str(fault), "weft build, which sends the missing ones")
         return
     if state is None:
         text = f"nothing says where {current.name} is in the service of `index.target`"
@@ -327,7 +327,7 @@ def documents_without_headings(connection: duckdb.DuckDBPyConnection) -> Iterato
         "AND doc_id IN (SELECT doc_id FROM nodes GROUP BY doc_id HAVING count(*) = 1)"
     ).fetchone() or (0,)
     if count:
-        text = f"{count:,} documents without headings are cut by `semantic`, which loses a fifth of what they answer"
+        text = f"{count:,} documents without headings are cut by `semantic`, which loses a fifth of their answers"
         yield Finding("index", "warning", text, 'set `chunker = "sections"` for their source, and build')
 
 

@@ -115,7 +115,7 @@ def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> Non
     "--form",
     type=click.Choice(["message", "thread", "node", "document", "chunk"]),
     default="document",
-    help="Convert: what the ids of the judgements name.",
+    help="Convert: the kind of ids of the judgements.",
 )
 @click.option("--prefix", default="", help="Convert: prefix of each id, such as `docs:`.")
 @explained

@@ -76,9 +76,7 @@ class _New:
     help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
 )
 @click.option("--name", type=TEXT_TYPE, help="Name of the source; default: that of its file or folder.")
-@click.option(
-    "--kind", type=click.Choice(_KINDS), help="Kind of the source; default: what its files look like."
-)
+@click.option("--kind", type=click.Choice(_KINDS), help="Kind of the source; default: that of its files.")
 @click.option(
     "--language",
     type=click.Choice(["none", *Stemmer.algorithms()]),

@@ -19,7 +19,7 @@ COMMANDS = {
     "build": Command(
         f"{_ROOM}.build:build",
         "Start",
-        "Fetch, materialize what changed in the sources, and publish the index.",
+        "Fetch, materialize changes of the sources, and publish the index.",
         former={"watch": "build --watch"},
     ),
     "search": Command(
@@ -36,7 +36,7 @@ COMMANDS = {
     "get": Command(
         f"{_ROOM}.search:get",
         "Search and read",
-        "Print the exact text of ID, and on standard error what it is.",
+        "Print the exact text of ID, and its kind on standard error.",
     ),
     "similar": Command(
         f"{_ROOM}.search:similar_",
@@ -46,7 +46,7 @@ COMMANDS = {
     "context": Command(
         f"{_ROOM}.context:context",
         "Search and read",
-        "Print what the index knows about the conversation in FILE: a chat export, a mail, or any text.",
+        "Print context from the index for the conversation in FILE: a chat export, a mail, or any text.",
     ),
     "sql": Command(
         f"{_ROOM}.sql:sql", "Search and read", "Run one SQL STATEMENT on the published index, read-only."
@@ -54,7 +54,7 @@ COMMANDS = {
     "plan": Command(
         f"{_ROOM}.build:plan",
         "Keep an index",
-        "Say what a build would rebuild and why, and what that would take; build nothing and call no model.",
+        "List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.",
         former={"cost": "plan --cost"},
     ),
     "fetch": Command(

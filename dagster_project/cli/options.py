@@ -53,7 +53,7 @@ CONFIG = click.option(
     help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-LENS = click.option("--lens", metavar="NAME", help="Show only what this lens of [lenses] shows.")
+LENS = click.option("--lens", metavar="NAME", help="Show only texts under this lens of [lenses].")
 QUIET = click.option("--quiet", is_flag=True, help="Print errors only.")
 QUERY_FILES = click.option(
     "--queries",
@@ -116,11 +116,11 @@ _FILTERS = (
     click.option("--tag", type=TEXT_TYPE, help="Only documents with this tag, or one below it."),
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
     click.option(
-        "--source", type=TEXT_TYPE, shell_complete=complete_source, help="Only what comes from this source."
+        "--source", type=TEXT_TYPE, shell_complete=complete_source, help="Only texts from this source."
     ),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
-    click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from this day or later."),
-    click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only what is from before this day."),
+    click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only texts from this day or later."),
+    click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only texts from before this day."),
 )
 _FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
 
@@ -145,7 +145,7 @@ _SEARCH_OPTIONS = (
         "--expand",
         type=click.Choice(get_args(Expansion)),
         multiple=True,
-        help="Also show what is around a hit; several times for more.",
+        help="Also show texts around a hit; several times for more.",
     ),
     click.option(
         "--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."
@@ -157,8 +157,8 @@ _SEARCH_OPTIONS = (
     ),
     click.option("--per-document", type=click.IntRange(1), help="Hits of one mail or document."),
     click.option("--threads", is_flag=True, help="Show a thread once, by its best mail."),
-    click.option("--weak", is_flag=True, help="Show what is nearest though nothing is near."),
-    click.option("--strict", is_flag=True, help="Only what is near, before the scores fall steeply."),
+    click.option("--weak", is_flag=True, help="Show the nearest hits though nothing is near."),
+    click.option("--strict", is_flag=True, help="Only near hits, before the scores fall steeply."),
 )
 
 

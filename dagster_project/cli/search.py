@@ -50,16 +50,16 @@ from transforms.settings.search import SearchOptions
     multiple=True,
     help="An earlier turn of the conversation; several from the oldest on.",
 )
-@click.option("--more", is_flag=True, help="List what else of the mail or page of each hit matches.")
+@click.option("--more", is_flag=True, help="List other matches in the mail or page of each hit.")
 @click.option("--explain", "explains", is_flag=True, help="Print the kind and the scores of each hit.")
-@click.option("--stages", is_flag=True, help="Say what every stage did to every hit, and how long it took.")
+@click.option("--stages", is_flag=True, help="Show the effect of every stage on every hit, and its time.")
 @click.option(
     "--why",
     "ident",
     metavar="ID",
     type=TEXT_TYPE,
     shell_complete=complete_id,
-    help="With all stages, say what became of this Message-ID, document, node or chunk.",
+    help="With all stages, show the fate of this Message-ID, document, node or chunk.",
 )
 @click.option(
     "--rows",
@@ -152,7 +152,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 @JSON
 @explained
 def get(name: str, config: Path | None, as_json: bool) -> None:
-    """Print the exact text of ID, and on standard error what it is.
+    """Print the exact text of ID, and its kind on standard error.
 
     ID is a Message-ID with or without <>, the id of a chunk, attachment, thread or conversation, a document's id or
     path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes.

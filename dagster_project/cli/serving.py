@@ -27,7 +27,9 @@ from transforms.errors import SettingsError, not_installed
     "--http", "port", type=click.IntRange(0, 65535), help="Serve HTTP on this port of 127.0.0.1, at /mcp."
 )
 @LENS
-@click.option("--sql", "has_sql", is_flag=True, help="Also let assistants run SQL on what they may see.")
+@click.option(
+    "--sql", "has_sql", is_flag=True, help="Also let assistants run SQL on texts that they may see."
+)
 @explained
 def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) -> None:
     """Serve the published index to assistants by the Model Context Protocol, on standard input and output.

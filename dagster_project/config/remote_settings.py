@@ -21,7 +21,7 @@ class RemoteSettings(StageSettings):
     secrets: ClassVar[tuple[str, ...]] = ()
     token_login: ClassVar[tuple[str, ...]] = ("TOKEN",)
     """The credentials of a login by a token; empty if the remote takes none."""
-    kind: str = Field(description="what the source is fetched from")
+    kind: str = Field(description="kind of remote")
     credentials: str | None = Field(
         None,
         description="`NAME`: the environment variables NAME_USER and NAME_PASSWORD (object store: access key, secret key), "

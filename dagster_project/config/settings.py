@@ -82,7 +82,7 @@ class NamedSource(StageSettings):
         None, description="sentence before the embedded text; none: `sentences.kind`"
     )
     path: str | None = Field(
-        None, description="file, folder or glob; with `fetch` below what is fetched, by default all of it"
+        None, description="file, folder or glob; with `fetch` below the fetched files, by default all of them"
     )
 
     @field_validator("name")
@@ -107,9 +107,7 @@ class NamedSource(StageSettings):
         if self.path is None and self.remote is None:
             raise ValueError("give a path, or say with fetch where its files come from")
         if self.path and self.remote and (Path(self.path).is_absolute() or ".." in Path(self.path).parts):
-            raise ValueError(
-                "beside fetch, path is relative to the folder of what is fetched and stays inside"
-            )
+            raise ValueError("beside fetch, path is relative to the folder of fetched files and stays inside")
         return self
 
 
@@ -124,8 +122,7 @@ class SourceSettings(NamedSource):
         None, description="mailing list; none: the file name before its date, else the source's name"
     )
     grain: Literal["auto", "month", "year", "archive"] = Field(
-        "month",
-        description="what one partition holds; auto: months of the youngest year, and whole years before",
+        "month", description="unit of a partition; auto: months of the youngest year, and whole years before"
     )
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"
@@ -167,12 +164,12 @@ class DocumentSourceSettings(NamedSource):
     )
     grain: Literal["auto", "whole", "folder"] = Field(
         "auto",
-        description="what one partition holds; auto: parts of some hundred notes, or some dozen PDFs and office files",
+        description="unit of a partition; auto: parts of some hundred notes, or some dozen PDFs and office files",
     )
     chunker: Literal["tree", "sections", "semantic"] | None = Field(
         None, description="how documents become chunks; none: `document_chunks.chunker`"
     )
-    needs: Patterns = Field(ISSUE_NEEDS, description="issues: what each must have, by regular expressions")
+    needs: Patterns = Field(ISSUE_NEEDS, description="issues: needs of each, as regular expressions")
 
     @property
     def source_type(self) -> str:
@@ -186,11 +183,11 @@ class ConversationSourceSettings(NamedSource):
     kind: Literal["conversation"] = Field(description="chats of people")
     fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
     format: Annotated[str, AfterValidator(known_format)] = Field(
-        "auto", description=f"{FORMATS}: what the files are; auto: by name and content; most may be in a .zip"
+        "auto", description=f"{FORMATS}: kind of the files; auto: by name and content; most may be in a .zip"
     )
     timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(
-        "auto", description="order of dates in WhatsApp exports; auto: what the numbers allow"
+        "auto", description="order of dates in WhatsApp exports; auto: by the numbers"
     )
     windows: WindowSettings = Field(WindowSettings(), description="how conversations are cut into windows")
     pseudonyms: bool = Field(True, description="replace the names of people, by the key in `pseudonym.key`")
@@ -250,7 +247,7 @@ class Settings(AddedSections):
     profiles: dict[str, dict[str, Any]] = Field(
         {}, description="named changes to [search] that `weft eval` can measure, as [profiles.NAME]"
     )
-    lenses: dict[str, LensSettings] = Field({}, description="who may see what, by name")
+    lenses: dict[str, LensSettings] = Field({}, description="views of the index, by name")
     rerank: RerankSettings = RerankSettings()
     queries: QuerySettings = QuerySettings()
     mcp: McpSettings = McpSettings()

@@ -69,8 +69,8 @@ class Forgotten:
             return {"sha256": [], "unfinished": False}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LakeDamageError(
-                f"{self._place} is not the list of what was forgotten: restore it from a backup, or delete it and forget "
-                "again what must not come back"
+                f"{self._place} is not the list of forgotten names: restore it from a backup, or delete it and forget "
+                "again those that must not come back"
             ) from error
 
 

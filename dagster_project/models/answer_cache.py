@@ -124,7 +124,7 @@ class SQLiteAnswerCache:
         except sqlite3.DatabaseError as error:
             raise AnswerCacheError(
                 f"{self.path} cannot be used ({error}); `weft cache verify` says whether it is damaged, with "
-                "--discard it is deleted, and what it held is asked for again"
+                "--discard it is deleted, and its answers are asked for again"
             ) from error
 
 

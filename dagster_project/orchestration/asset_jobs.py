@@ -93,14 +93,14 @@ def refresh_jobs(settings: Settings) -> list[Any]:
             selection=dg.AssetSelection.assets(
                 *(table for each in types if each.partitions == kind.partitions for table in each.tables)
             ),
-            description=f"Make what is stale of partitions of {kind.name}: the plan says which, in ranges.",
+            description=f"Make the stale tables of partitions of {kind.name}: the plan says which, in ranges.",
         )
         for kind in SOURCE_TYPES
     ]
     whole = dg.define_asset_job(
         names.WHOLE_LAKE,
         selection=dg.AssetSelection.assets(*sorted(whole_assets(settings))),
-        description="Relate, embed and publish what the partitions hold.",
+        description="Relate, embed and publish the partitions.",
         tags={names.SCOPE_TAG: names.WHOLE},
     )
     return [*jobs, whole]
@@ -108,7 +108,9 @@ def refresh_jobs(settings: Settings) -> list[Any]:
 
 def _refresh_now(*, fetches: bool) -> Any:
     """The job that begins a refresh; runs of stale tables follow when it has ended."""
-    described = "Refresh now: bring what is new in the remotes of the sources, if they have any; what changed follows."
+    described = (
+        "Refresh now: fetch from the remotes of the sources, if they have any; runs of changed tables follow."
+    )
     if fetches:
         return dg.define_asset_job(
             names.REFRESH_NOW, selection=dg.AssetSelection.groups(fetch.GROUP), description=described

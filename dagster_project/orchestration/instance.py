@@ -17,9 +17,7 @@ from dagster_project.system.disk_space import may_be_written, require_writable
 from dagster_project.system.disk_watch import translate_disk_faults
 from transforms.errors import HistoryError, SettingsError
 
-MOVE_AWAY = (
-    "move that folder away, and the next build begins a new one; what is built and published does not need it"
-)
+MOVE_AWAY = "move that folder away, and the next build begins a new one; builds and the published index do not need it"
 """The remedy for a damaged history."""
 _SHOWN_OF_FAULT = 300
 _SQLITE = b"SQLite format 3\0"

@@ -76,8 +76,8 @@ class Interrupted:
     def __str__(self) -> str:
         """One sentence for people."""
         return (
-            f"run {self.run[:8]} of {self.begun} ({', '.join(self.tables)}) was ended before it was done: what it had made "
-            "is kept"
+            f"run {self.run[:8]} of {self.begun} ({', '.join(self.tables)}) was ended before it was done: its files "
+            "are kept"
         )
 
 
@@ -111,7 +111,7 @@ class BuildResult:
         for source, count in self.left_out.items():
             what = f"{count:,} mails or documents" if count else "chats, or all of it,"
             lines.append(
-                f"Source {source} still holds what was forgotten, {what} left out of the index: delete it there, too."
+                f"Source {source} still holds forgotten texts, {what} left out of the index: delete it there, too."
             )
         if twice := self.embedding.get(PAID_TWICE):
             lines.append(

@@ -18,7 +18,7 @@ from dagster_project.orchestration.asset_graph import partition_stages, whole_ph
 from dagster_project.sources.remembered_sources import RememberedSources
 from transforms.errors import SourceError
 
-FORGETS = "holds what is to be forgotten"
+FORGETS = "holds texts to forget"
 FULL = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
 
 

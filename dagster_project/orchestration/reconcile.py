@@ -26,7 +26,7 @@ from dagster_project.system.dagster_internals import partitions_of_backfills
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import ServiceError, SourceError
 
-UNCHANGED = "nothing changed: the index shows what the sources hold"
+UNCHANGED = "nothing changed: the index shows the sources as they are"
 _SOURCE_TABLES = {table for source_type in SOURCE_TYPES for table in source_type.tables}
 _OF_CONTENT = (CHANGED_INPUTS, CHANGED_SOURCE)
 Tried = tuple[str, str | None, str]
@@ -110,7 +110,7 @@ def reconcile(
             return works, f"run {runs.later.run_id[:8]} comes before other very long texts"
         works += slow
     is_left = plan.stale or plan.publish or plan.slow or plan.broken
-    return works, "what is left was tried: the next refresh tries again" if is_left else UNCHANGED
+    return works, "all that is left was tried: the next refresh tries again" if is_left else UNCHANGED
 
 
 _TABLES = {

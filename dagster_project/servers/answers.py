@@ -38,7 +38,7 @@ class Hit(BaseModel):
     """One hit of a search."""
 
     rank: int
-    citation: str = Field(description="what `get` opens: a place and its bytes")
+    citation: str = Field(description="for `get`: a place and its bytes")
     doc_id: str
     source: str
     source_kind: str
@@ -87,7 +87,7 @@ class Text(BaseModel):
     id: str
     doc_id: str
     title: str | None = Field(description=_OTHERS)
-    text: str = Field(description=f"{_OTHERS}; what is masked takes as many bytes as it had")
+    text: str = Field(description=f"{_OTHERS}; a mark takes as many bytes as the text that it masks")
     byte_start: int
     byte_end: int
     is_cut: bool

@@ -33,7 +33,7 @@ def listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise SettingsError(
-            f"{host}:{port}: {error.strerror or error}; end what listens there, or take another with --host and --port"
+            f"{host}:{port}: {error.strerror or error}; end the server there, or take another with --host and --port"
         ) from error
 
 

@@ -198,7 +198,9 @@ class _Tools:
         budget_tokens: Annotated[int | None, Field(ge=64, description="tokens of the block")] = None,
         where: Annotated[
             str,
-            Field(max_length=1_000, description="only what meets this, as `source:notes OR kind:message`"),
+            Field(
+                max_length=1_000, description="only texts that meet this, as `source:notes OR kind:message`"
+            ),
         ] = "",
     ) -> answers.Block:
         """Find context for a longer text or conversation: cited passages under a budget of tokens."""

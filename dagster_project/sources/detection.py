@@ -71,7 +71,7 @@ def sources_at(place: Path) -> list[Detected]:
     if not sources:
         raise SourceError(
             f"{place}: neither mail nor notes, documents or exported chats were found there; "
-            "`weft help sources` lists what is read. If it is some of it, name its kind with --kind"
+            "`weft help sources` lists the kinds. If it is one of them, name its kind with --kind"
         )
     return sources
 

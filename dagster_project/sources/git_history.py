@@ -235,7 +235,7 @@ def _walked(repository: Path, head: str) -> Iterator[Change]:
                 lost[0],
                 at,
                 fault=f"{lost[1]}_history: commit {lost[0]} of repository {repository.name} is "
-                f"{lost[1]}, what came before it cannot be read; {_AGAIN}",
+                f"{lost[1]}, earlier commits cannot be read; {_AGAIN}",
             )
             before = None
         mail = ""

@@ -43,7 +43,7 @@ def unwritable(error: BaseException, root: Path) -> UnwritableError:
     refused = "used" if isinstance(error, PermissionError) else "written"
     return UnwritableError(
         f"{filename or root} cannot be {refused} by user {os.getuid()} ({reason}): give it the right to write in "
-        f"{root}, or mount that so that it can be written; reading what is published needs neither"
+        f"{root}, or mount that so that it can be written; reading the published version needs neither"
     )
 
 

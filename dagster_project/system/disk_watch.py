@@ -34,5 +34,5 @@ def translate_disk_faults(root: Path) -> Iterator[None]:
         reason = str(error).splitlines()[0]
         raise DiskFullError(
             f"no room is left on the disk of {root} ({free:,} bytes free): make room, then `weft build` goes on where "
-            f"this one stopped; what is published stays as it was ({reason})"
+            f"this one stopped; the published version stays as it was ({reason})"
         ) from error

@@ -53,7 +53,7 @@ def figures_report(figures: Figures, plots: bytes | None) -> str:
     picture = f"data:image/png;base64,{base64.b64encode(plots).decode()}" if plots else ""
     sections = [
         table_text(("fact", "value"), list(figures.facts.items())),
-        f"![Throughput, lag, reuse, size, and what is published]({picture})"
+        f"![Throughput, lag, reuse, size, and the published index]({picture})"
         if picture
         else "`pip install 'weft[plots]'` adds plots to this report.",
         "### Rows per second, by step of the last runs",

@@ -24,7 +24,7 @@ CHUNKS = Table(
         required("source_kind", pa.string(), "message, attachment or document"),
         SOURCE,
         PARTITION,
-        required("doc_id", pa.string(), "what per-document dedup counts: Message-ID, or id of the document"),
+        required("doc_id", pa.string(), "unit of dedup per document: Message-ID, or id of the document"),
         Column("attachment_id", pa.string(), "attachment the text comes from, null for the body"),
         Column("parent_id", pa.string(), "Message-ID this mail answers, or node that holds the text"),
         required(
@@ -56,7 +56,7 @@ CHUNKS = Table(
         required(
             "rest_lex",
             TEXT,
-            "on the first chunk of a mail what of its body is in no chunk: older quotes, headers, signature",
+            "on the first chunk of a mail the parts of its body in no chunk: older quotes, headers, signature",
         ),
         required(
             "spans",
@@ -74,7 +74,7 @@ CHUNKS = Table(
         ),
         required("quote_depth_max", pa.int64(), "deepest quote in the chunk"),
         required("has_patch_markers", pa.bool_(), "true if a diff is inside"),
-        required("content_class", pa.string(), "what most of the text is: text, code, patch or log"),
+        required("content_class", pa.string(), "kind of most of the text: text, code, patch or log"),
         required("diff_files", pa.list_(pa.string()), "files a diff in it changes; empty without one"),
         required(
             "diff_functions",
@@ -159,7 +159,7 @@ EMBEDDING_REFUSALS = Table(
         required("text_hash", pa.string(), "hash of the text; the checksum of a chunk"),
         required("model", pa.string(), "model that refuses it"),
         required("dimensions", pa.int32(), "width of the vector that was asked for"),
-        required("reason", pa.string(), "what the model's service says"),
+        required("reason", pa.string(), "reason of the model's service"),
     ),
 )
 

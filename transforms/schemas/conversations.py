@@ -76,7 +76,7 @@ CONVERSATION_QUERY_CHUNKS = Table(
         required("chunk_count", pa.int64(), "segments of the window"),
         required("token_count", pa.int64(), "tokens of text"),
         required(
-            "overlap_start", pa.int64(), "first byte in the Markdown; what is before byte_start is repeated"
+            "overlap_start", pa.int64(), "first byte in the Markdown; bytes before byte_start are repeated"
         ),
         required(
             "byte_start", pa.int64(), "first byte in the Markdown that the previous segment does not contain"
@@ -94,7 +94,7 @@ _CHUNK_FOUND = required("chunk_id", pa.string(), "the chunk that was found")
 _DOCUMENT_FOUND = Column("document_id", pa.string(), "Message-ID, document or window that holds the chunk")
 _SIMILARITY = Column("similarity", pa.float64(), "cosine of query and chunk")
 _SCORE = required(
-    "score", pa.float64(), "what is ranked by: similarity and lexical score, scaled and blended"
+    "score", pa.float64(), "score of the rank: similarity and lexical score, scaled and blended"
 )
 
 CONVERSATION_CANDIDATES = Table(
@@ -107,7 +107,7 @@ CONVERSATION_CANDIDATES = Table(
         required(
             "rank",
             pa.int64(),
-            "place among what the query found, from 1; 0: the first hit, which too little bears out to be shown",
+            "place among the hits of the query, from 1; 0: the first hit, which too little bears out to be shown",
         ),
         _CHUNK_FOUND,
         _DOCUMENT_FOUND,
@@ -120,7 +120,7 @@ CONVERSATION_CANDIDATES = Table(
             pa.float64(),
             "share of the words of the part of the query that it answers best, plus its cosine; null in the profile seed",
         ),
-        required("fills", pa.bool_(), "true if it may only fill what others leave of the budget"),
+        required("fills", pa.bool_(), "true if it may only fill the rest of the budget"),
     ),
 )
 
@@ -171,6 +171,6 @@ CONVERSATION_CONTEXT = Table(
         required(
             "compiled", TEXT, "the passages that a budget of tokens holds, with citations; empty without hits"
         ),
-        required("manifest", TEXT, "JSON of what made `compiled`, from which it can be made again"),
+        required("manifest", TEXT, "JSON of the inputs of `compiled`, from which it can be made again"),
     ),
 )

@@ -48,7 +48,7 @@ DOCUMENTS = Table(
             "of a picture with a vector: the picture, made small, as a `data:` address of PNG or JPEG; null for others",
         ),
         required("content_hash", pa.string(), "hash of the text"),
-        required("defects", pa.list_(pa.string()), "what was broken and repaired, as short codes"),
+        required("defects", pa.list_(pa.string()), "repaired faults, as short codes"),
     ),
 )
 
@@ -88,7 +88,7 @@ DOCUMENT_REFERENCES = Table(
             pa.string(),
             "wiki, embed, markdown, image, url (another scheme or host), or block_id (`^id`, the place itself)",
         ),
-        required("target", pa.string(), "what the reference says, unescaped; the id for block_id"),
+        required("target", pa.string(), "target of the reference, unescaped; the id for block_id"),
         required("text", pa.string(), "text shown for the reference; empty if none"),
     ),
 )

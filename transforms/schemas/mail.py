@@ -71,7 +71,7 @@ MESSAGES = Table(
             pa.string(),
             "how the body was decoded: declared, alias, utf-8, detected:<name>, replaced or none",
         ),
-        required("defects", pa.list_(pa.string()), "what was broken and repaired, as short codes"),
+        required("defects", pa.list_(pa.string()), "repaired faults, as short codes"),
         required("raw_bytes", pa.int64(), "size of the mail in the archive in bytes"),
     ),
 )
@@ -100,7 +100,7 @@ ATTACHMENTS = Table(
         Column("filename", pa.string(), "decoded file name, without any directory"),
         required("declared_type", pa.string(), "MIME type the mail declares"),
         required(
-            "content_class", pa.string(), "what the content is: patch, code, log, text, archive or other"
+            "content_class", pa.string(), "class of the content: patch, code, log, text, archive or other"
         ),
         Column("text", TEXT, "text of the attachment, null where there is none"),
         Column(
@@ -123,7 +123,7 @@ MESSAGE_BLOCKS = Table(
         MESSAGE_ID,
         required("block_index", pa.int64(), "position in the mail, from 0"),
         required("kind", pa.string(), "header, quote, author, patch_or_code, signature or blank"),
-        required("quote_depth", pa.int64(), "depth of a quote, 0 for what is not quoted"),
+        required("quote_depth", pa.int64(), "depth of a quote, 0 outside of quotes"),
         required("char_length", pa.int64(), "characters, line ends included"),
         required("line_count", pa.int64(), "lines"),
         required("start_line", pa.int64(), "first line, from 0"),
@@ -150,7 +150,7 @@ MESSAGE_TRAILERS = Table(
             "name of the trailer, lower case: whatever ends with -by, such as signed-off-by or reviewed-by; cc, "
             "author; fixes, closes, link, discussion",
         ),
-        required("value", pa.string(), "what the trailer says, as written"),
+        required("value", pa.string(), "value of the trailer, as written"),
         Column("name", pa.string(), "name of the person; null if none"),
         Column("addr", pa.string(), "address of the person, lower case; null if none"),
         Column("commit_id", pa.string(), "hash of the commit, as written; null if none"),
@@ -199,7 +199,7 @@ MESSAGE_REFERENCES = Table(
             "name of the trailer in lower case, such as link or fixes; url, commit or mention outside of "
             "trailers; quoted in a marked quote",
         ),
-        required("target", pa.string(), "what the reference says, as written"),
+        required("target", pa.string(), "text of the reference, as written"),
         Column("named_id", pa.string(), "Message-ID it names, decoded; null if it names a title"),
         Column("named_title", pa.string(), "title of the patch it names, lower case"),
         required("text", pa.string(), "title of the patch as written; empty for others"),

@@ -26,7 +26,7 @@ QUARANTINE = Table(
 
 CORPUS_MEASURES = Table(
     "corpus_measures",
-    "One measure of the mail of one list: what share of what.",
+    "One measure of the mail of one list: a share of a count.",
     ("list_id", "measure", "detail"),
     (
         required("list_id", pa.string(), "the mailing list; empty for mail of no list"),
@@ -92,7 +92,7 @@ EVALUATION_QUERIES = Table(
     (
         required("query_id", pa.string(), "id the file gives the query"),
         required("query", pa.string(), "what is asked"),
-        required("tags", pa.list_(pa.string()), "what kind of query it is"),
+        required("tags", pa.list_(pa.string()), "kind of query"),
         required("file", pa.string(), "file it comes from"),
         required("is_draft", pa.bool_(), "true if a program drafted it and nobody has looked at it"),
     ),
@@ -109,7 +109,7 @@ EVALUATION_RELEVANCE = Table(
         Column("target", pa.string(), "Message-ID, node, document or chunk; null for chat"),
         Column("text", pa.string(), "exact text of a passage or of a part of a chat turn; null for others"),
         required("grade", pa.int64(), "how good the answer is; 0 is wrong"),
-        Column("topic", pa.string(), "what entries that answer the same part of the query share"),
+        Column("topic", pa.string(), "name of the part of the query that the entry answers"),
     ),
 )
 

@@ -69,12 +69,12 @@ PATCH_SERIES = Table(
             "parts", pa.int64(), "parts of the series, the cover letter not counted; null for a patch alone"
         ),
         required("title", pa.string(), "title of the patch, lower case, without tags and version"),
-        required("is_cover", pa.bool_(), "true for the cover letter and what discusses it"),
+        required("is_cover", pa.bool_(), "true for the cover letter and its discussion"),
         required("is_reply", pa.bool_(), "true for a mail of the discussion, false for the patch itself"),
         Column(
             "previous_id",
             pa.string(),
-            "Message-ID of the patch or cover letter in the revision before; null for replies and what is new",
+            "Message-ID of the patch or cover letter in the revision before; null for replies and new patches",
         ),
         required(
             "is_latest", pa.bool_(), "true in the latest posting of the highest version of the patch series"
@@ -180,11 +180,11 @@ LINKS = Table(
         required("byte_start", pa.int64(), "first byte of the reference in the stored text"),
         required("byte_end", pa.int64(), "byte behind it"),
         Column("to_id", pa.string(), "Message-ID, document or node it leads to; null if nothing is there"),
-        required("target", pa.string(), "what the reference says, as written"),
+        required("target", pa.string(), "text of the reference, as written"),
         required(
             "kind",
             pa.string(),
-            "what the reference is: of mail the trailer's name in lower case, url, commit, mention or "
+            "kind of reference: of mail the trailer's name in lower case, url, commit, mention or "
             "quoted; of documents wiki, embed, markdown, image or url",
         ),
         required("text", pa.string(), "text shown for the reference; empty if none"),

@@ -36,9 +36,9 @@ SEARCH_HITS = Table(
         ),
         required("doc_id", pa.string(), "mail, document or window of a conversation"),
         required("source_kind", pa.string(), "message, attachment, document or conversation"),
-        required("chunk_kind", pa.string(), "what kind of chunk it is"),
+        required("chunk_kind", pa.string(), "kind of chunk"),
         required("found_by", pa.string(), "the chunk by which it was found, whose scores these are"),
-        required("content_class", pa.string(), "what most of the text is: text, code, patch or log"),
+        required("content_class", pa.string(), "kind of most of the text: text, code, patch or log"),
         required("source", pa.string(), "name of the configured source"),
         Column("list_id", pa.string(), "mailing list"),
         Column("subject", pa.string(), "subject of the mail, title of the document"),
@@ -69,7 +69,7 @@ SEARCH_HITS = Table(
             "the part of the text that shows best why it was found; of a mail the words of its author",
         ),
         Column(
-            "quoted_text", pa.string(), "of a mail that answers: the part of what it answers, without marks"
+            "quoted_text", pa.string(), "of a mail that answers: the quote that it answers, without marks"
         ),
         Column("quoted_name", pa.string(), "who wrote that, if the index holds the mail"),
         Column("before", pa.string(), "of a chat: the turn before"),
@@ -89,9 +89,9 @@ SEARCH_HITS = Table(
             pa.list_(_BYTES),
             "where these words stand in the stored text, in the same order",
         ),
-        required("score", pa.float64(), "what hits are ordered by"),
+        required("score", pa.float64(), "score that orders hits"),
         required("fused_score", pa.float64(), "lexical and vector score made one"),
-        required("thread_score", pa.float64(), "what the thread of the mail added"),
+        required("thread_score", pa.float64(), "addition of the mail's thread"),
         required("lexical_score", pa.float64(), "BM25"),
         required("vector_score", pa.float64(), "cosine"),
         required(
@@ -131,7 +131,7 @@ SEARCH_RESULTS = Table(
         required("chunk_id", pa.string(), "the chunk"),
         required("doc_id", pa.string(), "mail, document or window of a conversation"),
         Column("subject", pa.string(), "subject of the mail, title of the document"),
-        required("score", pa.float64(), "what hits are ordered by"),
+        required("score", pa.float64(), "score that orders hits"),
         required("snippet", pa.string(), "the part of the text that shows best why it was found"),
         required("citation", pa.string(), "place of the text, for `weft get`"),
     ),

@@ -30,7 +30,7 @@ class ConversationSettings(StageSettings):
     )
     query_tokens: Internal[int] = Field(1800, ge=16, description="tokens of a query chunk (egregora)")
     index: Literal["both", "turns", "windows", "none"] = Field(
-        "both", description="what of conversations can itself be found"
+        "both", description="the parts of conversations that can be found"
     )
 
     def reading_digest(self) -> str:
@@ -71,33 +71,28 @@ class ContextSettings(StageSettings):
     `benchmarks/conversations.py`. A value that the settings file has holds in both.
     """
 
-    profile: Literal["recommended", "seed"] = Field(
-        "recommended", description="seed: what the egregora design does"
-    )
+    profile: Literal["recommended", "seed"] = Field("recommended", description="seed: as the egregora design")
     strategy: Literal["window", "chunks", "hybrid", "adaptive", "adaptive_tokens", "off"] = Field(
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
     )
     min_similarity: float | None = Field(
-        None,
-        ge=-1,
-        le=1,
-        description="least cosine of a candidate; unset: 0 (egregora: what suits the model)",
+        None, ge=-1, le=1, description="least cosine of a candidate; unset: 0 (egregora: that of the model)"
     )
     where: str = Field(
-        "", description="conditions of the query language on what is found, as `source:notes OR kind:message`"
+        "", description="conditions of the query language on passages, as `source:notes OR kind:message`"
     )
     include: Internal[Literal["earlier", "later"]] = "earlier"
     """Texts not later than the conversation and not of it; later (the seed): all but the conversation itself."""
     rules: tuple[ContextRule, ...] = Field(
-        (), description="what is shown beside some files, as [[context.rules]]", exclude=True
+        (), description="passages to show beside some files, as [[context.rules]]", exclude=True
     )
     top_k: int = Field(5, gt=0, description="passages of the block of related posts")
     budget_tokens: int = Field(2000, ge=64, description="tokens of the compiled block")
     candidates: int | None = Field(
         None,
         gt=0,
-        description="chunks of each query (egregora, chunks_per_query: 5); unset: what fills the budget",
+        description="chunks of each query (egregora, chunks_per_query: 5); unset: enough to fill the budget",
     )
     pick: Internal[Literal["score", "coverage"]] = "coverage"
     """The best (seed), or the passages that cover most queries."""

@@ -57,9 +57,7 @@ class DocumentSettings(StageSettings):
         description="languages of Tesseract, as `eng` or `deu+eng`, by which pictures and scanned pages are read; none: "
         "they are not",
     )
-    pictures: bool = Field(
-        False, description="with gemini-embedding-2: a vector of each picture, by what it shows"
-    )
+    pictures: bool = Field(False, description="with gemini-embedding-2: a vector of each picture")
     read_seconds: Internal[float] = Field(120, gt=0)
     """Seconds in which such a file, or one scanned page of it, is read."""
     read_memory_bytes: Internal[int] = Field(1 << 30, gt=0)

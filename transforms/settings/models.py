@@ -161,10 +161,10 @@ class EmbeddingSettings(StageSettings):
         description="width of the vectors: a transformer's as its card says; gemini: 768, 1536 or 3072",
     )
     max_tokens: int | None = Field(
-        None, gt=0, description="tokens of a text that are embedded; none: what the model takes"
+        None, gt=0, description="tokens of a text that are embedded; none: the model's limit"
     )
     document_prefix: str | None = Field(
-        None, description="transformer, openai: put before texts; none: what its files or its name say"
+        None, description="transformer, openai: put before texts; none: that of its files or its name"
     )
     query_prefix: str | None = Field(None, description="the same for queries")
     onnx_file: str | None = Field(

@@ -91,7 +91,7 @@ class IndexSettings(StageSettings):
 
     target: str = Field(
         OWN_TARGET,
-        description="what ranks: `duckdb`, the arrays beside the published file; or the address of a service that each "
+        description="ranking: `duckdb`, the arrays beside the published file; or the address of a service that each "
         "publish updates: the file has no vectors then, and texts stay in the lake",
     )
     ann_max_vectors: int = Field(

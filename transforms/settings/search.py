@@ -149,7 +149,7 @@ class RankingOptions(StageSettings):
     weak: bool = Field(False, description="show the hits of a query that is labelled NO_RESULTS too")
     strict: bool = Field(
         False,
-        description="only what is near, before scores fall steeply: for a program that takes every hit for an answer",
+        description="only near hits, before scores fall steeply: for a program that takes every hit for an answer",
     )
 
     def changes(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class RankingOptions(StageSettings):
 class SearchOptions(RankingOptions):
     """Options of `weft search` and of saved searches: the changes that one search may make in [search]."""
 
-    expand: tuple[Expansion, ...] = Field((), description="what is shown besides a hit")
+    expand: tuple[Expansion, ...] = Field((), description="texts to show besides a hit")
 
     def changes(self) -> dict[str, Any]:
         """The changes that the options other than the profile make in [search]."""
@@ -184,7 +184,7 @@ class McpSettings(StageSettings):
     origins: tuple[str, ...] = Field(
         (), description="origins whose pages may ask over HTTP with the token, as `https://notes.example.org`"
     )
-    receipts: bool = Field(True, description="note what was disclosed, see `weft mcp receipts`")
+    receipts: bool = Field(True, description="note disclosures, see `weft mcp receipts`")
 
 
 class LensSettings(StageSettings):

@@ -113,7 +113,7 @@ class BuildView:
 
     def __enter__(self) -> BuildView:
         if self.show:
-            self.console.print("Looking for what changed in the sources")
+            self.console.print("Looking for changes in the sources")
         return self
 
     def __exit__(

@@ -27,7 +27,7 @@ class ImapRemote(RemoteSettings):
     max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")
     since: date | None = Field(None, description="only mails that arrived there on this day or later")
     expunged: Literal["delete", "keep"] = Field(
-        "delete", description="what becomes of a mail here that is no longer there"
+        "delete", description="treatment of a mail here that is no longer there"
     )
 
     @model_validator(mode="after")

@@ -62,7 +62,7 @@ def triage_stage(settings: TriageSettings) -> Stage:
         make,
         settings.version(),
         Display(
-            "Sums up each issue, counts what in it must not go round, and names what it lacks and what it may repeat.",
+            "Sums up each issue, counts its secrets and personal data, and names its gaps and likely repeats.",
             group="triage",
             code=duplicates.repeats,
             lineage={"title": ("documents.title",), "duplicates": ("documents.text", "embeddings.vector")},
@@ -88,7 +88,7 @@ def triage_check() -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=TRIAGED,
         name=_CHECK,
-        description="No text of the table holds a secret or an address of a person, and what it names as repeated is in it.",
+        description="No text of the table holds a secret or an address of a person, and the repeated issues are in it.",
     )
     def check(lake: dg.ResourceParam[Lake]) -> dg.AssetCheckResult:
         stored = lake.stored(TRIAGED, ISSUE_TRIAGE.names)

@@ -59,7 +59,9 @@ def _cut(text: str) -> str:
 @JSON
 @LENS
 @click.option("--source", type=TEXT_TYPE, help="Only issues of this source.")
-@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only what came on this day or later.")
+@click.option(
+    "--since", type=click.DateTime(["%Y-%m-%d"]), help="Only issues that came on this day or later."
+)
 @click.option(
     "--limit", type=click.IntRange(1), default=20, help="At most this many, the newest; default: 20."
 )

@@ -97,7 +97,7 @@ _FIELD_NAMES = {
     "function": "the functions of hunk headers",
     "added": "added lines",
     "removed": "removed lines",
-    "rest": "what of a mail is in no chunk",
+    "rest": "texts of a mail in no chunk",
 }
 
 _ADDED_COLUMNS = {
@@ -116,7 +116,7 @@ def _of_lake(table: Table, published: str) -> tuple[str, dict[str, str]]:
         columns[PARTITION.name] = PARTITION.comment
     if published in IN_PARTS:
         columns["bucket"] = (
-            "part of the lake that the row is of: a bucket of mails, or what was made as a whole"
+            "part of the lake that the row is of: a bucket of mails, or a table made as a whole"
         )
     return table.comment, columns | _ADDED_COLUMNS.get(published, {})
 
@@ -151,7 +151,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "postings": (
-        "The inverted index: how often each field of a chunk has a term. Sorted by term, but for what came since "
+        "The inverted index: how often each field of a chunk has a term. Sorted by term, but for postings since "
         "the file was last made as a whole.",
         {
             "term_id": "the term",
@@ -182,7 +182,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
             "chunk_id": "the chunk",
             "doc_id": "its mail, document or window of a conversation",
             "model": "model that refuses it",
-            "reason": "what the model's service says",
+            "reason": "reason of the model's service",
         },
     ),
     "readiness_by_source": (

@@ -32,9 +32,11 @@ class Completeness(BaseModel):
     without_text: int
     waiting: int = Field(description="mails, documents and windows that wait for the slow lane")
     without_vector: int = Field(description="passages that only their words find")
-    set_aside: dict[str, int] = Field(description="what is in the table `quarantine`, by reason")
-    missing_legs: list[str] = Field([], description="what of the search this answer lacks, and why")
-    changed_at: datetime | None = Field(None, description="since when sources hold what the index lacks")
+    set_aside: dict[str, int] = Field(description="rows of the table `quarantine`, by reason")
+    missing_legs: list[str] = Field([], description="parts of the search that this answer lacks, and why")
+    changed_at: datetime | None = Field(
+        None, description="since when sources hold texts that the index lacks"
+    )
     unread: dict[str, int] = Field({}, description="by source, files or folders that are not read yet")
     looked_at: datetime | None = Field(None, description="when the sources were looked at last")
     not_seen: dict[str, datetime | None] = Field({}, description="by unreadable source when it was read last")

@@ -100,7 +100,7 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
         jobs=list(jobs),
         minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Asks for what is next when a run ended: partitions, then the whole lake, context and long texts.",
+        description="Asks for the next runs when a run ended: partitions, then the whole lake, context and long texts.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> Asked:
         instance = context.instance

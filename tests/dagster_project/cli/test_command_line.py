@@ -408,7 +408,7 @@ def test_where_nothing_was_to_do_nothing_is_drawn(capsys: pytest.CaptureFixture[
     with BuildView(show=True) as view:
         view.plan(Plan((), {}, (), False))
     assert capsys.readouterr().out.splitlines() == [
-        "Looking for what changed in the sources",
+        "Looking for changes in the sources",
         "0 partitions in the sources, 0 to make, 0 to remove",
     ]
 

@@ -63,7 +63,7 @@ def test_it_prints_what_a_build_prints_and_says_when_it_looked(
 ):
     looked = noted.settings.root / "cache" / "looked.json"
     before = json.loads(looked.read_text())
-    printed = noted.weft("build", *options).stdout.removeprefix("Looking for what changed in the sources\n")
+    printed = noted.weft("build", *options).stdout.removeprefix("Looking for changes in the sources\n")
     assert is_done(noted, *options)
     seconds = r'(?<=\()[\d.]+ s|(?<="seconds": )[\d.]+'
     assert re.sub(seconds, "", capsys.readouterr().out) == re.sub(seconds, "", printed)

@@ -145,8 +145,7 @@ def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.Ca
     told = " ".join(capsys.readouterr().out.split())
     assert "damaged, made again: lake/threads.parquet: missing" in told
     assert (
-        "Recovered: run some-run of 2004-01-05T10:00:00+00:00 (threads) was ended before it was done: what it had made is "
-        "kept."
+        "Recovered: run some-run of 2004-01-05T10:00:00+00:00 (threads) was ended before it was done: its files are kept."
     ) in told
 
 

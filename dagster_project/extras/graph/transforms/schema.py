@@ -31,7 +31,7 @@ CHUNK_SIMILARITIES = Table(
         required("baseline_index", pa.int64(), "position of the baseline's chunk"),
         required("cosine", pa.float64(), "cosine of the two vectors"),
         Column("jaccard", pa.float64(), "shared words : all words of the two; null where only vectors count"),
-        required("similarity", pa.float64(), "what chunks are ordered by"),
+        required("similarity", pa.float64(), "order of chunks"),
     ),
 )
 

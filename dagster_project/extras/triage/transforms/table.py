@@ -35,7 +35,7 @@ _REPEAT = pa.struct(
 
 ISSUE_TRIAGE = Table(
     "issue_triage",
-    "One issue: what it says, what it holds that should not go round, what it lacks, which earlier ones it may repeat.",
+    "One issue: its summary, its secrets and personal data, its gaps, and earlier ones that it may repeat.",
     ("doc_id",),
     (
         required("doc_id", pa.string(), "the document"),
@@ -45,14 +45,14 @@ ISSUE_TRIAGE = Table(
         required("state", pa.string(), "open or closed; empty if the export does not say"),
         required("url", pa.string(), "its address; empty if the export lacks it"),
         Column("created_at", TIME, "when it was written"),
-        required("summary", pa.string(), "what it says, masked, on one line without addresses"),
+        required("summary", pa.string(), "summary, masked, on one line without addresses"),
         required("summary_kind", pa.string(), "extractive: its own sentences; gemini: a language model's"),
         required(
             "found",
             pa.list_(_FIND),
-            "secrets and personal data in it and its comments by kind, and `instruction` for what speaks to a program",
+            "secrets and personal data in it and its comments by kind, and `instruction` for text that addresses a program",
         ),
-        required("missing", pa.list_(pa.string()), "what `needs` of its source names and nothing in it has"),
+        required("missing", pa.list_(pa.string()), "names in `needs` of its source that nothing in it has"),
         required(
             "duplicates",
             pa.list_(_REPEAT),

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[4]
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
 SCHEDULE = "refresh_every_hour"
 AUTOMATIONS = (SCHEDULE, "refresh_goes_on")
-NOTHING = "nothing changed: the index shows what the sources hold"
+NOTHING = "nothing changed: the index shows the sources as they are"
 MESSAGES = "SELECT count(*) FROM messages WHERE subject LIKE ?"
 
 
