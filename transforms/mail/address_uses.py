@@ -6,7 +6,7 @@ import pyarrow as pa
 from transforms.hashing import text_hash
 from transforms.schemas.mail import ADDRESS_USES
 
-VERSION = "1"
+VERSION = "2"
 
 _SIGNATURE = r"\n-- ?\n((?:[^\n]*\n?){1,12})\z"
 _SIGNATURE_CHARS = 1200
@@ -30,8 +30,9 @@ def name_key(name: pl.Expr) -> pl.Expr:
 def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
     """The `address_uses` table of a partition's `messages` and `message_trailers`.
 
-    An author's mail shows another address of theirs if it names it beside the same name in a trailer or in the From line
-    with which a patch begins, and something of its own if it ends with a signature.
+    A mail shows that two addresses are one person's if it names both beside the same full name, in To, Cc, trailers or the
+    From line with which a patch begins; the author's own counts beside trailers and From line alone, as everybody can
+    send a mail in another's name. If it ends with a signature, it shows something of its author.
     """
     mails = pl.DataFrame(messages.select(COLUMNS)).rename({"effective_at": "at"})
     bodies = pl.DataFrame({"body": messages.column("body")})["body"]
@@ -39,13 +40,17 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
     authors = authors.filter(pl.col("addr").str.contains("@", literal=True))
     in_trailers = pl.DataFrame(trailers.select(["message_id", "name", "addr"]))
     names = pl.concat([in_trailers.filter(pl.col("addr").is_not_null()), _from_lines(mails, bodies)])
+    recipients = [_listed(mails, role) for role in ("to", "cc")]
+    in_body = names.join(mails.select("message_id", "at"), on="message_id").select(
+        "message_id", "at", "addr", pl.col("name").fill_null(""), role=pl.lit("trailer"), also=pl.lit("")
+    )
+    others = pl.concat(frame.select("message_id", "at", "addr", "name") for frame in (*recipients, in_body))
     mentions = [
         authors.with_columns(role=pl.lit("from"), also=pl.lit("")),
-        *(_listed(mails, role) for role in ("to", "cc")),
-        names.join(mails.select("message_id", "at"), on="message_id").select(
-            "message_id", "at", "addr", pl.col("name").fill_null(""), role=pl.lit("trailer"), also=pl.lit("")
-        ),
-        _signed(authors, names),
+        *recipients,
+        in_body,
+        _named(authors, in_body),
+        _named(others, others),
         _signatures(mails, bodies),
     ]
     uses = pl.concat(frame.select("message_id", "at", *_KEY) for frame in mentions)
@@ -74,11 +79,14 @@ def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
     return rows.filter(pl.col("addr").is_not_null() & (pl.col("name") != ""))
 
 
-def _signed(authors: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """Other addresses that stand in an author's own mail beside the author's full name."""
-    pairs = authors.join(names.rename({"name": "other", "addr": "also"}), on="message_id")
-    same = (pl.col("addr") != pl.col("also")) & (name_key(pl.col("name")) == name_key(pl.col("other")))
-    return pairs.filter(same & is_full_name(pl.col("name"))).with_columns(role=pl.lit("signed"))
+def _named(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
+    """The addresses of `first` that a mail names beside the same full name as an address of `second`."""
+    of_first, of_second = (
+        frame.filter(is_full_name(pl.col("name"))).with_columns(key=name_key(pl.col("name")))
+        for frame in (first, second)
+    )
+    pairs = of_first.join(of_second.select("message_id", "key", also="addr"), on=["message_id", "key"])
+    return pairs.filter(pl.col("addr") != pl.col("also")).with_columns(role=pl.lit("named"))
 
 
 def _signatures(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:

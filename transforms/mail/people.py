@@ -9,14 +9,14 @@ import pyarrow as pa
 from transforms.mail.address_uses import is_full_name, name_key
 from transforms.schemas.relations import PEOPLE
 
-VERSION = "1"
+VERSION = "2"
 
 _MOST_NAMES = 5
 """Names without a word in common under which one person writes; behind an address with more are several people."""
 _NOBODY = (
     r"^(?:no-?_?reply|do-?not-?reply|donotreply|notifications?|bounces?|mailer-daemon|postmaster|majordomo|listserv|"
     r"root|nobody|www-data|buildbot|webmaster|info|support|bugs?|owner-.*|.*-(?:bounces|request|owner|bot|noreply))"
-    r"(?:\+.*)?@|@users\.noreply\."
+    r"(?:\+.*)?@|@users\.noreply\.|@(?:lists|groups|googlegroups)\."
 )
 _VIA = r"(?i)\s(?:via|über|por|par)\s"
 """A list that writes in an author's name puts its own address: `Ann Lee via Gauges <gauges@example.org>`."""
@@ -44,7 +44,7 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
     shared = set(_shared(frame)) - owner.keys()
     parents: dict[str, str] = {}
     evidence: dict[str, tuple[str, str]] = {}
-    for join in (*_of_aliases(aliases), *_signed(frame, shared), *_signatures(frame, shared)):
+    for join in (*_of_aliases(aliases), *_named(frame, shared), *_signatures(frame, shared)):
         first, second = _root(parents, join.first), _root(parents, join.second)
         if first != second:
             parents[second] = first
@@ -120,11 +120,11 @@ def _of_aliases(aliases: Mapping[str, Sequence[str]]) -> Iterator[Join]:
             yield Join(addrs[0].lower(), addr.lower(), "alias")
 
 
-def _signed(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:
-    pairs = frame.filter(pl.col("role") == "signed").select("addr", "also").unique().sort("addr", "also")
+def _named(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:
+    pairs = frame.filter(pl.col("role") == "named").select("addr", "also").unique().sort("addr", "also")
     for addr, also in pairs.rows():
         if addr not in shared and also not in shared:
-            yield Join(addr, also, "signed")
+            yield Join(addr, also, "named")
 
 
 def _signatures(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:

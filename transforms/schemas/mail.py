@@ -171,8 +171,8 @@ ADDRESS_USES = Table(
         required(
             "role",
             pa.string(),
-            "from, to, cc, or trailer (a From line of the body, too); of what shows who an author is: signed (another "
-            "address beside the same name in a trailer) or signature",
+            "from, to, cc, or trailer (a From line of the body, too); of what shows who somebody is: named (another "
+            "address beside the same full name in one mail) or signature",
         ),
         required(
             "also", pa.string(), "the other address, or the hash of the signature; empty for other roles"

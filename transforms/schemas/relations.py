@@ -96,9 +96,8 @@ PEOPLE = Table(
         required(
             "evidence",
             pa.string(),
-            "why the address is the person's: alias (of the settings), signed (a mail of the person names it beside the "
-            "same name in a trailer or From line), signature (the same name with the same signature), address for "
-            "person_id itself",
+            "why the address is the person's: alias (of the settings), named (a mail names both addresses beside the same "
+            "full name), signature (the same name with the same signature), address for person_id itself",
         ),
         Column("evidence_addr", pa.string(), "the person's other address by which that is known"),
         required(

@@ -61,6 +61,11 @@ HOME_AND_WORK = {frozenset({"ann@home.example", "ann@work.example"})}
         ([("Ann Lee <ann@home.example>", "Signed-off-by: Bo Ek <bo@work.example>\n")], set()),
         ([("Ann Lee via Gauges <list@example.org>", "Signed-off-by: Ann Lee <ann@work.example>\n")], set()),
         ([("Ann Lee <noreply@example.org>", "Signed-off-by: Ann Lee <ann@work.example>\n")], set()),
+        ([("Bo Ek <bo@x.org>\nTo: Ann Lee <ann@home.example>\nCc: Ann Lee <ann@work.example>", "Hi.")], HOME_AND_WORK),
+        ([("Bo Ek <bo@x.org>\nCc: Ann Lee <ann@home.example>", "Acked-by: Ann Lee <ann@work.example>\n")], HOME_AND_WORK),
+        ([("Bo Ek <bo@x.org>\nCc: Ann Lee <dev@lists.x.org>", "Acked-by: Ann Lee <ann@work.example>\n")], set()),
+        ([("Ann Lee <ann@home.example>\nTo: Ann Lee <ann@work.example>", "You won!")], set()),
+        ([("Bo Ek <bo@x.org>\nTo: Ann <ann@home.example>\nCc: Ann <ann@work.example>", "Hi.")], set()),
     ],
 )  # fmt: skip
 def test_what_joins_two_addresses(mails: Sequence[tuple[str, str]], expected: Groups):
@@ -79,7 +84,7 @@ def test_the_evidence_says_which_address_led_to_which():
         "Ann Lee",
         ["Ann Lee", "Ann M. Lee"],
     )
-    assert (work["evidence"], work["evidence_addr"]) == ("signed", "ann@home.example")
+    assert (work["evidence"], work["evidence_addr"]) == ("named", "ann@home.example")
     assert (home["mail_count"], work["mail_count"], work["mention_count"]) == (3, 0, 1)
 
 
