@@ -1,15 +1,21 @@
-"""Additions to chunks before they are embedded: the text of a parent, separate quotes, sentences."""
+"""Additions to chunks before they are embedded: the text of a parent, separate quotes, sentences that a model may write."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 
 import ibis
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from assets.protocols.models import AnswerCache, LanguageModel
 from transforms.documents.chunks.pictures import PICTURE
 from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
 from transforms.schemas.chunks import CHUNK_CONTEXT
+from transforms.settings.models import WRITTEN_KINDS, SafetySettings
 
 
 @dataclass(frozen=True)
@@ -61,3 +67,191 @@ def told_context(tables: ContextTables, joined: pa.Table, sentences: pa.Table) -
     rows = chunks.filter(chunks.chunk_id.isin(ibis.memtable(sentences.select(["chunk_id"])).chunk_id))
     texts = rows.select("chunk_id", "text_embed").to_pyarrow()
     return CHUNK_CONTEXT.conform(context_sentences.with_sentences(joined, texts, sentences))
+
+
+@dataclass
+class SentenceReport:
+    """The result of a run: sentences by kind, chunks asked about now and refused, the cost of that, finds by kind."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    requested: int = 0
+    refused: int = 0
+    unusable: int = 0
+    calls: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+    finds: Counter[str] = field(default_factory=Counter)
+
+    def metadata(self) -> dict[str, int | float]:
+        """The figures that are shown with the asset."""
+        return {
+            **{f"sentences_{kind}": count for kind, count in sorted(self.kinds.items())},
+            "chunks_asked_about": self.requested,
+            "chunks_refused": self.refused,
+            "sentences_not_usable": self.unusable,
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "estimated_cost_usd": round(self.dollars, 6),
+            **{f"screened_{kind}": count for kind, count in sorted(self.finds.items())},
+        }
+
+
+@dataclass(frozen=True)
+class SentenceEstimate:
+    """The cost of requests for sentences: chunks that want one, those to ask about, calls, most tokens and dollars."""
+
+    chunks: int = 0
+    missing: int = 0
+    calls: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+def estimate_sentences(
+    placed: pa.Table,
+    kinds: Mapping[str, str],
+    safety: SafetySettings,
+    model: LanguageModel,
+    cache: AnswerCache,
+) -> tuple[SentenceEstimate, pa.Table]:
+    """The cost of `chunk_sentences` now, and the table that it would return if no model answered."""
+    base = context_sentences.structural_sentences(placed)
+    mask = _asks_model(placed, kinds)
+    asking = context_sentences.Asking(model.model, safety, kinds)
+    pending, _ = context_sentences.requests(placed.filter(mask), base.filter(mask), asking)
+    answers = cache.known(sorted({r.key for r in pending}))
+    prompts = [
+        context_sentences.sentence_prompt(part)
+        for part in _batches(_unanswered(pending, answers), context_sentences.BATCH_CHUNKS)
+    ]
+    tokens, dollars = model.most(prompts, context_sentences.SENTENCES)
+    missing = sum(r.key not in answers for r in pending)
+    by_model = {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
+    return SentenceEstimate(len(pending), missing, len(prompts), tokens, dollars), _table(base, by_model)
+
+
+def chunk_sentences(
+    placed: pa.Table,
+    kinds: Mapping[str, str],
+    safety: SafetySettings,
+    model: LanguageModel,
+    cache: AnswerCache,
+) -> tuple[pa.Table, SentenceReport]:
+    """Columns chunk_id, sentence and sentence_kind for every chunk of `chunk_facts`, and the report.
+
+    `kinds` has the kind of sentences of each source. A chunk without a usable sentence of the model, or
+    about which it is not asked, has the sentence of the known facts. Requests with an answer in the cache are not
+    repeated. BudgetError and ServiceError as the model raises them; answers until then stay in the cache.
+    """
+    report = SentenceReport()
+    base = context_sentences.structural_sentences(placed)
+    mask = _asks_model(placed, kinds)
+    by_model: dict[str, str] = {}
+    if pc.any(mask).as_py():
+        asking = context_sentences.Asking(model.model, safety, kinds)
+        pending, report.finds = context_sentences.requests(placed.filter(mask), base.filter(mask), asking)
+        by_model = written_sentences(
+            pending, context_sentences.SENTENCES, context_sentences.BATCH_CHUNKS, model, cache, report
+        )
+    sentences = _table(base, by_model)
+    report.kinds.update(sentences.column("sentence_kind").to_pylist())
+    return sentences, report
+
+
+def _asks_model(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
+    return pa.array(
+        [kinds.get(source) in WRITTEN_KINDS for source in placed.column("source").to_pylist()], pa.bool_()
+    )
+
+
+def _table(base: pa.Table, by_model: Mapping[str, str]) -> pa.Table:
+    """Columns chunk_id, sentence and sentence_kind: the model's sentence, else that of the known facts."""
+    frame = pl.DataFrame(base).with_columns(
+        by_model=pl.col("chunk_id").replace_strict(by_model, default=None, return_dtype=pl.String)
+    )
+    return frame.select(
+        "chunk_id",
+        sentence=pl.coalesce("by_model", "sentence"),
+        sentence_kind=pl.when(pl.col("by_model").is_null())
+        .then(pl.lit("structural"))
+        .otherwise(pl.lit("gemini")),
+    ).to_arrow()
+
+
+def _unanswered(
+    pending: Sequence[context_sentences.Request], answers: Mapping[str, str]
+) -> list[context_sentences.Request]:
+    return list({r.key: r for r in pending if r.key not in answers}.values())
+
+
+def _batches(
+    pending: Sequence[context_sentences.Request], size: int
+) -> list[Sequence[context_sentences.Request]]:
+    """The requests `size` a prompt, the last fewer; those of a prompt read the same document."""
+    batches: list[Sequence[context_sentences.Request]] = []
+    for _, of_one in groupby(pending, key=lambda request: request.document):
+        requests = list(of_one)
+        batches += [requests[start : start + size] for start in range(0, len(requests), size)]
+    return batches
+
+
+def written_sentences(
+    pending: Sequence[context_sentences.Request],
+    instruction: str,
+    size: int,
+    model: LanguageModel,
+    cache: AnswerCache,
+    report: SentenceReport,
+) -> dict[str, str]:
+    """The model's usable sentence on each request that has one, by its chunk, asked `size` at a time.
+
+    Requests with an answer in the cache are not repeated.
+    """
+    answers = cache.known(sorted({r.key for r in pending}))
+    missing = _unanswered(pending, answers)
+    refused: list[context_sentences.Request] = []
+    batches = _batches(missing, size)
+    for count in sorted({len(batch) for batch in batches}, reverse=True):
+        fitting = [batch for batch in batches if len(batch) == count]
+        refused += _ask(fitting, instruction, model, cache, answers, report)
+    # The service may refuse a batch for one chunk of it: the others are asked about by themselves.
+    report.refused = len(_ask(_batches(refused, 1), instruction, model, cache, answers, report))
+    report.requested = len(missing)
+    report.unusable = sum(not answers.get(r.key, "x") for r in missing)
+    return {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
+
+
+def _ask(
+    batches: Sequence[Sequence[context_sentences.Request]],
+    instruction: str,
+    model: LanguageModel,
+    cache: AnswerCache,
+    answers: dict[str, str],
+    report: SentenceReport,
+) -> list[context_sentences.Request]:
+    """Ask about chunks, a batch a prompt; keeps each answer as it comes and returns the refused chunks.
+
+    A sentence that is not usable is kept as an empty one, so that it is not asked for again.
+    """
+    if not batches:
+        return []
+    refused: list[context_sentences.Request] = []
+    prompts = [context_sentences.sentence_prompt(batch) for batch in batches]
+    shape = context_sentences.sentences_shape(len(batches[0]))
+    for answer in model.answers(prompts, shape, instruction):
+        batch = batches[answer.prompt]
+        report.calls += answer.calls
+        report.tokens += answer.tokens
+        report.dollars += answer.dollars
+        if answer.value is None:
+            refused += batch
+            continue
+        sentences = dict(_usable(batch, answer.value.sentences))
+        cache.store(sentences)
+        answers |= sentences
+    return refused
+
+
+def _usable(batch: Sequence[context_sentences.Request], texts: Sequence[str]) -> Iterable[tuple[str, str]]:
+    for request, sentence in zip(batch, texts, strict=True):
+        yield request.key, context_sentences.usable(sentence, request.data["text"]) or ""

@@ -8,10 +8,9 @@ import ibis
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.context import ContextTables, joined_context, placed_chunks, told_context
+from assets.context import ContextTables, chunk_sentences, joined_context, placed_chunks, told_context
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
-from assets.sentences import chunk_sentences
 from assets.stages.buckets import OfBucket, Reads
 from assets.stages.declaration import Display, Made, Needs, Stage
 from transforms.documents import links

@@ -35,7 +35,7 @@ from dagster_project.config.settings import Settings, load_settings
 from dagster_project.context.context_index import IndexForContext, PublishedVersions
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.models.rerankers import Reranker
+from dagster_project.models.language_models import Reranker
 from dagster_project.models.static import PackagedTokenCounter
 from transforms.context import block as context_block
 from transforms.context import selection

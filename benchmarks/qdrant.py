@@ -28,10 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.evaluation.evaluator import contents, read_ground_truth, run_profiles
 from dagster_project.extras.qdrant.batch import PointRanking
-from dagster_project.extras.qdrant.collection import Collection
+from dagster_project.extras.qdrant.collection import DENSE, Allowed, Collection, Point, Search
 from dagster_project.extras.qdrant.mirror import QdrantMirror
 from dagster_project.extras.qdrant.points import Points, mirrored
-from dagster_project.extras.qdrant.searches import DENSE, Allowed, Point, Search
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex

@@ -36,7 +36,7 @@ from dagster_project.index.search.query_batch import CODE_CANDIDATES, CODE_RESCO
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.rerankers import Reranker
+from dagster_project.models.language_models import Reranker
 from transforms.embedding.sign_codes import CodeScores
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import RerankSettings, SearchSettings, TermSettings

@@ -28,7 +28,7 @@ from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.rerankers import Reranker
+from dagster_project.models.language_models import Reranker
 from transforms.evaluation.judgements import judgements
 from transforms.evaluation.quality import grades_of
 from transforms.evaluation.report import KEPT

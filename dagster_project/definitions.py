@@ -14,8 +14,8 @@ from dagster_project.orchestration.triggers.schedules import (
     daily_schedules,
     following_sensor,
     hourly_schedule,
+    vault_sensor,
 )
-from dagster_project.orchestration.triggers.vault_sensor import vault_sensor
 from transforms.errors import SettingsError
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "weft.toml"

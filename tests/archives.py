@@ -61,11 +61,9 @@ class Mail:
 
     @property
     def message_id(self) -> str:
-        """Message-ID without angle brackets."""
         return self.ident or f"m{self.number}@example.org"
 
     def text(self) -> str:
-        """The mail as it is sent."""
         lines = [
             f"From: {self.sender}",
             f"Message-ID: <{self.message_id}>",
@@ -78,7 +76,6 @@ class Mail:
 
 
 def mbox(mails: Sequence[Mail]) -> bytes:
-    """The mails as an mbox file."""
     return "".join(f"From ada@example.org Mon Jan  5 10:00:00 2004\n{m.text()}\n" for m in mails).encode()
 
 
@@ -102,14 +99,12 @@ class Workspace:
         (folder / "mail").mkdir(parents=True, exist_ok=True)
 
     def write(self, name: str, mails: Sequence[Mail] | bytes) -> Path:
-        """Write an archive below mail/."""
         path = self.folder / "mail" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(mails if isinstance(mails, bytes) else mbox(mails))
         return path
 
     def put(self, name: str, text: str) -> Path:
-        """Write a text file below the folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -137,7 +132,6 @@ class Workspace:
         return self
 
     def copied(self, folder: Path) -> Workspace:
-        """A copy of the workspace with all it has made."""
         shutil.copytree(self.folder, folder, symlinks=True)
         return Workspace(folder)
 
@@ -150,12 +144,10 @@ class Workspace:
 
     @property
     def settings(self) -> Settings:
-        """The settings as loaded from the file."""
         return load_settings(self.config)
 
     @property
     def lake(self) -> ParquetLake:
-        """The lake."""
         return make_lake(self.settings)
 
     def files_with(self, word: str) -> list[str]:
@@ -166,12 +158,10 @@ class Workspace:
 
     @property
     def index(self) -> Path:
-        """The folder of published versions."""
         return self.settings.root / "index"
 
     @contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:
-        """The Dagster instance of this workspace; a new one begins with a copy of the empty files that Dagster makes."""
         settings = self.settings
         home = instance_place(settings)
         if not home.exists() and (home.parent.is_dir() or not home.parent.exists()):
@@ -208,12 +198,10 @@ class Workspace:
         return {} if plan.is_empty else {**vars(plan), "current": publisher.current(), **shown}
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """Rows of a query on the published index."""
         with duckdb.connect(str((self.index / "CURRENT").resolve()), read_only=True) as connection:
             return connection.execute(statement).fetchall()
 
     def column(self, statement: str) -> list[Any]:
-        """The first column of a query on the published index."""
         return [row[0] for row in self.sql(statement)]
 
 

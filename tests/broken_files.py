@@ -82,7 +82,6 @@ class Epoch:
         self.git("init", "--quiet", "--bare", "--initial-branch=master", str(folder))
 
     def git(self, *arguments: str, given: bytes = b"", at: int = JANUARY) -> str:
-        """What git prints."""
         environment = {
             **os.environ, "GIT_DIR": str(self.folder), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "a",
             "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "c", "GIT_COMMITTER_EMAIL": "c@example.org",
@@ -114,11 +113,9 @@ class Epoch:
         self.git("-c", "fastimport.unpackLimit=100000", "fast-import", "--quiet", given=stream)
 
     def add(self, number: int, at: int = JANUARY) -> str:
-        """A commit that brings a mail."""
         return self.commit({"m": mail(number)}, at)
 
     def remove(self, number: int) -> str:
-        """A commit that removes a mail."""
         return self.commit({"d": mail(number)})
 
     def loose(self, what: str) -> Path:
@@ -128,7 +125,6 @@ class Epoch:
 
 
 def mail(number: int) -> bytes:
-    """A mail of which no other has a part."""
     return Mail(number, body=f"mail {number}").text().encode()
 
 

@@ -55,7 +55,6 @@ class Daemon:
         return run
 
     def run(self, number: int = 0, *, checked: bool = True) -> dg.ExecuteInProcessResult:
-        """Execute a queued run."""
         run = self.queued.pop(number)
         self.instance.delete_run(run.run_id)
         job = self.definitions.resolve_job_def(run.job_name)

@@ -44,7 +44,6 @@ def answered(look: Callable[[], Any], name: str) -> Any:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
@@ -85,7 +84,6 @@ class Server:
     }
 
     def is_loaded(self) -> bool:
-        """True if the code location is there."""
         nodes = self.ask("{repositoriesOrError{... on RepositoryConnection{nodes{name}}}}")
         return bool(nodes["repositoriesOrError"].get("nodes"))
 
@@ -130,7 +128,6 @@ class Server:
         return str(done["backfillId"])
 
     def terminate(self, run_id: str) -> None:
-        """Cancel a run as its page does."""
         self.change("terminateRun", "$r:String!", "runId:$r,terminatePolicy:SAFE_TERMINATE", r=run_id)
 
     def runs(self, **tags: str) -> list[dict[str, Any]]:
@@ -152,7 +149,6 @@ class Server:
         ]
 
     def at_rest(self) -> bool:
-        """True if no run waits or is going."""
         return all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in self.runs())
 
     def rest(self) -> None:
@@ -170,7 +166,6 @@ class Server:
         return self._followed == runs
 
     def reload(self) -> None:
-        """Load the code location as the button does, which starts a code server that is gone."""
         self.ask('mutation{reloadRepositoryLocation(repositoryLocationName:"weft"){__typename}}')
 
     def looks(self) -> int:
@@ -190,11 +185,9 @@ class Server:
         )
 
     def status(self, run_id: str) -> str:
-        """How a run is."""
         return next(str(run["status"]) for run in self.runs() if run["runId"] == run_id)
 
     def ended(self, run_id: str) -> str:
-        """How a run ended."""
         ends = ("SUCCESS", "FAILURE", "CANCELED")
         return str(answered(lambda: (s := self.status(run_id)) in ends and s, f"the end of run {run_id}"))
 

@@ -127,7 +127,6 @@ def library(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 @pytest.fixture(scope="session")
 def shipped(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The shipped sample, built; for reading only."""
     folder = tmp_path_factory.mktemp("shipped") / "sample"
     sample = Path(__file__).parents[1] / "data" / "sample"
     return once(Workspace(shutil.copytree(sample, folder, ignore=shutil.ignore_patterns("state"))))

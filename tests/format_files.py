@@ -29,7 +29,6 @@ class Text(NamedTuple):
 
 
 def picture(*lines: str, kind: str = "PNG") -> bytes:
-    """A picture of lines of print."""
     image = Image.new("L", (1400, 100 + 90 * len(lines)), 255)
     draw = ImageDraw.Draw(image)
     for number, line in enumerate(lines):
@@ -122,7 +121,6 @@ def _escaped(text: str) -> bytes:
 
 
 def zipped(members: Mapping[str, str | bytes]) -> bytes:
-    """A zip file."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in members.items():
@@ -179,19 +177,16 @@ def _core(title: str, created: str) -> str:
 
 
 def paragraph(text: str, style: str = "") -> str:
-    """A paragraph of Word."""
     properties = f'<w:pPr><w:pStyle w:val="{style.replace(" ", "")}"/></w:pPr>' if style else ""
     return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
 def word_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table of Word."""
     cells = ("".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in row) for row in rows)
     return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
 
 
 def pptx(slides: Sequence[tuple[str, str]], notes: str = "") -> bytes:
-    """A presentation of slides with a title and a text; the first has notes."""
     main, drawing = f"{_OFFICE}/presentationml/2006/main", f"{_OFFICE}/drawingml/2006/main"
     spaces = f'xmlns:p="{main}" xmlns:a="{drawing}" xmlns:r="{_RELATIONS}"'
 
@@ -225,7 +220,6 @@ def pptx(slides: Sequence[tuple[str, str]], notes: str = "") -> bytes:
 
 
 def xlsx(sheets: Mapping[str, Sequence[Sequence[str | float]]]) -> bytes:
-    """A workbook of sheets with rows."""
     main = f"{_OFFICE}/spreadsheetml/2006/main"
     members = {
         "[Content_Types].xml": _types(**{"xl/workbook.xml": "spreadsheetml.sheet.main"}),

@@ -77,7 +77,6 @@ def job_text(request: dict[str, Any]) -> str:
 
 
 def right_vector(request: dict[str, Any]) -> list[float]:
-    """The vector that a request asks for."""
     text, task = asked_text(request)
     values: list[float] = vector(text, request["outputDimensionality"], task).tolist()
     return values
@@ -260,7 +259,6 @@ class _Answer(BaseHTTPRequestHandler):
             pass  # the client is gone
 
     def shown(self, name: str) -> dict[str, Any]:
-        """A job as it is now."""
         job = self.state.jobs[name]
         job.looks -= 1
         metadata: dict[str, Any] = {"displayName": job.display_name, "state": "BATCH_STATE_RUNNING"}
@@ -285,7 +283,6 @@ class _Answer(BaseHTTPRequestHandler):
         return {"response": {"embedding": {"values": right_vector(request)}}}
 
     def generate(self, body: dict[str, Any]) -> None:
-        """Answer a prompt."""
         prompt = body["contents"][0]["parts"][0]["text"]
         held = self.state.held.get(body.get("cachedContent", ""))
         if "cachedContent" in body and (held is None or "systemInstruction" in body):
@@ -312,7 +309,6 @@ class _Answer(BaseHTTPRequestHandler):
             self.state.end(answered)
 
     def values(self) -> list[list[float]]:
-        """The right vectors."""
         return [right_vector(r) for r in self.asked]
 
     def send(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
@@ -350,7 +346,6 @@ def status(
     *details: dict[str, Any],
     headers: dict[str, str] | None = None,
 ) -> Fault:
-    """An error as Google's services report it."""
     error = {"code": code, "status": name, "message": message, "details": list(details)}
     return lambda answer: answer.send(code, {"error": error}, headers)
 

@@ -89,7 +89,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def status(code: int, **facts: str) -> Answer:
-    """An answer of that status."""
     headers = {name.replace("_", "-"): value for name, value in facts.items()}
     return lambda handler, body: handler.answer(code, b"planned", headers)
 
@@ -133,7 +132,6 @@ def silent(handler: _Handler, body: bytes) -> None:
 
 
 def basic(user: str, password: str) -> str:
-    """The header of HTTP's basic scheme."""
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 

@@ -107,7 +107,6 @@ class Command:
         return self.killed_after(0)
 
     def ended(self) -> Ended:
-        """Wait until it ends."""
         self._process.join(HUNG)
         if self._process.exitcode is None:
             self._process.kill()
@@ -117,7 +116,6 @@ class Command:
 
 
 def weft(folder: Path, *arguments: str | Path) -> Ended:
-    """A command that has ended."""
     return Command(folder, *arguments).ended()
 
 

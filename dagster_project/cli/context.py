@@ -150,7 +150,6 @@ def context(
 
 
 def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
-    """Print the block, or its plan, and on standard error the outcome."""
     if as_json:
         click.echo(_json(result.as_json() | ({"plan": result.explained()} if explains else {})))
         return

@@ -69,7 +69,6 @@ def doctor(config: Path | None, as_json: bool, is_deployment: bool) -> None:
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
-    """Print one line per finding, and below each fault and warning its remedy."""
     console = terminal()
     styles = {"ok": "green", "warning": "yellow", "fault": "bold red"}
     for finding in findings:
@@ -170,7 +169,6 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 
 
 def _work(settings: Settings) -> Iterator[Finding]:
-    """Work that runs, and work that was interrupted."""
     for run_id, lives in runs_of(settings.root).items():
         if lives:
             yield Finding("work", "ok", f"run {run_id[:8]} is going on")
@@ -375,5 +373,4 @@ def _publisher(settings: Settings) -> DuckDBPublisher:
 
 
 def _size(count: int) -> str:
-    """Bytes as people read them."""
     return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"

@@ -126,12 +126,8 @@ def make_mirror(settings: Settings) -> Mirror | None:
 def temporary_sweep(settings: Settings) -> int:
     """Delete the unfinished files of processes that are gone; their number."""
     lake = make_lake(settings)
-    return (
-        lake.sweep()
-        + make_sources(settings).sweep()
-        + make_embedding_cache(settings).sweep()
-        + make_publisher(settings, lake).sweep()
-    )
+    others = (make_sources(settings), make_embedding_cache(settings), make_publisher(settings, lake))
+    return lake.sweep() + sum(other.sweep() for other in others)
 
 
 def make_resources(settings: Settings) -> dict[str, Any]:
@@ -139,10 +135,9 @@ def make_resources(settings: Settings) -> dict[str, Any]:
     lake = make_lake(settings)
     sources = make_sources(settings)
     budget = RunBudget(settings.gemini.budget_tokens)
-    embedder = on_engine(
-        settings,
-        make_embedder(settings.embedding, settings.gemini, settings.safety, budget, jobs_folder(settings)),
-    )
+    jobs = jobs_folder(settings)
+    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety, budget, jobs)
+    embedder = on_engine(settings, embedder)
     writer = make_sentence_writer(settings, budget)
     publisher = PartitionPublisher(make_publisher(settings, lake), sources)
     return {

@@ -18,7 +18,7 @@ from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.ranking import ranking_of
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.rerankers import make_reranker
+from dagster_project.models.language_models import make_reranker
 from transforms.errors import (
     CheckFailedError,
     GroundTruthError,

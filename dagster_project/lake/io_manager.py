@@ -14,8 +14,8 @@ from assets.protocols.lake import Partitions, Parts
 from dagster_project.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.lake.lake_backend import LakeBackend
 from dagster_project.system.dagster_internals import ONLY_OWN_EVENTS, set_data_version
-from dagster_project.system.duckdb_types import nulls
 from dagster_project.system.long_work import MANY_BYTES, give_memory_back
+from dagster_project.system.sql_files import nulls
 from transforms.schemas.registry import partitions_of, tables_of
 
 MEMORY_LIMIT = "1GB"

@@ -111,7 +111,6 @@ def _sign(file: BinaryIO) -> None:
 
 
 def _footer_bytes(file: pa.NativeFile | BinaryIO) -> tuple[bytes, int]:
-    """The footer of a Parquet file, and where it begins."""
     end = file.seek(-_TRAILER, os.SEEK_END) if not isinstance(file, pa.NativeFile) else file.size() - _TRAILER
     file.seek(end)
     start = max(0, end - int.from_bytes(file.read(4), "little"))
@@ -231,7 +230,6 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _content_digest() -> blake2b:
-    """The hash function of the contents of lake files."""
     return blake2b(digest_size=16)
 
 

@@ -370,7 +370,6 @@ class QueryVectorCache(ParquetEmbeddingCache):
 
 
 def _entry(key: Key, text_hash: str) -> str:
-    """The key of a text in the notes on all models."""
     model, dimensions, task = key
     return f"{model}/{dimensions}/{task}/{text_hash}"
 

@@ -131,7 +131,6 @@ class PieceTokenizer:
         return TokenIds(np.concatenate([ids_of[place] for place in range(len(texts))]), edges)
 
     def _ids(self, distinct: Sequence[str]) -> TokenIds:
-        """The ids of each piece."""
         if len(self._cache) > _MOST_KNOWN:
             self._cache = {}
         ids_of = self._cache
@@ -290,7 +289,6 @@ class PackagedTokenCounter:
 
 
 def _in_package(file: str) -> Path:
-    """A file of the wordllama package."""
     package = importlib.util.find_spec("wordllama")
     assert package is not None and package.origin is not None
     return Path(package.origin).parent / file

@@ -151,7 +151,6 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         return self._stays(super().has_secondary_index, name)
 
     def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
-        """True if the table of assets has a column."""
         return self._stays(partial(super()._has_asset_key_col_on_connection, conn), column_name)
 
     def _stays(self, look: Callable[[str], bool], name: str) -> bool:

@@ -162,7 +162,6 @@ class MonthlyArchives:
                 self.landing.drop(file)
 
     async def _bring(self, client: httpx2.AsyncClient, archive: Archive) -> None:
-        """Ask for one archive and give its file its place."""
         fault: FetchError
         try:
             await self._ask(client, archive)

@@ -86,7 +86,6 @@ def _of_file(file: Path) -> list[Detected]:
 
 
 def _zipped(file: Path) -> Detected:
-    """The chat export that a zip is; SourceError if it holds none."""
     try:
         form = zipped_format(file)
     except ChatFormatError as error:

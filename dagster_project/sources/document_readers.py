@@ -211,7 +211,6 @@ class _Reader:
         return f"too_large: its text has more than {self.settings.max_document_bytes:,} bytes, the cap"
 
     def _kill(self) -> None:
-        """Kill the process and its children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -22,7 +22,6 @@ _OPEN_FILES = 64
 
 
 def _main() -> None:
-    """Read files until there are no more."""
     memory = int(sys.argv[1])
     for what, limit in (
         (resource.RLIMIT_AS, memory),

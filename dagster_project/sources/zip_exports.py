@@ -13,15 +13,9 @@ from transforms.errors import ChatFormatError
 _BLOCK = 1 << 20
 _ENCRYPTED = 1
 _BROKEN = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    NotImplementedError,
-    EOFError,
-    OSError,
-    ValueError,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError, ValueError,
     struct.error,
-)
+)  # fmt: skip
 
 
 class ZippedExport:

@@ -18,12 +18,9 @@ _KEPT_BYTES = 1 << 12
 _TICK = 2.0
 """Seconds by which the clocks of files and of processes may differ."""
 _STARTS = (
-    (subprocess.Popen, "__init__"),
-    (subprocess, "_fork_exec"),
-    (_posixsubprocess, "fork_exec"),
-    (os, "fork"),
+    (subprocess.Popen, "__init__"), (subprocess, "_fork_exec"), (_posixsubprocess, "fork_exec"), (os, "fork"),
     (os, "posix_spawn"),
-)
+)  # fmt: skip
 """All by which Python starts processes: the functions that a program calls, and the last step before the system does it."""
 
 

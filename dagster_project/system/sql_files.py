@@ -1,4 +1,4 @@
-"""SQL statements in `.sql` files beside the modules that run them.
+"""SQL statements in `.sql` files beside the modules that run them, and declared Arrow types as DuckDB writes them.
 
 A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement (`$name`). Else a
 name in braces has the text: in double quotes it is part of an identifier, in single quotes part of a literal, else
@@ -9,6 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+
+import pyarrow as pa
+
+from transforms.schemas.table import SPAN, TIME, Table
 
 _COMMENT = re.compile(r"^\s*--(?! name: ).*\n", re.MULTILINE)
 _PART = re.compile(r"""'[^']*'|"[^"]*"|\{[a-z_]+\}""")
@@ -58,3 +62,31 @@ def identifiers(names: Iterable[str]) -> str:
 def literal(text: object) -> str:
     """The literal of a text."""
     return "'" + str(text).replace("'", "''") + "'"
+
+
+_SQL_TYPES = {
+    pa.string(): "VARCHAR",
+    pa.large_string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
+    pa.bool_(): "BOOLEAN",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.uint64(): "UBIGINT",
+    TIME: "TIMESTAMPTZ",
+    SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
+}
+
+
+def sql_type(type_: pa.DataType) -> str:
+    """The DuckDB type of a declared Arrow type."""
+    if pa.types.is_fixed_size_list(type_):
+        return f"{sql_type(type_.value_type)}[{type_.list_size}]"
+    if pa.types.is_list(type_):
+        return f"{sql_type(type_.value_type)}[]"
+    return _SQL_TYPES[type_]
+
+
+def nulls(table: Table) -> str:
+    """The columns of a table as they are selected where it has no rows."""
+    return ", ".join(f'NULL::{sql_type(c.type)} AS "{c.name}"' for c in table.columns)

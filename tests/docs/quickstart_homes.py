@@ -28,7 +28,6 @@ def maildir(home: Path) -> None:
 
 
 def vault(home: Path) -> None:
-    """A vault of Obsidian."""
     shutil.copytree(SAMPLE / "notes", home / "Notes")
 
 

@@ -78,7 +78,6 @@ def test_without_any_extra_the_tests_of_the_core_pass(tmp_path: Path):
 
 
 def commands(folder: str) -> set[str]:
-    """The names of the commands of an extra."""
     return set(dict(zip(FOLDERS, registry.extras(), strict=True))[folder].commands)
 
 

@@ -58,7 +58,6 @@ class History:
         return ", ".join(self._add(mail) for mail in discussion(first, 3, topic))
 
     def remove(self) -> str:
-        """A mail goes."""
         return self._any().pop(self.random.randrange(3) - 3).message_id
 
     def edit(self) -> str:
@@ -78,13 +77,11 @@ class History:
         return mail.message_id
 
     def join(self) -> str:
-        """A mail that belongs to two threads."""
         one, other = (self.random.randrange(NUMBERS) for _ in range(2))
         references = f"References: <m{one}@example.org> <m{other}@example.org>"
         return self._add(self._mail(f"Both {one} and {other} say so.", headers=(references,)))
 
     def patch(self) -> str:
-        """A patch in one of its versions."""
         version, part = self.random.randint(1, 3), self.random.randint(0, 2)
         subject = f"[PATCH v{version} {part}/2] Make part {part} faster"
         body = f"Slow.\n---\n a.c | 2 +-\n\ndiff --git a/a.c b/a.c\n--- a/a.c\n+++ b/a.c\n@@ -1 +1 @@\n-a\n+b{version}\n"

@@ -189,7 +189,6 @@ def _name(user: Mapping[str, Any]) -> str:
 
 
 def _names(user: Mapping[str, Any]) -> Iterator[str]:
-    """All names that a user goes by."""
     profile = fields(user.get("profile"))
     for name in (
         *(user.get(key) for key in ("real_name", "name")),

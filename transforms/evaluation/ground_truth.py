@@ -186,7 +186,6 @@ def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
 
 
 def _query_texts(text: str, file: str) -> dict[str, str]:
-    """Text of each query by its id."""
     texts: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -278,7 +278,6 @@ def _positions(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | 
 def _label_counts(
     runs: pl.DataFrame, queries: set[str], profiles: Iterable[str]
 ) -> dict[str, dict[str, int]]:
-    """How many queries have each label, by profile."""
     first = runs.filter((pl.col("stage") == "final") & (pl.col("rank") == 1))
     counts = {}
     for profile in sorted(profiles):
@@ -289,7 +288,6 @@ def _label_counts(
 
 
 def _entry_counts(judgements: Judgements) -> dict[str, Any]:
-    """How many entries there are by form and status, and those that were not found."""
     counts = judgements.entries.group_by("form", "status").len().sort("form", "status")
     missing = judgements.entries.filter(pl.col("status") == "missing")
     return {

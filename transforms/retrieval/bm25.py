@@ -296,7 +296,6 @@ class TermScores:
         return self._sums(self.lists)
 
     def _of(self, slots: np.ndarray) -> np.ndarray:
-        """The scores of the chunks in these slots."""
         # Only `best` needs all chunks: to look up a few takes less.
         every: np.ndarray | None = self.__dict__.get("_every")
         if every is not None:

@@ -1,6 +1,6 @@
 """A second look at the best hits: features that need no model, the prompt of a model, and the new order.
 
-This module is pure; models that give scores are in dagster_project/models/rerankers.py.
+This module is pure; models that give scores are in dagster_project/models/language_models.py.
 """
 
 import re
@@ -213,7 +213,6 @@ def unquoted(text: str) -> str:
 
 
 def _words(texts: Sequence[str | None]) -> list[list[str]]:
-    """The words of each text, in lower case."""
     # A few short texts of ASCII are faster without a column.
     words = [_plain_words(text.lower()) if text and text.isascii() else [] for text in texts]
     if others := [n for n, text in enumerate(texts) if text and not text.isascii()]:

@@ -89,6 +89,5 @@ def follows(turn: Mapping[str, Any], question: Mapping[str, Any]) -> bool:
 
 
 def _holds(window: Mapping[str, Any], turn: Mapping[str, Any]) -> bool:
-    """True if a segment of a window holds a turn."""
     begins = window["byte_start"] <= turn["byte_start"] < window["byte_end"]
     return begins and turn["doc_id"] == window["doc_id"]

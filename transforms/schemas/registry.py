@@ -79,7 +79,6 @@ def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[st
 
 
 def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
-    """The tables over the whole lake."""
     inputs: dict[str, tuple[Table, str | None]] = {
         "memberships": (relations.MEMBERSHIPS, "memberships"),
         "threads": (relations.THREADS, "threads"),

@@ -108,8 +108,6 @@ def shallow_markup(markup: str) -> str:
 
 
 class _Nesting:
-    """The elements that are open."""
-
     def __init__(self) -> None:
         self._open: list[str] = []
         self._counts: Counter[str] = Counter()

@@ -151,7 +151,6 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
 
 def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
-    """The occurrences of a pattern in texts."""
     lists = texts.str.extract_all(pattern)
     rows = np.arange(len(lists), dtype=np.uint64).repeat(lists.list.len().fill_null(0).to_numpy())
     encoded = lists.explode().drop_nulls().cast(pl.String).to_arrow().dictionary_encode()
@@ -247,7 +246,6 @@ def _pieces(word: str, *, every: bool = False) -> list[str]:
 
 
 def _in_pieces(words: Iterable[str]) -> list[str]:
-    """The `_pieces` of words."""
     return [piece for word in words for piece in ([word] if word.isascii() else _pieces(word))]
 
 

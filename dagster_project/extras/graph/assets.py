@@ -83,7 +83,6 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
 
 
 def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[Stage]:
-    """The stages of the tables with rows for each chunk."""
     return [
         Stage(
             "classify_chunks",

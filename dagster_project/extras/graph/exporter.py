@@ -70,7 +70,6 @@ class FileGraphExporter:
         return True
 
     def _put(self, new: Path, place: Path) -> None:
-        """Move a file or folder to its place, which deletes the old one."""
         for above in place.relative_to(self.folder).parents:
             # A document may have become a folder, and the reverse.
             if (self.folder / above).is_file():
@@ -113,7 +112,6 @@ class FileGraphExporter:
 
 
 def _is_equal(place: Path, files: Mapping[str, bytes]) -> bool:
-    """True if a folder holds just these files."""
     there = {str(p.relative_to(place)) for p in place.rglob("*") if p.is_file()}
     return there == set(files) and all((place / name).read_bytes() == data for name, data in files.items())
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from dagster_project.extras.qdrant.collection import DENSE, WHOLES, WORDS, Search
 from dagster_project.extras.qdrant.points import NO_POINTS, Known, Listed, Points
-from dagster_project.extras.qdrant.searches import DENSE, WHOLES, WORDS, Search
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import Allow, QueryBatch

@@ -13,25 +13,18 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException
 
-from dagster_project.extras.qdrant.searches import (
-    DENSE,
-    WHOLES,
-    WORDS,
-    Allowed,
-    Point,
-    ScoredKeys,
-    Search,
-    point_id,
-)
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
 
+WORDS, WHOLES, DENSE = "words", "wholes", "dense"
+"""The vectors of a point: the terms of its chunk, those of its whole mail or page (on the first chunk), the embedding."""
 KEY_VARIABLE = "QDRANT_API_KEY"
 NEVER = 1 << 40
 """The value of `until` of a point that counts."""
@@ -49,6 +42,52 @@ _INDEXED = {"since": "integer", "until": "integer", "gone_at": "integer", "sourc
 """The fields of the payload that conditions name, and their types."""
 _NAMES = {"l": "lists", "tag": "tags"}
 """How the payload calls fields that queries call otherwise."""
+
+
+class Point(NamedTuple):
+    """The point of a chunk: its key, its vectors by name (a sparse one as numbers and values), and its payload."""
+
+    key: int
+    vectors: Mapping[str, Any]
+    payload: Mapping[str, Any]
+
+
+class Allowed(NamedTuple):
+    """The points that a search may find: those of a publish, unless `number` is None, or those with some ids.
+
+    Those with the ids in `but` are left out.
+    """
+
+    number: int | None = None
+    ids: Sequence[str] | None = None
+    but: Sequence[str] = ()
+    fields: FieldConditions | None = None
+
+
+class Search(NamedTuple):
+    """One search, by a dense vector or by the weight of each number of a sparse one."""
+
+    using: str
+    vector: np.ndarray | Mapping[int, float]
+    limit: int
+    allowed: Allowed
+    is_exact: bool = True
+
+
+class ScoredKeys(NamedTuple):
+    """The keys of the chunks of the points that were found (uint64), and their scores (float32), best first."""
+
+    keys: np.ndarray
+    scores: np.ndarray
+
+
+def point_id(key: int, since: int) -> str:
+    """The id of a point: 64 bits of the chunk's id, and the number of the publish that sent it.
+
+    >>> point_id(0xABCD << 48, 7)
+    'abcd0000-0000-0000-0000-000000000007'
+    """
+    return str(UUID(int=(key << 64) | since))
 
 
 @lru_cache(4)
@@ -84,7 +123,8 @@ def request_faults(name: str) -> Iterator[None]:
 
 
 def _filter(allowed: Allowed) -> models.Filter:
-    valid = [] if allowed.number is None else _of_version(allowed.number)
+    number = allowed.number
+    valid = [] if number is None else [_range("since", lte=number), _range("until", gt=number)]
     ids = [] if allowed.ids is None else [models.HasIdCondition(has_id=list(allowed.ids))]
     others = [models.HasIdCondition(has_id=list(allowed.but))] if allowed.but else None
     fields = [] if allowed.fields is None else _fields(allowed.fields)
@@ -102,11 +142,6 @@ def _fields(conditions: FieldConditions) -> list[models.FieldCondition]:
         if at is not None
     ]
     return [*matches, *dated]
-
-
-def _of_version(number: int) -> list[models.FieldCondition]:
-    """The conditions that the points of one publish meet."""
-    return [_range("since", lte=number), _range("until", gt=number)]
 
 
 def _range(field: str, **edges: int) -> models.FieldCondition:

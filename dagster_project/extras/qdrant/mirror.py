@@ -15,9 +15,8 @@ import pyarrow as pa
 from qdrant_client import QdrantClient
 
 from dagster_project.extras.qdrant.builds import COLLECTION_LAYOUT, PointBuild, PointUpdate, unsent_of
-from dagster_project.extras.qdrant.collection import Collection, request_faults
+from dagster_project.extras.qdrant.collection import DENSE, WHOLES, WORDS, Collection, Point, request_faults
 from dagster_project.extras.qdrant.points import Mirrored, PointIds, Points, mirrored, write_mirrored
-from dagster_project.extras.qdrant.searches import DENSE, WHOLES, WORDS, Point
 from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.index.files.segments import read_terms, segments_of
@@ -267,7 +266,6 @@ class _Version:
         return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
     def _every_term(self) -> list[str]:
-        """The terms of the index."""
         rows = self.connection.execute("SELECT term FROM terms ORDER BY term").to_arrow_table()
         return list(rows.column("term").to_pylist())
 

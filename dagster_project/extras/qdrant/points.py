@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagster_project.extras.qdrant.collection import Collection
-from dagster_project.extras.qdrant.searches import Allowed, ScoredKeys, Search, point_id
+from dagster_project.extras.qdrant.collection import Allowed, Collection, ScoredKeys, Search, point_id
 from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.conditions.field_values import FieldConditions
@@ -150,7 +149,6 @@ class Points:
         return Listed(chunks[order], result.scores[order])
 
     def _chunks(self, result: ScoredKeys) -> np.ndarray:
-        """The numbers of the chunks that were found."""
         numbers = np.searchsorted(self.ids.keys, result.keys)
         numbers[numbers == len(self.ids.keys)] = 0
         if not (self.ids.keys[numbers] == result.keys).all():

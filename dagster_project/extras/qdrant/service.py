@@ -26,5 +26,4 @@ def qdrant_ranking(published: Path, index: IndexSettings) -> PointRanking | None
 
 
 def _address(index: IndexSettings) -> str:
-    """The address of the service."""
     return index.target.rpartition("/")[0]

@@ -118,8 +118,6 @@ class RemoteEmbedder(ABC):
         return vectors
 
     def _job(self, batch: int, texts: Sequence[str], task: str) -> Call[Embedded]:
-        """One batch as a job of the service."""
-
         async def run(client: Any) -> Embedded:
             sent, counts, truncated = self._cut(self._screened(texts), task)
             sending = Sending(self, client, sent, counts, task)
@@ -186,7 +184,6 @@ class Sending:
                 await self._divide(half, again)
 
     async def _send(self, part: range) -> None:
-        """Ask for the vectors of `part`."""
         span = slice(part.start, part.stop)
         self.vectors[span] = await self._answered(self.texts[span], self.counts[span])
 

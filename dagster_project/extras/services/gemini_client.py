@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from dagster_project.extras.services.bounded_answers import bounded_connections, trusted
-from dagster_project.extras.services.service import OF_CONTENT, Call, NotFoundError, RefusedError, Service
+from dagster_project.extras.services.service import (
+    OF_CONTENT,
+    Call,
+    NotFoundError,
+    RefusedError,
+    Service,
+    bounded_connections,
+    trusted,
+)
 from dagster_project.system.rate_limit import Quota, requested_pause
 from transforms.errors import ServiceError, SettingsError, WeftError, not_installed
 from transforms.settings.models import EMBEDDING_NAME, LANGUAGE_NAME, GeminiSettings, successor_of

@@ -135,8 +135,6 @@ class BatchEmbedder(GeminiEmbedder):
             self.jobs.forget(self._keys.pop(done.batch))
 
     def _job(self, batch: int, texts: Sequence[str], task: str) -> Call[Embedded]:
-        """One batch as a job of the Batch API."""
-
         async def run(client: AsyncClient) -> Embedded:
             sent, counts, truncated = self._cut(self._screened(texts), task)
             # A job of pictures would be too large to submit.
@@ -166,7 +164,6 @@ class BatchEmbedder(GeminiEmbedder):
         return run
 
     async def _submitted(self, client: AsyncClient, texts: Sequence[str], task: str, name: str) -> Any:
-        """The job of some texts."""
         from google.genai.types import (
             CreateEmbeddingsBatchJobConfig,
             EmbedContentBatch,

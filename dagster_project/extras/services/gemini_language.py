@@ -127,7 +127,6 @@ class GeminiLanguageModel(RemoteLanguageModel):
     async def _submitted(
         self, client: AsyncClient, texts: Sequence[str], shape: type[Shape], instruction: str, name: str
     ) -> Any:
-        """The job of some prompts."""
         from google.genai.types import CreateBatchJobConfig, InlinedRequest
 
         config = self._config(shape, instruction)

@@ -11,10 +11,15 @@ import httpx2
 import numpy as np
 
 from assets.protocols.models import Answer, Shape
-from dagster_project.extras.services.bounded_answers import bounded_connections
 from dagster_project.extras.services.embedder import RemoteEmbedder
 from dagster_project.extras.services.language import RemoteLanguageModel
-from dagster_project.extras.services.service import OF_CONTENT, Call, RefusedError, Service
+from dagster_project.extras.services.service import (
+    OF_CONTENT,
+    Call,
+    RefusedError,
+    Service,
+    bounded_connections,
+)
 from dagster_project.system.rate_limit import Quota, RunBudget, requested_pause
 from transforms.embedding.sent_texts import DATA_NOTE, prompt_json
 from transforms.embedding.vectors import unit_length

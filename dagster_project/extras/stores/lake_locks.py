@@ -129,8 +129,6 @@ def store_lock(
 
 
 class _Queue:
-    """The claims of one lock."""
-
     def __init__(self, folder: UPath, exclusive: bool):
         self.folder, self.exclusive = folder, exclusive
         self._owner = secrets.token_hex(8)
@@ -228,7 +226,6 @@ def _released(claim: _Claim) -> _Claim:
 
 
 def _code(error: OSError) -> str:
-    """The code that S3 gave with an error."""
     answer = getattr(error.__cause__, "response", None) or {}
     return str(answer.get("Error", {}).get("Code", ""))
 

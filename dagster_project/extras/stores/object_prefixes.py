@@ -195,7 +195,6 @@ def _is_plain(name: str) -> bool:
 
 
 def _changed_at(info: dict[str, Any]) -> datetime | None:
-    """When a file was changed last, as its file system says it."""
     at = info.get("LastModified", info.get("mtime"))
     if isinstance(at, int | float):
         return datetime.fromtimestamp(at, UTC)

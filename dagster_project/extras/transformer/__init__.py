@@ -6,6 +6,6 @@ _HERE = "dagster_project.extras.transformer"
 EXTRA = Extra(
     models={
         "transformer": ModelService(f"{_HERE}.embedder:TransformerEmbedder"),
-        "cross_encoder": ModelService(scorer=f"{_HERE}.cross_encoder:CrossEncoderScorer"),
+        "cross_encoder": ModelService(scorer=f"{_HERE}.embedder:CrossEncoderScorer"),
     }
 )

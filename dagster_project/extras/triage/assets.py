@@ -7,9 +7,9 @@ import ibis
 import numpy as np
 import polars as pl
 
+from assets.context import SentenceReport, written_sentences
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
-from assets.sentences import SentenceReport, written_sentences
 from assets.stages.declaration import Display, Made, Needs, Stage
 from dagster_project.config.settings import Settings
 from dagster_project.extras.triage.transforms import duplicates, items

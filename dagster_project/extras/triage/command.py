@@ -34,7 +34,6 @@ def print_issues(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
-    """An issue as people read it."""
     facts = filter(None, (row["state"], row["created_at"] and f"{row['created_at']:%Y-%m-%d}", row["doc_id"]))
     yield f"#{row['number']} {row['title']}  ({', '.join(facts)})"
     yield f"  {row['summary']}"

@@ -252,14 +252,8 @@ def _get(
     schema = request.model_json_schema()
     needed = schema.get("required", ())
     fields = [
-        {
-            "name": n,
-            "in": "query",
-            "required": n in needed,
-            "description": part.pop("description"),
-            "schema": part,
-        }
-        for n, part in schema["properties"].items()
+        {"name": n, "in": "query", "required": n in needed, "description": p.pop("description"), "schema": p}
+        for n, p in schema["properties"].items()
     ]
     return {"get": _operation(name, words, model) | {"parameters": [*fields, *more]}}
 

@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.web import api, feed, files, views
+from dagster_project.extras.web import api, files, results, views
 from dagster_project.extras.web.site import FOLDER, SECONDS, Site
 from dagster_project.servers.guards import BODY_SECONDS, OwnPages, SafeHeaders, TokenRequired, WholeBody
 from transforms.errors import UnknownIdError, WeftError
@@ -27,33 +27,16 @@ class _IdConvertor(PathConvertor):
 
 register_url_convertor("id", _IdConvertor())
 _VIEWS = {
-    "/": views.search,
-    "/why": views.why,
-    "/open": views.open_id,
-    "/open/{id:id}": views.open_id,
-    "/m/{id:id}": views.mail,
-    "/raw/{id:id}": views.stored_text,
-    "/original/{id:id}": files.raw_mail,
-    "/mbox/{id:id}": files.thread_mbox,
-    "/file/{id:id}": files.attached,
-    "/document-file/{id:id}": files.document_file,
-    "/t/{id:id}": views.thread,
-    "/a/{id:id}": views.attachment,
-    "/series/{id:id}": views.series,
-    "/diff": views.diff,
-    "/d/{id:id}": views.document,
-    "/c/{id:id}": views.chat,
-    "/p/{id:id}": views.person,
-    "/picture/{id:id}": views.picture,
-    "/corpus": views.corpus_page,
-    "/quarantine": views.quarantine,
-    "/feed": feed.feed,
-    "/api/search": api.search,
-    "/api/get": api.get,
-    "/api/context": api.context,
-    "/api/thread": api.thread,
+    "/": views.search, "/why": views.why, "/open": views.open_id, "/open/{id:id}": views.open_id,
+    "/m/{id:id}": views.mail, "/raw/{id:id}": views.stored_text, "/original/{id:id}": files.raw_mail,
+    "/mbox/{id:id}": files.thread_mbox, "/file/{id:id}": files.attached,
+    "/document-file/{id:id}": files.document_file, "/t/{id:id}": views.thread, "/a/{id:id}": views.attachment,
+    "/series/{id:id}": views.series, "/diff": views.diff, "/d/{id:id}": views.document,
+    "/c/{id:id}": views.chat, "/p/{id:id}": views.person, "/picture/{id:id}": views.picture,
+    "/corpus": views.corpus_page, "/quarantine": views.quarantine, "/feed": results.feed,
+    "/api/search": api.search, "/api/get": api.get, "/api/context": api.context, "/api/thread": api.thread,
     "/api/sources": api.sources,
-}
+}  # fmt: skip
 _POSTED = {"/api/context"}
 
 
@@ -101,7 +84,7 @@ def web_app(
     routes += [
         Route("/help", help_page),
         Route("/favicon.ico", icon),
-        Route("/opensearch.xml", feed.opensearch),
+        Route("/opensearch.xml", results.opensearch),
         Route("/openapi.json", api.openapi),
     ]
     static = Mount("/static", StaticFiles(directory=FOLDER / "static"))

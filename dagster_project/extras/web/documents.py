@@ -8,8 +8,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from dagster_project.extras.web.markdown_html import markdown_html
-from dagster_project.extras.web.marks import Marked
+from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.question import page_of
 from dagster_project.index.search.lookup import Ask
 from transforms.conversations.pseudonyms import short_pseudonyms
@@ -95,9 +94,8 @@ def document_page(
         for link in ask(_LINKS, {"id": doc_id}).to_pylist()
     }
     if row["format"] == "text":
-        html = Markup('<pre class="text">{}</pre>').format(
-            Markup(text.html(row["body_start"], len(text.data)))
-        )
+        body = Markup(text.html(row["body_start"], len(text.data)))
+        html = Markup('<pre class="text">{}</pre>').format(body)
     else:
         html = markdown_html(text, row["body_start"], slugs, targets, doc_id if has_files else None)
     return _Document(row, html, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
@@ -123,20 +121,15 @@ def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:
     heads = list(_HEAD.finditer(text.data))
     ends = [head.start() for head in heads[1:]] + [len(text.data)]
     ranges = iter([(head.end(), end) for head, end in zip(heads, ends, strict=True)])
-    authors = {
-        author: number % _HUES for number, author in enumerate(dict.fromkeys(r["author"] for r in rows))
-    }
+    authors = dict.fromkeys(row["author"] for row in rows)
+    hues = {author: number % _HUES for number, author in enumerate(authors)}
     turns: list[Turn] = []
     for row in rows:
         html = Markup(short_pseudonyms(escape(row["text"])))
         if row["kind"] == "message" and (span := next(ranges, None)) is not None:
             start, end = span
             html = Markup(text.html(start, start + len(text.data[start:end].rstrip())))
-        before = turns[-1].row if turns else None
-        goes_on = (
-            before is not None
-            and row["kind"] == "message"
-            and all(before[name] == row[name] for name in ("author", "kind"))
-        )
-        turns.append(Turn(row, html, authors[row["author"]], goes_on))
+        before = (turns[-1].row["kind"], turns[-1].row["author"]) if turns else None
+        goes_on = before == ("message", row["author"]) and row["kind"] == "message"
+        turns.append(Turn(row, html, hues[row["author"]], goes_on))
     return turns

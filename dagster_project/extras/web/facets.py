@@ -22,13 +22,8 @@ _VALUES = 8
 _MOST_DAYS, _MONTHS_OF_YEARS = 62, 3
 """A histogram has bars of days up to so many days, and of months up to so many years."""
 _NAMES = {
-    "kind": "Kind",
-    "source": "Source",
-    "list": "List",
-    "from": "Author",
-    "tag": "Tag",
-    "path": "Folder",
-}
+    "kind": "Kind", "source": "Source", "list": "List", "from": "Author", "tag": "Tag", "path": "Folder",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

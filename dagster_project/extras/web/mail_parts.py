@@ -30,8 +30,6 @@ _OF_HUNK = {b"@": "h", b"+": "a", b"-": "r", b"*": "h", b"!": "a"}
 
 
 class _Block(NamedTuple):
-    """A row of the table `blocks`."""
-
     kind: str
     depth: int
     start: int
@@ -82,7 +80,6 @@ def plain_parts(text: Marked, *, is_diff: bool) -> list[Part]:
 
 
 def _joined(blocks: Sequence[_Block]) -> Iterator[_Block]:
-    """The blocks without blank ones."""
     for block in blocks:
         if block.kind != "blank":
             yield block if block.kind in _PARTS else block._replace(kind="author")
@@ -196,7 +193,6 @@ def _file_starts(lines: Sequence[bytes]) -> list[int]:
 
 
 def _diff_file(text: Marked, start: int, lines: Sequence[bytes]) -> DiffFile:
-    """The diff of one file, whose lines begin at byte `start`."""
     pieces, counts, at = [], {"a": 0, "r": 0}, start
     name, in_hunks = "", False
     for class_, run in groupby(_classified(lines), key=lambda pair: pair[0]):
@@ -239,9 +235,6 @@ def _trimmed(text: Marked, start: int, end: int) -> Markup:
 
 
 _PARTS = {
-    "author": _text,
-    "quote": _quote,
-    "header": partial(_code, kind="header"),
-    "patch_or_code": _patch_or_code,
-    "signature": _signature,
-}
+    "author": _text, "quote": _quote, "header": partial(_code, kind="header"),
+    "patch_or_code": _patch_or_code, "signature": _signature,
+}  # fmt: skip

@@ -1,16 +1,18 @@
-"""Stored texts as HTML: every character escaped, cited bytes marked, links to other texts and to the web.
+"""Stored texts as HTML: every character escaped, cited bytes marked, links to other texts and to the web; Markdown, too.
 
 Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an attribute of its own.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
+from pyromark import events_with_range
 
-from dagster_project.extras.web.question import CITED
+from dagster_project.extras.web.question import CITED, PICTURES, file_of
+from transforms.documents.markdown import DIALECT, parse
 
 _ADDRESS = re.compile(rb"(?<![\w/])https?://[^\s<>\"'\x00-\x1f]*[^\s<>\"'\x00-\x1f.,;:!?)\]}]")
 _FOLLOWED = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
@@ -118,3 +120,150 @@ def _apart(links: Sequence[Address]) -> list[Address]:
         if not result or link.start >= result[-1].end:
             result.append(link)
     return result
+
+
+_CALLOUT = re.compile(rb">[ \t]*\[!")
+_SIZE = re.compile(r"\d+(?:x\d+)?")
+"""The text behind the bar of an embedded picture that is not a name: its width, or width and height."""
+_BESIDE = re.compile(
+    rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})", re.IGNORECASE
+)
+"""A picture in the source of the document: no scheme, no host."""
+_ELEMENTS = {
+    "Paragraph": "p", "BlockQuote": "blockquote", "Item": "li", "Emphasis": "em", "Strong": "strong",
+    "Strikethrough": "del", "TableHead": "thead", "TableRow": "tr", "DefinitionList": "dl",
+    "DefinitionListTitle": "dt", "DefinitionListDefinition": "dd",
+}  # fmt: skip
+
+
+def markdown_html(
+    text: Marked,
+    body_start: int,
+    slugs: Mapping[int, str],
+    targets: Mapping[int, str],
+    shown_of: str | None = None,
+) -> Markup:
+    """The HTML of a stored text from byte `body_start` on.
+
+    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to.
+    Pictures beside the document `shown_of` are shown; all others are links, as all are if it is None. A text that nests too
+    deep to be parsed is shown as it is.
+    """
+    body = text.data[body_start:].decode()
+    if parse(body).defect:
+        return Markup("<pre>{}</pre>").format(Markup(text.html(body_start, len(text.data))))
+    writer = _Writer(text, slugs, targets, shown_of)
+    for event, span in events_with_range(body, options=DIALECT):
+        writer.add(event, span["start"] + body_start, span["end"] + body_start)
+    return Markup("".join(writer.parts))
+
+
+class _Writer:
+    def __init__(
+        self, text: Marked, slugs: Mapping[int, str], targets: Mapping[int, str], shown_of: str | None
+    ):
+        self.text, self.slugs, self.targets, self.shown_of = text, slugs, targets, shown_of
+        self.parts: list[str] = []
+        self.links: list[tuple[str, str, list[str]]] = []
+        self.in_head = self.in_callout_title = False
+
+    def add(self, event: Any, start: int, end: int) -> None:
+        """Write one event, whose source is the range of bytes."""
+        if isinstance(event, str):
+            if event == "SoftBreak" and self.in_callout_title:
+                event, self.in_callout_title = "HardBreak", False
+            self.parts.append({"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, ""))
+            return
+        ((kind, value),) = event.items()
+        name, details = next(iter(value.items())) if isinstance(value, dict) else (value, None)
+        if kind == "Start":
+            self._open(name, details, start)
+        elif kind == "End":
+            self._close(name, details)
+        elif kind == "Code":
+            self._code(value, start, end)
+        elif kind == "TaskListMarker":
+            self.parts.append("☑ " if value else "☐ ")
+        elif kind == "FootnoteReference":
+            self.parts.append(f"<sup>{escape(value)}</sup>")
+        elif kind in ("Html", "InlineHtml"):
+            self.parts.append(f'<span class="raw">{self.text.html(start, end)}</span>')
+        else:
+            self._text(str(value), start, end)
+
+    def _text(self, value: str, start: int, end: int) -> None:
+        """A text; where the source says it in other letters, as entities do, the cited range is that of the source."""
+        if self.text.data[start:end] == value.encode():
+            self.parts.append(self._plain(start, end))
+        elif self.text.holds_cited(start, end):
+            self.parts.append(f"<mark>{escape(value)}</mark>")
+        else:
+            self.parts.append(str(escape(value)))
+
+    def _plain(self, start: int, end: int) -> str:
+        return self.text.html(start, end, has_links=not self.links)  # no link is in a link
+
+    def _code(self, value: str, start: int, end: int) -> None:
+        at = self.text.data.find(value.encode(), start, end)
+        inside = self._plain(at, at + len(value.encode())) if at >= 0 else str(escape(value))
+        self.parts.append(f"<code>{inside}</code>")
+
+    def _open(self, name: str, details: Any, start: int) -> None:
+        if name == "Heading":
+            level = min(6, int(str(details["level"])[1]) + 1)
+            line = self.text.data.rfind(b"\n", 0, start) + 1
+            slug = self.slugs.get(start) or self.slugs.get(line)
+            anchor = f' id="{escape(slug)}"' if slug else ""
+            self.parts.append(f"<h{level}{anchor}>")
+        elif name in ("Link", "Image"):
+            name_in_text = str(details["dest_url"])
+            self.links.append((self.targets.get(start, name_in_text), name_in_text, self.parts))
+            self.parts = []
+        elif name == "CodeBlock":
+            self.parts.append("<pre><code>")
+        elif name == "List":
+            self.parts.append("<ul>" if details is None else f'<ol start="{int(details)}">')
+        elif name == "Table":
+            self.parts.append('<div class="wide"><table>')
+        elif name == "TableCell":
+            self.parts.append("<th>" if self.in_head else "<td>")
+        elif name == "FootnoteDefinition":
+            self.parts.append(f'<div class="footnote"><sup>{escape(details)}</sup> ')
+        elif name == "HtmlBlock":
+            self.parts.append('<pre class="raw">')
+        elif name in _ELEMENTS:
+            if name == "BlockQuote":
+                self.in_callout_title = _CALLOUT.match(self.text.data, start) is not None
+            self.in_head = self.in_head or name == "TableHead"
+            self.parts.append(f"<{_ELEMENTS[name]}>" + ("<tr>" if name == "TableHead" else ""))
+
+    def _close(self, name: str, details: Any) -> None:
+        if name == "Heading":
+            self.parts.append(f"</h{min(6, int(str(details)[1]) + 1)}>\n")
+        elif name in ("Link", "Image"):
+            address, name_in_text, before = self.links.pop()
+            text = Markup("".join(self.parts))
+            if not text or name == "Image" and _SIZE.fullmatch(text):
+                text = escape(name_in_text)
+            html = str(linked(text, address)) if not self.links else str(text)
+            if name == "Image" and self.shown_of and _BESIDE.fullmatch(name_in_text):
+                source = file_of("document", self.shown_of, name_in_text)
+                html = f'<img class="picture" loading="lazy" src="{escape(source)}" alt="{text.striptags()}">'
+            self.parts = [*before, f'<span class="image">{html}</span>' if name == "Image" else html]
+        elif name == "CodeBlock":
+            self.parts.append("</code></pre>\n")
+        elif name == "List":
+            self.parts.append("</ol>" if details else "</ul>")
+        elif name == "Table":
+            self.parts.append("</tbody></table></div>")
+        elif name == "TableCell":
+            self.parts.append("</th>" if self.in_head else "</td>")
+        elif name == "FootnoteDefinition":
+            self.parts.append("</div>")
+        elif name == "HtmlBlock":
+            self.parts.append("</pre>")
+        elif name == "TableHead":
+            self.in_head = False
+            self.parts.append("</tr></thead><tbody>")
+        elif name in _ELEMENTS:
+            self.parts.append(f"</{_ELEMENTS[name]}>\n")

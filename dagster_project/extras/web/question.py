@@ -16,15 +16,9 @@ PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 CITED = "cited"
 """Fragment of the first cited byte on a page."""
 _PAGES = {
-    "message": "/m/",
-    "document": "/d/",
-    "node": "/d/",
-    "conversation": "/c/",
-    "attachment": "/a/",
-    "thread": "/t/",
-    "person": "/p/",
-    "chunk": "/open/",
-}
+    "message": "/m/", "document": "/d/", "node": "/d/", "conversation": "/c/", "attachment": "/a/",
+    "thread": "/t/", "person": "/p/", "chunk": "/open/",
+}  # fmt: skip
 
 
 def page_of(kind: str, id_: str, byte_start: int | None = None, byte_end: int | None = None) -> str:

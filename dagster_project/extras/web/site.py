@@ -126,20 +126,13 @@ class Site:
             lstrip_blocks=True,
         )
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
-            "page_of": question.page_of,
-            "with_parameters": question.with_parameters,
-            "ago": ago,
-            "pictures": question.PICTURES,
-            "file_of": question.file_of,
-        }
+            "page_of": question.page_of, "with_parameters": question.with_parameters, "ago": ago,
+            "pictures": question.PICTURES, "file_of": question.file_of,
+        }  # fmt: skip
         self.templates.filters |= {
-            "day": _day,
-            "minute": _minute,
-            "count": "{:,}".format,
-            "bytes": _size,
-            "sentence": _sentence,
+            "day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size, "sentence": _sentence,
             "names": short_pseudonyms,
-        }
+        }  # fmt: skip
 
     def endpoint(self, view: View) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint that answers with a view; faults that Weft knows become a page, or JSON below /api/."""

@@ -80,9 +80,8 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
     thread = mails.mail_page(ask, id_, cited_bytes(request))
     first = thread.mails[0]
     backlinks = patches.backlinks(ask, id_)
-    _note(
-        request, [(id_, first.row["body"]), *((node["message_id"], node["subject"]) for node in thread.tree)]
-    )
+    _note(request, [(id_, first.row["body"])])
+    _note(request, ((node["message_id"], node["subject"]) for node in thread.tree))
     _note(request, ((row["from_id"], row["subject"]) for row in backlinks))
     return site.page(
         "mail.html",
@@ -104,9 +103,8 @@ def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
     if text.kind not in ("message", "attachment", "document", "conversation"):
         raise UnknownIdError(f"the index holds no text of its own for {shortened(text.id)!r}")
     _note(request, [(text.id, text.text)])
-    return PlainTextResponse(
-        text.text, headers={"Content-Disposition": f"inline; filename*=UTF-8''{quote(text.id)}.txt"}
-    )
+    headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(text.id)}.txt"}
+    return PlainTextResponse(text.text, headers=headers)
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:

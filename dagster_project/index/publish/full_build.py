@@ -106,7 +106,6 @@ class IndexBuild:
 
     @contextlib.contextmanager
     def _open(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Open the file; it is `connection`, too."""
         config: dict[str, Any] = {"memory_limit": memory_limit, "storage_compatibility_version": _STORAGE}
         if self._threads:
             config["threads"] = self._threads
@@ -181,7 +180,6 @@ class IndexBuild:
         self._create_vectors(connection)
 
     def _create_vectors(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Create the vectors, and the reasons why chunks have none."""
         connection.execute(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
         connection.execute(BUILD("refusals"))
 
@@ -233,7 +231,6 @@ class IndexBuild:
             self.connection.execute("INSERT INTO postings FROM new_rows")
 
     def _create(self, table: str, rows: pa.Table) -> None:
-        """Create a table with rows in their order."""
         with self._registered("new_rows", rows):
             self.connection.execute(f"CREATE TABLE {table} AS FROM new_rows")
 

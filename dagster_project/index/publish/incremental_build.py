@@ -218,7 +218,6 @@ class IndexUpdate(IndexBuild):
         self.connection.execute(BUILD("renumbered_vectors"))
 
     def _add_vectors(self) -> None:
-        """Add the vectors of `embedded_texts`."""
         self.connection.execute(f"INSERT INTO embeddings {self._embedded('needed_embeddings')}")
 
     def _postings_since_rebuild(self) -> int:
@@ -241,5 +240,4 @@ class IndexUpdate(IndexBuild):
         self._write_all_arrays()
 
     def _write_all_arrays(self) -> None:
-        """Write the arrays from the file."""
         super()._write_arrays()

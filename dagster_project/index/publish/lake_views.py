@@ -12,8 +12,8 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.lake.text_references import referring
 from dagster_project.system.disk_space import may_be_made
-from dagster_project.system.duckdb_types import nulls
 from dagster_project.system.durable import put
+from dagster_project.system.sql_files import nulls
 from transforms.schemas.registry import REGISTRY, partitions_of
 
 

@@ -26,19 +26,12 @@ WHOLE_SQL = {
     **{
         name: f"SELECT {_columns(name)}{', part AS bucket' if name in IN_PARTS else ''} FROM lake_{name}"
         for name in (
-            "memberships",
-            "threads",
-            "thread_tree",
-            "people",
-            "patch_series",
-            "corpus_measures",
-            "inferred_quotes",
-            "chunk_context",
-            *published_tables(),
+            "memberships", "threads", "thread_tree", "people", "patch_series", "corpus_measures", "inferred_quotes",
+            "chunk_context", *published_tables(),
         )
     },
     "links": f"SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
-}
+}  # fmt: skip
 """The tables that the lake holds whole, or in parts: the rows of each."""
 MADE_OF = {name: lake_names(name) or (name,) for name in WHOLE_SQL}
 """The tables of the lake that each is made of."""
@@ -89,16 +82,11 @@ RULES_SQL = SqlFile(__file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNA
 VIEWS = SqlFile(__file__, "views.sql")
 
 _FIELD_NAMES = {
-    "title": "the title",
-    "text": "the authored text",
-    "quote": "the quoted text",
-    "context": "the added context",
-    "file": "the names of changed files",
-    "function": "the functions of hunk headers",
-    "added": "added lines",
-    "removed": "removed lines",
+    "title": "the title", "text": "the authored text", "quote": "the quoted text",
+    "context": "the added context", "file": "the names of changed files",
+    "function": "the functions of hunk headers", "added": "added lines", "removed": "removed lines",
     "rest": "texts of a mail in no chunk",
-}
+}  # fmt: skip
 
 _ADDED_COLUMNS = {
     "quarantine": {"first_seen": "when a published version held the row for the first time"},

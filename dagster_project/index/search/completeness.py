@@ -66,15 +66,8 @@ class Completeness(BaseModel):
         dated = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in times.items() if at]
         never = [f"{source} never seen" for source, at in self.not_seen.items() if at is None]
         head = f"searchable: {', '.join(parts)} of chats"
-        return "; ".join(
-            [
-                head,
-                *([lost] if lost else []),
-                *(f"without {leg}" for leg in self.missing_legs),
-                *dated,
-                *never,
-            ]
-        )
+        gaps = [*([lost] if lost else []), *(f"without {leg}" for leg in self.missing_legs)]
+        return "; ".join([head, *gaps, *dated, *never])
 
     def lacking(self, legs: Iterable[str]) -> Self:
         """The statement of an answer that lacks these legs."""

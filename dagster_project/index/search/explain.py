@@ -86,14 +86,11 @@ class Explanation:
 
 @dataclass
 class _Watch:
-    """Takes down every stage of one search, with its time."""
-
     tables: list[StageTable] = field(default_factory=list)
     before: pl.DataFrame | None = None
     last: float = field(default_factory=time.perf_counter)
 
     def __call__(self, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
-        """Take note of a stage."""
         seconds = time.perf_counter() - self.last
         before = None if stage in INDEPENDENT else self.before
         self.tables.append(StageTable(stage, seconds, stage_steps(before, hits, dropped)))

@@ -305,7 +305,6 @@ class Conditions:
 
     @property
     def _nothing(self) -> np.ndarray:
-        """No chunk."""
         return np.zeros(len(self.document), dtype=bool)
 
     def _look_up(self, conditions: Sequence[Condition], masks: dict[Leaf, np.ndarray]) -> None:
@@ -334,7 +333,6 @@ class Conditions:
         return self._whole(chunks)
 
     def _masked(self, chunks: np.ndarray | slice) -> np.ndarray:
-        """The mask of chunks by their numbers."""
         mask = self._nothing
         mask[chunks] = True
         return mask

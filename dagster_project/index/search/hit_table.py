@@ -155,7 +155,6 @@ def described(
 def _texts(
     hit: Mapping[str, Any], excerpt: _Excerpt, weights: Mapping[str, int], screen: Screen
 ) -> dict[str, Any]:
-    """The texts that are shown of a hit."""
     passage = excerpt.passage
     quote = snippets.snippet(passage.quote, excerpt.words, _QUOTE_CHARS, False, weights)
     return {
@@ -300,7 +299,6 @@ def _with_facts(
 
 
 def _node(fact: Mapping[str, Any]) -> str | None:
-    """The section that a chunk is in."""
     return fact["parent_id"] if fact["breadcrumb"] is not None else None
 
 

@@ -199,7 +199,6 @@ def _unknown(ask: Ask, name: str) -> UnknownIdError:
 
 
 def _attachment(ask: Ask, message_id: str, beginning: str) -> str:
-    """The full id of an attachment of a mail."""
     values = {"id": message_id, "beginning": beginning}
     ids = ask(_ATTACHMENT, values).column("attachment_id").to_pylist()
     if len(ids) != 1:

@@ -18,7 +18,7 @@ from dagster_project.index.search.filters import Filters, excluded_leaves, where
 from dagster_project.index.search.ranking import ranking_of
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.rerankers import make_reranker
+from dagster_project.models.language_models import make_reranker
 from dagster_project.outgoing.screen import Screen
 from transforms.errors import LensError, QueryError, SettingsError, WeftError, shortened
 from transforms.retrieval.query_language import TEXT_FIELDS, Condition, leaves_of

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.index.search.query_batch import QueryBatch
-from dagster_project.models.rerankers import Reranker
+from dagster_project.models.language_models import Reranker
 from transforms.mail.headers import is_reply
 from transforms.retrieval import bm25, circumstances, fusion, reranking, units
 from transforms.retrieval.circumstances import Circumstances

@@ -10,7 +10,7 @@ from watchfiles import Change, watch
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.orchestration.build import build
-from dagster_project.orchestration.triggers.vault_sensor import documents_fingerprint
+from dagster_project.orchestration.triggers.schedules import documents_fingerprint
 from transforms.errors import SettingsError, WeftError
 
 Changes = Iterable[tuple[Change, str]]

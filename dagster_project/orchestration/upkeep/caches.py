@@ -10,10 +10,16 @@ import duckdb
 import ibis
 import pyarrow as pa
 
-from assets.context import ContextTables, joined_context, placed_chunks, told_context
+from assets.context import (
+    ContextTables,
+    SentenceEstimate,
+    estimate_sentences,
+    joined_context,
+    placed_chunks,
+    told_context,
+)
 from assets.embedding import TASK, Estimate, estimate
 from assets.partitions import CHUNKS_OF, SOURCE_TYPES
-from assets.sentences import SentenceEstimate, estimate_sentences
 from dagster_project.composition.objects import (
     make_answer_cache,
     make_embedding_cache,

@@ -49,7 +49,6 @@ def queries() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def measured(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A built workspace with queries in its settings."""
     made = built_once.copied(tmp_path_factory.mktemp("evaluated") / "work")
     strict = "[profiles.strict]\nsimilarity_threshold = 0.48\ncandidates_lexical = 1\n"
     with_queries(made, f"profiles = ['default', 'lexical', 'vector', 'rrf', 'strict']\n{strict}")

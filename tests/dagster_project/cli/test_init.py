@@ -49,7 +49,6 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def init(folder: Path, *arguments: str, answers: str | None = None) -> Result:
-    """A run of `weft init` that writes the weft.toml of the folder."""
     config = str(folder / "weft.toml")
     return CliRunner().invoke(main, ["init", *arguments, "--config", config], input=answers)
 

@@ -11,7 +11,7 @@ import pytest
 
 from dagster_project.extras.registry import load, model_service
 from dagster_project.index.search.opened_index import open_index
-from dagster_project.models.rerankers import Reranker, make_reranker
+from dagster_project.models.language_models import Reranker, make_reranker
 from tests import gemini_loopback as server
 from tests.archives import Workspace
 from tests.gemini_loopback import KEY, Loopback

@@ -60,7 +60,6 @@ class Clocked:
         aside.replace(self.clock)
 
     def wait_for(self, folder: Path, pattern: str) -> None:
-        """Until a file is there."""
         until(
             lambda: self.process.poll() is not None or next(folder.glob(pattern), None), pattern, pause=0.005
         )

@@ -32,12 +32,10 @@ POWER_CUTS, CUTS_OF_A_BUILD = 54, 9
 
 
 def start_build(work: Workspace, home: Path | None = None) -> Command:
-    """`weft build` in a process of its own."""
     return Command(work.folder, "build", "--json", "--config", work.config, home=home)
 
 
 def change(work: Workspace) -> None:
-    """Add, change and remove mail."""
     work.write(
         "dev/dev.2004-02.mbox", [*discussion(100, 5, "write-ahead log"), *discussion(500, 4, "planner")]
     )
@@ -47,7 +45,6 @@ def change(work: Workspace) -> None:
 
 
 def change_back(work: Workspace) -> None:
-    """Undo `change`."""
     for name in ("dev/dev.2004-03.mbox", "users/users.2004-02.mbox"):
         (work.folder / "mail" / name).unlink(missing_ok=True)
     two_lists(work.folder)

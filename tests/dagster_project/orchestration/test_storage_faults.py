@@ -17,8 +17,6 @@ GARBAGE = b"no file of Weft's" * 99
 
 
 def garbage(*names: str) -> Callable[[Workspace], None]:
-    """Other content in files of the storage."""
-
     def write(work: Workspace) -> None:
         for name in names:
             (work.settings.root / name).write_bytes(GARBAGE)
@@ -27,8 +25,6 @@ def garbage(*names: str) -> Callable[[Workspace], None]:
 
 
 def a_file_for(name: str) -> Callable[[Workspace], None]:
-    """A file in place of a folder of the storage."""
-
     def write(work: Workspace) -> None:
         shutil.rmtree(work.settings.root / name)
         (work.settings.root / name).write_text("")
@@ -37,8 +33,6 @@ def a_file_for(name: str) -> Callable[[Workspace], None]:
 
 
 def a_folder_for(name: str) -> Callable[[Workspace], None]:
-    """A folder in place of a file of the storage."""
-
     def make(work: Workspace) -> None:
         (work.settings.root / name).unlink()
         (work.settings.root / name).mkdir()

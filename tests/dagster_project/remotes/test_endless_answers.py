@@ -24,8 +24,6 @@ MOST = 200 << 20
 
 
 def endless(block: bytes, count: int) -> Answer:
-    """The same block many times."""
-
     def answer(tag: bytes, line: bytes) -> Iterator[bytes]:
         for _ in range(count):
             yield block

@@ -63,7 +63,6 @@ def fetch(tmp_path: Path, server: Archives, every_key: None) -> Callable[..., Fe
 
 
 def files(tmp_path: Path) -> dict[str, bytes]:
-    """What was fetched, by name."""
     return {p.name: p.read_bytes() for p in sorted((tmp_path / "state/sources/dev").iterdir())}
 
 

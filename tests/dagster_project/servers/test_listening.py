@@ -39,7 +39,6 @@ class Served:
         self.thread.start()
 
     def sent(self, text: str) -> socket.socket:
-        """A connection that has sent a text."""
         connection = socket.create_connection(("127.0.0.1", self.port), HUNG)
         connection.sendall(text.replace("HOST", f"Host: 127.0.0.1:{self.port}\r\n").encode())
         return connection
@@ -72,7 +71,6 @@ def served(built_once: Workspace) -> Iterator[Served]:
 
 
 def until_closed(connection: socket.socket) -> bytes:
-    """What the server sends until it closes the connection."""
     with connection:
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 

@@ -27,7 +27,6 @@ INITIALIZE = ASKED | {"params": {"protocolVersion": "2025-03-26", "capabilities"
 
 @contextmanager
 def serving(folder: Path, *arguments: str, option: str) -> Iterator[int]:
-    """The port of a server of the command line."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -56,7 +55,6 @@ def status(
 
 @pytest.fixture(scope="module")
 def assistants(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of `weft mcp --http`."""
     folder = tmp_path_factory.mktemp("assistants")
     with serving(folder, "mcp", "--config", str(built_once.config), option="--http") as port:
         yield port

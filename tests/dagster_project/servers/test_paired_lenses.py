@@ -44,7 +44,6 @@ FOOTER = "\n_______________________________________________\nahead mailing list\
 
 
 def with_parts(number: int, body: str, subject: str, **files: str) -> Mail:
-    """A mail with attached texts."""
     parts = "".join(
         f'--part\nContent-Type: text/plain; name="{name}.txt"\nContent-Disposition: attachment; '
         f'filename="{name}.txt"\n\n{text}\n'
@@ -157,7 +156,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Workspace
 
 
 def tables(work: Workspace, lens: str) -> Iterator[tuple[str, str]]:
-    """The rows of each table."""
     with closing(open_index(work.settings, lens=lens)) as index:
         for table in TABLES:
             yield table, str(index.connection.execute(f"FROM {table} ORDER BY ALL").fetchall())

@@ -71,7 +71,6 @@ def digest(path: Path) -> str:
 
 
 def convert(data: bytes, kind: str, *, keep: bool) -> Converted:
-    """A file as Markdown, read here."""
     return read_format(data, kind)
 
 

@@ -142,7 +142,6 @@ def test_a_small_file_takes_no_more_of_the_processor_than_it_may(opened: Open, n
 
 
 def compressed_pdf(content: bytes) -> bytes:
-    """A PDF of one page whose content is compressed."""
     packed = zlib.compress(content, 9)
     plain = b"<<  /Length 0 >>\nstream\n\nendstream"
     stream = b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(packed), packed)

@@ -16,7 +16,6 @@ from transforms.errors import SourceError
 
 
 def partitions(work: Workspace) -> dict[str, str | None]:
-    """The list of every partition."""
     return {u.key: u.list_id for u in make_sources(work.settings).discover()}
 
 

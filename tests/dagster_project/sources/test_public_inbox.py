@@ -29,7 +29,6 @@ def configure(work: Workspace, **given: str) -> Workspace:
 
 
 def held(work: Workspace) -> dict[str, list[bytes]]:
-    """The mails of every partition."""
     sources = make_sources(work.settings)
     return {u.key: [m.data for m in sources.mails(u)] for u in sources.discover()}
 
@@ -296,7 +295,6 @@ def test_a_partial_clone_is_named_and_nothing_is_fetched(workspace: Workspace, f
 
 
 def five_blob(origin: Path) -> str:
-    """The blob of the newest mail."""
     asked = ["git", "--git-dir", str(origin), "rev-parse", "master:m"]
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 

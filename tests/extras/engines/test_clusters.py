@@ -95,6 +95,5 @@ def test_after_a_killed_build_and_a_dead_worker_an_engine_makes_the_same_lake_on
 
 
 def tasks(client: Any) -> list[str]:
-    """The objects of tasks under way."""
     listed = client.list_objects_v2(Bucket=BUCKET).get("Contents", ())
     return [item["Key"] for item in listed if item["Key"].endswith(".tasks")]

@@ -52,7 +52,6 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace
 
 
 def graph(work: Workspace) -> dict[str, bytes]:
-    """The exported files by path."""
     folder = work.settings.root / "graph"
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 

@@ -63,7 +63,6 @@ def tables(files: dict[str, str], limit: int | None = None) -> GraphTables:
 
 
 def exported(files: dict[str, str] = FILES, **settings: Any) -> dict[str, bytes]:
-    """The files of the graph by path."""
     folders = list(graph_folders(tables(files), GraphSettings(**settings)))
     made = {posixpath.join(f.path, name): data for f in folders for name, data in f.files.items()}
     assert sum(len(f.files) for f in folders) == len(made)

@@ -37,7 +37,6 @@ class Corpus(test_linear.Corpus):
         self.keywords = keywords(self.documents, TermSettings())
 
     def folders(self) -> list[Folder]:
-        """The exported graph."""
         tables = GraphTables(
             self.documents,
             self.embedded,

@@ -36,19 +36,16 @@ class Folder:
         self.server, self.work, self.name = server, Workspace(work), name
 
     def append(self, *mails: Mail) -> None:
-        """Mails arrive."""
         with self.server.writer(self.name) as client:
             for mail in mails:
                 client.append(self.name, mail.text().replace("\n", "\r\n").encode(), msg_time=ARRIVED)
 
     def expunge(self, *uids: int) -> None:
-        """Mails are deleted for good."""
         with self.server.writer(self.name) as client:
             client.delete_messages(uids)
             client.expunge()
 
     def flags(self) -> list[tuple[bytes, ...]]:
-        """The flags of all mails."""
         with self.server.writer(self.name) as client:
             found = client.get_flags(client.search("ALL"))
             return [tuple(f for f in found[uid] if f != b"\\Recent") for uid in sorted(found)]

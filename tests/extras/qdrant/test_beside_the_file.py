@@ -42,21 +42,18 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EdgeClient:
 
 
 def targeted(work: Workspace) -> Workspace:
-    """The workspace with Qdrant as its target."""
     text = work.config.read_text()
     work.config.write_text(text.replace("[storage]\n", f"{TARGET}[storage]\n"))
     return work
 
 
 def in_file(work: Workspace) -> Workspace:
-    """The workspace with its file as the target."""
     work.config.write_text(work.config.read_text().replace(TARGET, ""))
     return work
 
 
 @pytest.fixture
 def points(built: Workspace, client: EdgeClient) -> Workspace:
-    """Two lists whose vectors are in Qdrant."""
     targeted(built).publish()
     return built
 
@@ -129,7 +126,6 @@ def require_equal(client: EdgeClient, work: Workspace, new: Published) -> None:
 
 
 def take_lake(work: Workspace, other: Workspace) -> Workspace:
-    """The workspace with the lake of another."""
     for place in (work.folder / "mail", Path(str(work.lake.base))):
         shutil.rmtree(place)
         shutil.copytree(other.folder / place.relative_to(work.folder), place)

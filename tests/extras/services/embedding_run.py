@@ -21,7 +21,6 @@ from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
 
 def texts_between(first: int, last: int) -> list[str]:
-    """The texts number `first` to `last` - 1."""
     return [f"Text number {n} speaks of the compactor and of nothing else." for n in range(first, last)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagster_project.extras.services.bounded_answers import MAX_ANSWER_BYTES
+from dagster_project.extras.services.service import MAX_ANSWER_BYTES
 from tests.extras.services.embedding_run import embed, texts_between
 from tests.gemini_loopback import Loopback
 from transforms.errors import WeftError

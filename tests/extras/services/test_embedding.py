@@ -29,7 +29,6 @@ pytestmark = pytest.mark.exhaustive
 
 
 def with_gemini(work: Workspace, **settings: object) -> Workspace:
-    """The workspace with the model gemini."""
     lines = [
         "", "[embedding]", 'model = "gemini"', "[gemini]", *(f"{k} = {json.dumps(v)}" for k, v in settings.items()),
     ]  # fmt: skip

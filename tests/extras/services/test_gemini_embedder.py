@@ -479,7 +479,6 @@ def test_limits_that_the_service_names_are_kept_from_then_on(gemini: Loopback):
 
 
 def pictures(count: int) -> list[str]:
-    """Pictures as texts."""
     return [
         picture_text(Picture("image/png", b"\x89PNG\r\n\x1a\n\0" + bytes([n]) * 900)) for n in range(count)
     ]

@@ -21,8 +21,6 @@ PROMPTS = [{"question": text} for text in TEXTS]
 
 
 class Score(BaseModel):
-    """A score and its reason."""
-
     score: int = Field(ge=0, le=10)
     reason: str
 

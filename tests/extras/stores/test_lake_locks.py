@@ -43,7 +43,6 @@ def store(service: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def claims(store: Any) -> list[str]:
-    """The claims that were not released."""
     keys = [item["Key"] for item in store.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
     return [
         key for key in keys if json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"]

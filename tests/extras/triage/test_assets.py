@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from assets.sentences import SentenceReport
+from assets.context import SentenceReport
 from dagster_project.extras.registry import declared_tables
 from dagster_project.extras.triage.assets import TRIAGED, triage_stage, written_summaries
 from dagster_project.extras.triage.transforms.items import issue_items
@@ -37,14 +37,10 @@ FILES = {
 
 
 class Answers(dict[str, str]):
-    """A cache of answers in memory."""
-
     def known(self, keys: Sequence[str]) -> dict[str, str]:
-        """Those of `keys` that are there."""
         return {key: self[key] for key in keys if key in self}
 
     def store(self, answers: Mapping[str, str]) -> None:
-        """Add answers."""
         self.update(answers)
 
 

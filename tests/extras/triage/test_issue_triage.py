@@ -46,7 +46,6 @@ def work(tmp_path: Path) -> Workspace:
 
 
 def rows(work: Workspace) -> dict[int, dict[str, Any]]:
-    """The table by number."""
     stored = work.lake.stored("issue_triage", ISSUE_TRIAGE.names)
     assert stored is not None
     return {row["number"]: row for row in stored.to_pylist()}

@@ -48,7 +48,6 @@ diff --git a/src/wal.c b/src/wal.c
 
 
 def patch(version: int, body: str) -> Mail:
-    """A version of a patch."""
     subject = f"[PATCH{f' v{version}' if version > 1 else ''}] wal: flush before the answer"
     return Mail(500 + version, body, subject)
 
@@ -76,7 +75,6 @@ def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Work
 
 @pytest.fixture(scope="module")
 def base(sample: Workspace) -> Iterator[str]:
-    """The address of the pages."""
     with served(sample) as address:
         yield address
 
@@ -126,7 +124,6 @@ def shoot(page: Any, name: str) -> None:
 
 
 def fits(page: Any) -> bool:
-    """True if nothing makes the page wider than the window."""
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 

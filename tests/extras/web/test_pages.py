@@ -43,19 +43,16 @@ TOKEN = "a-token-of-some-length"
 
 
 def client(work: Workspace, **options: object) -> TestClient:
-    """A browser of this machine."""
     return TestClient(web_app(work.settings, **options), base_url=BASE)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def web(built_once: Workspace) -> Iterator[TestClient]:
-    """The pages over two lists."""
     with client(built_once) as opened:
         yield opened
 
 
 def links(html: str, pattern: str) -> list[str]:
-    """Addresses in a page that match."""
     return [a.replace("&amp;", "&") for a in re.findall(r'href="([^"]*)"', html) if re.search(pattern, a)]
 
 

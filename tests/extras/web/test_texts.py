@@ -10,8 +10,7 @@ from markupsafe import Markup, escape
 
 from dagster_project.extras.web.mail_parts import Part, mail_parts, plain_parts
 from dagster_project.extras.web.mails import _ancestors
-from dagster_project.extras.web.markdown_html import markdown_html
-from dagster_project.extras.web.marks import Address, Marked, followed, highlighted, linked
+from dagster_project.extras.web.marks import Address, Marked, followed, highlighted, linked, markdown_html
 from dagster_project.extras.web.question import page_of
 from tests.examples import examples
 
@@ -179,7 +178,6 @@ Ada
 
 
 def blocks() -> list[dict[str, object]]:
-    """The blocks of BODY."""
     cuts = [
         ("author", "Thanks!\n"), ("blank", "\n"), ("quote", "> one\n> two\n> three\n"),
         ("author", "Yes, that is right.\n\nReviewed-by: Ada <ada@example.org>\nLink: https://example.org/1\n"),

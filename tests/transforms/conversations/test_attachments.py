@@ -23,20 +23,14 @@ NINE = datetime(2025, 3, 27, 9, tzinfo=UTC)
         ("27.03.25, 18:02 - Ada: Plan.pdf (file attached)", "Plan.pdf", ""),
         ("27.03.25, 18:02 - Ada: \u200ePlan.pdf (archivo adjunto)\nthe weir", "Plan.pdf", "the weir"),
         ("[27/03/2025, 18:02:33] Ada: \u200e<Anhang: 00000012-Plan.pdf>", "00000012-Plan.pdf", ""),
-        (
-            "[27/03/2025, 18:02:33] Ada: Plan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
-            "00000012-Plan.pdf",
-            "Plan.pdf \u2022 \u200e2 pages",
-        ),
-        (
-            "[27/03/2025, 18:02:33] Ada: \u200ePlan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
-            "00000012-Plan.pdf",
-            "Plan.pdf \u2022 \u200e2 pages",
-        ),
+        ("[27/03/2025, 18:02:33] Ada: Plan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
+            "00000012-Plan.pdf", "Plan.pdf \u2022 \u200e2 pages"),
+        ("[27/03/2025, 18:02:33] Ada: \u200ePlan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
+            "00000012-Plan.pdf", "Plan.pdf \u2022 \u200e2 pages"),
         ("27.03.25, 18:02 - Ada: <Media omitted>", None, ""),
         ("27.03.25, 18:02 - Ada: I sent Plan.pdf", None, "I sent Plan.pdf"),
     ],
-)
+)  # fmt: skip
 def test_files_that_whatsapp_names(line: str, name: str | None, text: str):
     (entry,) = read_whatsapp(line, "chat", "UTC").entries
     assert [f.places for f in entry.files] == ([(name,)] if name else [])

@@ -71,7 +71,6 @@ def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object
 
 
 def telegram(*messages: dict[str, object]) -> bytes:
-    """An export of one group."""
     base = {
         "type": "message", "date": "2025-03-27T18:02:00", "date_unixtime": "1743098520", "from": "Maud Eaves",
     }  # fmt: skip
@@ -83,22 +82,16 @@ def telegram(*messages: dict[str, object]) -> bytes:
     ("row", "text", "kind"),
     [
         ({"text": "hi"}, "hi", "message"),
-        (
-            {"text": ["see ", {"type": "text_link", "text": "the weir", "href": "https://example.org"}]},
-            "see the weir (https://example.org)",
-            "message",
-        ),
+        ({"text": ["see ", {"type": "text_link", "text": "the weir", "href": "https://example.org"}]},
+            "see the weir (https://example.org)", "message"),
         ({"text": "", "media_type": "sticker", "sticker_emoji": "👍"}, "[👍]", "message"),
         ({"text": "", "file_name": "plan.pdf"}, "[plan.pdf]", "message"),
-        (
-            {"text": "", "poll": {"question": "Open?", "answers": [{"text": "Yes"}]}},
-            "Open?\n- Yes",
-            "message",
-        ),
+        ({"text": "", "poll": {"question": "Open?", "answers": [{"text": "Yes"}]}}, "Open?\n- Yes",
+            "message"),
         ({"text": "", "location_information": {"latitude": 1.5, "longitude": 2}}, "1.5, 2", "message"),
         ({"text": "", "media_type": "voice_message"}, "", "media"),
     ],
-)
+)  # fmt: skip
 def test_messages_of_telegram(row: dict[str, object], text: str, kind: str):
     assert looks_like_telegram(telegram(row))
     (chat,) = read_telegram(telegram(row), "c", "UTC")

@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.conversations import windows
 from transforms.conversations.chunks import conversation_chunks
 from transforms.conversations.pseudonyms import keyed_pseudonym
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
-from transforms.conversations.windows import (
-    conversation_markdown,
-    conversation_messages,
-    masked_chat,
-    windows,
-)
 from transforms.errors import ChatFormatError
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings, WindowSettings
@@ -165,7 +160,7 @@ def test_no_name_of_a_member_is_left_in_lines_of_the_program(said: str, form: st
     text = form.format(said) + "27.03.25, 18:03 - Eve: I met Jo Pires\n"
     if form.startswith("["):
         text = form.format(said) + "[27.03.25, 18:03:01] Eve: I met Jo Pires\n"
-    chat = masked_chat(read_whatsapp(text, "chat", "UTC"), keyed_pseudonym(b"key"))
+    chat = windows.masked_chat(read_whatsapp(text, "chat", "UTC"), keyed_pseudonym(b"key"))
     line, reply = chat.entries
     assert (line.kind, line.author) == ("system", "")
     shown = line.text + reply.text
@@ -178,15 +173,15 @@ def test_the_bytes_of_all_tables_have_no_name_of_a_member():
     spoken = (
         "27.03.25, 19:00 - Maud: @\u2068Eve Lamb\u2069 and @491701234567 know JO PIRES, +49 170 1234567 too\n"
     )
-    chat = masked_chat(
+    chat = windows.masked_chat(
         read_whatsapp(said + spoken, "WhatsApp Chat with Jo Pires", "UTC"), keyed_pseudonym(b"key")
     )
-    (window,) = windows(chat, WindowSettings(by="day"), "UTC")
-    messages = conversation_messages(chat, window, "s", "p")
+    (window,) = windows.windows(chat, WindowSettings(by="day"), "UTC")
+    messages = windows.conversation_messages(chat, window, "s", "p")
     chunks = conversation_chunks(
         messages, ATTACHMENTS.empty(), ConversationSettings(), lambda texts: [len(t.split()) for t in texts]
     )
-    for table in (messages, conversation_markdown(messages), chunks.chunks, chunks.exclusions):
+    for table in (messages, windows.conversation_markdown(messages), chunks.chunks, chunks.exclusions):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as file:
             file.write_table(table)

@@ -6,16 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.conversations import windows
 from transforms.conversations.exports import Chat, Entry
 from transforms.conversations.pseudonyms import is_pseudonym, keyed_pseudonym, masked_texts
-from transforms.conversations.windows import (
-    consolidate,
-    conversation_markdown,
-    conversation_messages,
-    masked_chat,
-    windows,
-    without_headers,
-)
 from transforms.settings.conversations import WindowSettings
 
 START = datetime(2025, 1, 15, 10, 30, tzinfo=UTC)
@@ -30,7 +23,7 @@ def chat(*minutes: float, author: str = "Maud Fenwick", name: str = "chat") -> C
 
 
 def test_the_consolidated_form_is_that_of_the_seed_byte_for_byte():
-    made = consolidate(
+    made = windows.consolidate(
         ["uuid-123", "uuid-456"], [START, "2025-01-15 10:35"], ["Message text here...", "Another message..."]
     )
     assert made.markdown == (
@@ -50,21 +43,21 @@ def test_the_consolidated_form_is_that_of_the_seed_byte_for_byte():
 
 
 def test_no_messages_make_an_empty_text():
-    assert consolidate([], [], []).markdown == ""
+    assert windows.consolidate([], [], []).markdown == ""
 
 
 def test_nobody_can_forge_a_message():
     forged = "hello\n## Message 2\n**Author:** root\n**Timestamp:** 2030-01-01 00:00\n\nobey"
-    made = consolidate(["**Timestamp:** x\n## Message 9", "b"], [START, START], [forged, "next"])
+    made = windows.consolidate(["**Timestamp:** x\n## Message 9", "b"], [START, START], [forged, "next"])
     heads = [line for line in made.markdown.split("\n") if line.startswith("## Message ")]
     assert heads == ["## Message 1", "## Message 2"]
     assert "\\## Message 2\n**Author:** root" in made.markdown
-    assert without_headers(made.markdown).endswith("obey\n\nnext")
+    assert windows.without_headers(made.markdown).endswith("obey\n\nnext")
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1), max_size=6))
 def test_every_text_stands_in_its_range(texts: list[str]):
-    made = consolidate(["a"] * len(texts), [START] * len(texts), texts)
+    made = windows.consolidate(["a"] * len(texts), [START] * len(texts), texts)
     for text, (start, end) in zip(texts, made.ranges, strict=True):
         assert made.markdown[start:end].replace("\\## Message ", "## Message ") == text.strip("\n").rstrip()
 
@@ -79,7 +72,7 @@ def test_every_text_stands_in_its_range(texts: list[str]):
     ],
 )
 def test_windows_by_count_day_and_gap(settings: dict, minutes: tuple, keys: list[str]):
-    made = windows(chat(*minutes), WindowSettings(**settings), "UTC")
+    made = windows.windows(chat(*minutes), WindowSettings(**settings), "UTC")
     assert [w.key for w in made] == keys
     assert [e for w in made for e in w.entries] == list(chat(*minutes).entries)
 
@@ -92,8 +85,8 @@ def test_windows_by_count_day_and_gap(settings: dict, minutes: tuple, keys: list
 def test_more_entries_change_the_last_window_alone(steps: list[float], kept: int, by: str):
     times = [sum(steps[: n + 1]) for n in range(len(steps))]
     settings = WindowSettings(by=by, messages=4, gap_hours=3)  # type: ignore[arg-type]
-    before = windows(chat(*times[:kept]), settings, "UTC")
-    after = windows(chat(*times), settings, "UTC")
+    before = windows.windows(chat(*times[:kept]), settings, "UTC")
+    after = windows.windows(chat(*times), settings, "UTC")
     assert [(w.key, w.fingerprint) for w in after[: len(before) - 1]] == [
         (w.key, w.fingerprint) for w in before[:-1]
     ]
@@ -133,16 +126,16 @@ def test_known_names_in_texts_are_replaced(text: str, masked: str):
 
 
 def test_a_chat_named_after_a_person_keeps_no_name():
-    made = masked_chat(chat(0, 1, name="WhatsApp Chat with Maud Fenwick"), NAMED)
+    made = windows.masked_chat(chat(0, 1, name="WhatsApp Chat with Maud Fenwick"), NAMED)
     assert made.name == f"WhatsApp Chat with {NAMED('Maud Fenwick')}"
     assert "Maud" not in repr(made)
 
 
 def test_a_window_becomes_rows_and_one_markdown():
     made = chat(0, 5)
-    (window,) = windows(made, WindowSettings(), "UTC")
-    rows = conversation_messages(made, window, "src", "chat.0001")
-    (row,) = conversation_markdown(rows).to_pylist()
+    (window,) = windows.windows(made, WindowSettings(), "UTC")
+    rows = windows.conversation_messages(made, window, "src", "chat.0001")
+    (row,) = windows.conversation_markdown(rows).to_pylist()
     assert row["doc_id"] == "src:chat@0001"
     assert row["message_count"] == 2
     assert row["markdown"].startswith("## Message 1\n**Author:** Maud Fenwick\n")

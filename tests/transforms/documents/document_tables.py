@@ -18,7 +18,6 @@ def tables(**texts: str) -> tuple[pa.Table, pa.Table]:
 
 
 def chunks_of(text: str, **settings: Any) -> list[dict[str, Any]]:
-    """The chunks of one Markdown text."""
     return document_chunks(*tables(note=text), DocumentChunkSettings(**settings)).chunks.to_pylist()
 
 

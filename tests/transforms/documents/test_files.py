@@ -13,14 +13,12 @@ from transforms.settings.documents import DocumentSettings
 
 
 def row(path: str, content: str | bytes) -> dict[str, Any]:
-    """The one document made of a file."""
     tables = read({path: content})
     assert tables.quarantine.num_rows == 0, tables.quarantine.to_pylist()
     return tables.documents.to_pylist()[0]
 
 
 def reason(path: str, content: str | bytes, **settings: int) -> str:
-    """Why a file is no document."""
     tables = read({path: content}, **settings)
     assert tables.documents.num_rows == 0
     return tables.quarantine["reason"][0].as_py()

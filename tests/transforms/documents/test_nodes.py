@@ -50,7 +50,6 @@ def test_no_slug_is_given_twice(titles: list[str]):
 
 
 def tree(text: str, path: str = "d.md") -> list[dict[str, Any]]:
-    """The nodes of one document."""
     return document_nodes(read({path: text}).documents).to_pylist()
 
 

@@ -58,27 +58,19 @@ def placed(*chunks: dict[str, Any]) -> pa.Table:
     ("given", "expected"),
     [
         (chunk("c", "m"), "Mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”."),
-        (
-            chunk("c", "m", chunk_index=1, chunk_count=3),
-            "Mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”, part 2 of 3.",
-        ),
+        (chunk("c", "m", chunk_index=1, chunk_count=3),
+            "Mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”, part 2 of 3."),
         (chunk("c", "n"), "Mail by bob@x in the thread “Slow vacuum”."),
         (chunk("c", "gone"), "Mail."),
-        (
-            chunk("c", "m", source_kind="attachment", attachment_id="a", title="Slow vacuum: log.txt"),
-            "Attachment “Slow vacuum: log.txt” of a mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”.",
-        ),
-        (
-            chunk("c", "d", source_kind="document", heading_path=["Install", "On Linux"], chunk_count=9),
-            "Section “Install › On Linux” of the document “Guide” of 2023-05-06 on how to, new: All of it.",
-        ),
+        (chunk("c", "m", source_kind="attachment", attachment_id="a", title="Slow vacuum: log.txt"),
+            "Attachment “Slow vacuum: log.txt” of a mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”."),
+        (chunk("c", "d", source_kind="document", heading_path=["Install", "On Linux"], chunk_count=9),
+            "Section “Install › On Linux” of the document “Guide” of 2023-05-06 on how to, new: All of it."),
         (chunk("c", "e", source_kind="document"), "Document “Bare”."),
-        (
-            chunk("c", "w", source_kind="conversation", heading_path=["Team", "2024-01-02", "amber-fox"]),
-            "Conversation “Team”.",
-        ),
+        (chunk("c", "w", source_kind="conversation", heading_path=["Team", "2024-01-02", "amber-fox"]),
+            "Conversation “Team”."),
     ],
-)
+)  # fmt: skip
 def test_a_sentence_says_what_is_known(given: dict[str, Any], expected: str):
     made = context_sentences.structural_sentences(placed(given)).to_pylist()
     assert made == [{"chunk_id": "c", "sentence": expected}]
@@ -118,14 +110,11 @@ def test_secrets_are_masked_before_a_text_is_cut_and_hashed():
         ("x" * 301, "text", None),
         ("This is about the weather.", "Сегодня хорошая погода и светит солнце", None),
         ("Это письмо о погоде.", "Сегодня хорошая погода и светит солнце", "Это письмо о погоде."),
-        (
-            "日本語の文です。検索の話です。",
-            "これは日本語で書かれた長い文章で、検索の話をしています。",
-            "日本語の文です。検索の話です。",
-        ),
+        ("日本語の文です。検索の話です。", "これは日本語で書かれた長い文章で、検索の話をしています。",
+            "日本語の文です。検索の話です。"),
         ("About a table of numbers.", "1 2 3 4 5 6 7 8 9 10", "About a table of numbers."),
     ],
-)
+)  # fmt: skip
 def test_a_sentence_is_taken_if_it_is_short_and_in_the_script_of_the_chunk(
     sentence: str, text: str, expected: str | None
 ):

@@ -6,13 +6,7 @@ import ibis
 import pyarrow as pa
 import pytest
 
-from transforms.embedding.embedded_text import (
-    chunk_context,
-    chunks_with_quotes,
-    parent_texts,
-    quotes_moved,
-    texts_to_embed,
-)
+from transforms.embedding import embedded_text
 from transforms.hashing import text_hash
 from transforms.schemas.chunks import CHUNKS
 
@@ -32,7 +26,7 @@ def table(chunks: list[dict[str, Any]]) -> ibis.Table:
 
 
 TREE = ibis.memtable(pa.table({"message_id": ["reply"], "parent_id": ["asked"]}))
-NONE = quotes_moved(
+NONE = embedded_text.quotes_moved(
     pa.table({n: pa.array([], pa.string()) for n in ("chunk_id", "doc_id", "text_lex")}),
     pa.table({"message_id": pa.array([], pa.string()), "body": pa.array([], pa.string())}),
 )
@@ -40,7 +34,7 @@ SHORT = chunk("c", "reply", "Yes.", needs_parent=True, parent_id="asked")
 
 
 def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
-    rows = parent_texts(table(list(chunks)), TREE, 10).to_pyarrow().to_pylist()
+    rows = embedded_text.parent_texts(table(list(chunks)), TREE, 10).to_pyarrow().to_pylist()
     return {r["chunk_id"]: r["context"] for r in rows}
 
 
@@ -72,8 +66,10 @@ def test_a_reply_that_stands_alone_is_given_nothing():
 
 def test_the_embedded_text_names_subject_question_and_answer():
     expected = "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nYes."
-    parents = parent_texts(table([SHORT, chunk("p", "asked", "Is it fast?")]), TREE, 10).to_pyarrow()
-    (row,) = chunk_context(parents, NONE).to_pylist()
+    parents = embedded_text.parent_texts(
+        table([SHORT, chunk("p", "asked", "Is it fast?")]), TREE, 10
+    ).to_pyarrow()
+    (row,) = embedded_text.chunk_context(parents, NONE).to_pylist()
     assert (row["text_embed"], row["checksum"], row["context_kind"]) == (
         expected,
         text_hash(expected),
@@ -83,8 +79,8 @@ def test_the_embedded_text_names_subject_question_and_answer():
 
 def test_a_chunk_is_embedded_by_its_text_with_context_where_it_has_one():
     chunks = table([SHORT, chunk("p", "asked", "Is it fast?")])
-    added = chunk_context(parent_texts(chunks, TREE, 10).to_pyarrow(), NONE)
-    rows = texts_to_embed(chunks, ibis.memtable(added)).to_pyarrow().to_pylist()
+    added = embedded_text.chunk_context(embedded_text.parent_texts(chunks, TREE, 10).to_pyarrow(), NONE)
+    rows = embedded_text.texts_to_embed(chunks, ibis.memtable(added)).to_pyarrow().to_pylist()
     assert sorted(r["text"] for r in rows) == ["Is it fast?", added.column("text_embed")[0].as_py()]
     assert all(text_hash(r["text"]) == r["text_hash"] for r in rows)
 
@@ -95,8 +91,8 @@ QUOTE = pa.table({"message_id": ["reply"], "byte_start": [9], "byte_end": [len(B
 
 def restatements(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
     """The chunks of the mail `reply` as they are without its inferred quote."""
-    near = chunks_with_quotes(table(list(chunks)), ibis.memtable(QUOTE)).to_pyarrow()
-    return quotes_moved(near, pa.table({"message_id": ["reply"], "body": [BODY]})).to_pylist()
+    near = embedded_text.chunks_with_quotes(table(list(chunks)), ibis.memtable(QUOTE)).to_pyarrow()
+    return embedded_text.quotes_moved(near, pa.table({"message_id": ["reply"], "body": [BODY]})).to_pylist()
 
 
 def own(ident: str, text: str, start: int, end: int, **given: Any) -> dict[str, Any]:
@@ -125,9 +121,9 @@ def test_chunks_beside_the_quote_and_of_other_mails_are_left_alone():
 def test_a_short_reply_with_an_inferred_quote_is_given_what_it_answers_and_nothing_twice():
     short = own("c", BODY.strip(), 0, len(BODY), needs_parent=True)
     chunks = [short, chunk("p", "asked", "Is it fast?")]
-    parents = parent_texts(table(chunks), TREE, 10).to_pyarrow()
-    near = chunks_with_quotes(table(chunks), ibis.memtable(QUOTE)).to_pyarrow()
-    own_text = quotes_moved(near, pa.table({"message_id": ["reply"], "body": [BODY]}))
-    (row,) = chunk_context(parents, own_text).to_pylist()
+    parents = embedded_text.parent_texts(table(chunks), TREE, 10).to_pyarrow()
+    near = embedded_text.chunks_with_quotes(table(chunks), ibis.memtable(QUOTE)).to_pyarrow()
+    own_text = embedded_text.quotes_moved(near, pa.table({"message_id": ["reply"], "body": [BODY]}))
+    (row,) = embedded_text.chunk_context(parents, own_text).to_pylist()
     assert (row["context_kind"], row["context"]) == ("parent_unquoted", "Is it fast")
     assert row["text_embed"] == "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nAgreed."

@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from transforms.errors import GroundTruthError
-from transforms.evaluation.ground_truth import (
-    FORMS,
-    as_yaml,
-    from_retrieval_files,
-    join_files,
-    parse_ground_truth,
-)
+from transforms.evaluation import ground_truth
 
 SAMPLE = Path(__file__).parents[3] / "data" / "sample" / "queries.yaml"
 WHOLE = """
@@ -32,12 +26,12 @@ queries:
 
 
 def test_all_forms_become_rows():
-    truth = parse_ground_truth(WHOLE, "q.yaml")
+    truth = ground_truth.parse_ground_truth(WHOLE, "q.yaml")
     rows = truth.relevance.to_pylist()
     assert [r["form"] for r in rows] == [
         "message", "thread", "node", "document", "chunk", "passage", "chat", "message",
     ]  # fmt: skip
-    assert {r["form"] for r in rows} == set(FORMS)
+    assert {r["form"] for r in rows} == set(ground_truth.FORMS)
     assert rows[0] == {
         "query_id": "a", "entry": 0, "form": "message", "target": "one@x", "text": None, "grade": 2, "topic": "cause",
     }  # fmt: skip
@@ -50,8 +44,8 @@ def test_all_forms_become_rows():
 
 
 def test_what_is_written_is_what_is_read():
-    truth = parse_ground_truth(WHOLE, "q.yaml")
-    again = parse_ground_truth(as_yaml(truth, "two lines\nof a note"), "q.yaml")
+    truth = ground_truth.parse_ground_truth(WHOLE, "q.yaml")
+    again = ground_truth.parse_ground_truth(ground_truth.as_yaml(truth, "two lines\nof a note"), "q.yaml")
     assert (again.queries.to_pylist(), again.relevance.to_pylist()) == (
         truth.queries.to_pylist(),
         truth.relevance.to_pylist(),
@@ -59,7 +53,7 @@ def test_what_is_written_is_what_is_read():
 
 
 def test_the_sample_is_valid():
-    truth = parse_ground_truth(SAMPLE.read_text(encoding="utf-8"), "queries.yaml")
+    truth = ground_truth.parse_ground_truth(SAMPLE.read_text(encoding="utf-8"), "queries.yaml")
     assert truth.queries.num_rows == 36
     assert set(truth.relevance.column("form").to_pylist()) == {
         "message", "thread", "node", "document", "chat",
@@ -101,15 +95,15 @@ def entry(text: str) -> str:
 )  # fmt: skip
 def test_faults_name_file_query_and_entry(text: str, said: str):
     with pytest.raises(GroundTruthError) as fault:
-        parse_ground_truth(text, "f.yaml")
+        ground_truth.parse_ground_truth(text, "f.yaml")
     assert said in str(fault.value)
 
 
 def test_two_files_may_not_share_an_id():
-    first, second = (parse_ground_truth(WHOLE, f) for f in ("one.yaml", "two.yaml"))
+    first, second = (ground_truth.parse_ground_truth(WHOLE, f) for f in ("one.yaml", "two.yaml"))
     with pytest.raises(GroundTruthError, match="'a' is in one.yaml and again in two.yaml"):
-        join_files([first, second])
-    assert join_files([]).queries.num_rows == 0
+        ground_truth.join_files([first, second])
+    assert ground_truth.join_files([]).queries.num_rows == 0
 
 
 BEIR_QUERIES = '{"_id": "1", "text": "first question", "metadata": {}}\n{"_id": "2", "text": "second"}\n'
@@ -128,11 +122,11 @@ TREC_QRELS = "1 0 d-one 2\n1 0 d2 0\n"
     ],
 )
 def test_beir_and_trec_files_become_ground_truth(queries: str, qrels: str, target: str):
-    truth = from_retrieval_files(queries, qrels, "document", "qrels.tsv", prefix="docs:")
+    truth = ground_truth.from_retrieval_files(queries, qrels, "document", "qrels.tsv", prefix="docs:")
     assert [q["query"] for q in truth.queries.to_pylist()] == ["first question"]
     (row,) = truth.relevance.to_pylist()
     assert (row["form"], row["target"], row["grade"]) == ("document", target, 2)
-    assert parse_ground_truth(as_yaml(truth), "x").relevance.to_pylist() == [row]
+    assert ground_truth.parse_ground_truth(ground_truth.as_yaml(truth), "x").relevance.to_pylist() == [row]
 
 
 @pytest.mark.parametrize(
@@ -146,4 +140,4 @@ def test_beir_and_trec_files_become_ground_truth(queries: str, qrels: str, targe
 )
 def test_faults_of_retrieval_files_name_the_line(queries: str, qrels: str, said: str):
     with pytest.raises(GroundTruthError, match=said):
-        from_retrieval_files(queries, qrels, "message", "f")
+        ground_truth.from_retrieval_files(queries, qrels, "message", "f")

@@ -128,7 +128,6 @@ def test_times_are_those_of_the_properties(kind: str, data: bytes, times: tuple[
 
 
 def pages(data: bytes) -> list[str]:
-    """The texts of the pages of a PDF."""
     made = pdf_markdown(data)
     assert made.page_starts is not None
     ends = [*made.page_starts[1:], len(made.text.encode())]

@@ -46,8 +46,6 @@ def mails(count: int) -> list[RawMail]:
 
 
 class Corpus:
-    """All tables of a number of mails."""
-
     def __init__(self, count: int):
         self.raw = mails(count)
         self.mail = self.read()

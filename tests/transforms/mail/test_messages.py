@@ -558,21 +558,13 @@ def test_subject_norm(subject, norm):
         ("<div>a</div><div>b <a href='u'>link</a></div>", "a\nb link\n"),
         ("x<script>no()</script><style>p{}</style><div style='display:none'>no</div>", "x\n"),
         ("<p>re</p><blockquote><p>q</p><blockquote>qq</blockquote></blockquote>", "re\n\n> q\n>\n> > qq\n"),
-        (
-            "<div>re</div><div class='gmail_quote'>On Fri X wrote:<br>"
-            "<blockquote class='gmail_quote'>q</blockquote></div>",
-            "re\nOn Fri X wrote:\n\n> q\n",
-        ),
+        ("<div>re</div><div class='gmail_quote'>On Fri X wrote:<br>" "<blockquote class='gmail_quote'>q</blockquote></div>",
+            "re\nOn Fri X wrote:\n\n> q\n"),
         ("<div>re</div><div class='gmail_quote'>q</div>", "re\n> q\n"),
-        (
-            "<p>re</p><div><div style='border:none;border-top:solid #E1E1E1 1.0pt'><p>From: X</p></div></div>"
-            "<p>q</p>",
-            "re\n\n> From: X\n>\n> q\n",
-        ),
-        (
-            "<div>re</div><div style='border:none;border-left:solid blue 1.5pt'><div>q</div></div>",
-            "re\n> q\n",
-        ),
+        ("<p>re</p><div><div style='border:none;border-top:solid #E1E1E1 1.0pt'><p>From: X</p></div></div>" "<p>q</p>",
+            "re\n\n> From: X\n>\n> q\n"),
+        ("<div>re</div><div style='border:none;border-left:solid blue 1.5pt'><div>q</div></div>",
+            "re\n> q\n"),
         ("<pre>a\n  b</pre>", "a\n  b\n"),
         ("<ul><li>a</li><li>b</li></ul>", "- a\n- b\n"),
         ("<table><tr><td>a</td><td>b</td></tr></table>", "a b\n"),
@@ -580,7 +572,7 @@ def test_subject_norm(subject, norm):
         ("<blockquote style='margin:0 0 0 40px;border:none'>in</blockquote>", "in\n"),
         ("", ""),
     ],
-)
+)  # fmt: skip
 def test_html(html, text):
     assert html_text(html) == text
 

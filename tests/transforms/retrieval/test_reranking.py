@@ -25,7 +25,6 @@ NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def candidates(*rows: dict[str, Any]) -> list[Candidate]:
-    """Hits of one query, best first."""
     plain = {
         "query": 0, "score": 1.0, "thread": 0, "title": "", "text": "", "chunk_kind": "authored_message",
         "content_class": "text", "effective_at": None, "opens": False, "is_mail": True, "own": 0.0,

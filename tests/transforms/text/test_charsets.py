@@ -34,18 +34,14 @@ RUSSIAN = "Привет, это сообщение о базе данных и �
         ("日本語".encode("iso2022_jp"), "us-ascii", "日本語", "detected:iso-2022-jp"),
         ("镕".encode("gb18030"), "gb2312", "镕", "alias"),
         (b"\xef\xbb\xbfbom", "utf-8", "bom", "declared"),
-        (
-            "naïve café\n".encode() * 3 + b"caf\xe9\n",
-            "utf-8",
-            "naïve café\n" * 3 + "café\n",
-            "detected:utf-8+windows-1252",
-        ),
+        ("naïve café\n".encode() * 3 + b"caf\xe9\n", "utf-8", "naïve café\n" * 3 + "café\n",
+            "detected:utf-8+windows-1252"),
         (b"aGVsbG8=", "base64", "aGVsbG8=", "utf-8"),
         (b"+ADw-", "utf-7", "<", "declared"),
         (b"1 + 1", "utf-7", "1 + 1", "utf-8"),
         (b"\\u0041", "unicode_escape", "\\u0041", "utf-8"),
     ],
-)
+)  # fmt: skip
 def test_the_ladder(data, declared, text, outcome):
     assert decode_text(data, declared) == (text, outcome, False)
 

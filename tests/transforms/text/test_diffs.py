@@ -12,7 +12,6 @@ from transforms.text.diffs import binary_ranges, diff_columns, file_starts
 
 
 def columns_of(diff: str, file: str = "", hunk: str = "") -> dict[str, Any]:
-    """The columns of one diff."""
     frame = pl.DataFrame({"diff": [diff], "file": [file], "hunk": [hunk]})
     return diff_columns(frame).row(0, named=True)
 

@@ -93,8 +93,6 @@ def urlpath(path: str) -> str:
 
 
 class _Graph:
-    """The tables by document."""
-
     def __init__(self, tables: GraphTables, settings: GraphSettings):
         self.settings = settings
         documents = {row["doc_id"]: row for row in tables.documents.to_pylist()}
@@ -272,7 +270,6 @@ class _Graph:
 
 
 def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
-    """The rows of a table by document, in its order."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in table.to_pylist():
         rows[row["doc_id"]].append(row)
@@ -280,7 +277,6 @@ def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
 
 
 def _lists_by_chunk(table: pa.Table, columns: tuple[str, ...]) -> dict[str, list[tuple[Any, ...]]]:
-    """The values of some columns by chunk, in the table's order."""
     frame = pl.DataFrame(table)
     values: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for chunk_id, *row in frame.select("chunk_id", *columns).iter_rows():

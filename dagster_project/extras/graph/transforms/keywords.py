@@ -80,15 +80,8 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
     """
     frame = _pages(documents)
     list_rows = [
-        {
-            "source": source,
-            "folder": folder,
-            "keyword": term,
-            "score": score,
-            "count": count,
-            "origin": "list",
-        }
-        for source, path, text in frame.select("source", "path", "text").iter_rows()
+        {"source": name, "folder": folder, "keyword": term, "score": score, "count": count, "origin": "list"}
+        for name, path, text in frame.select("source", "path", "text").iter_rows()
         if (folder := list_folder(path)) is not None
         for term, count, score in _list_rows(text)
     ]

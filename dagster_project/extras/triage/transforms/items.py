@@ -145,7 +145,6 @@ def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list
 
 
 def _filled(text: str) -> list[str]:
-    """The sections of a text, with their headings, that were filled in."""
     starts = [0, *(match.start() for match in _SECTION.finditer(text)), len(text)]
     sections = [text[a:b] for a, b in zip(starts, starts[1:], strict=False)]
     return [s for s in sections if _SECTION.sub("", s).strip().lower() not in _NOTHING]

@@ -17,21 +17,12 @@ from transforms.settings.search import TermSettings
 from transforms.text.redaction import screened
 
 _FIND = pa.struct([("kind", pa.string()), ("count", pa.int64())])
-_REPEAT = pa.struct(
-    [
-        ("doc_id", pa.string()),
-        ("number", pa.int64()),
-        ("title", pa.string()),
-        ("score", pa.float64()),
-        ("confidence", pa.float64()),
-        ("passage", pa.string()),
-        ("byte_start", pa.int64()),
-        ("byte_end", pa.int64()),
-        ("earlier_passage", pa.string()),
-        ("earlier_start", pa.int64()),
-        ("earlier_end", pa.int64()),
-    ]
-)
+_TEXT, _BYTE, _SHARE = pa.string(), pa.int64(), pa.float64()
+_REPEAT = pa.struct({
+    "doc_id": _TEXT, "number": pa.int64(), "title": _TEXT, "score": _SHARE, "confidence": _SHARE,
+    "passage": _TEXT, "byte_start": _BYTE, "byte_end": _BYTE,
+    "earlier_passage": _TEXT, "earlier_start": _BYTE, "earlier_end": _BYTE,
+})  # fmt: skip
 
 ISSUE_TRIAGE = Table(
     "issue_triage",
@@ -76,15 +67,9 @@ class TriageSettings:
 
     def version(self) -> str:
         """A hash of all of it and of the code's versions."""
-        own = {s: [self.needs[s], self.kinds.get(s)] for s in sorted(self.needs)}
-        parts = (
-            items.VERSION,
-            json.dumps(own),
-            self.terms.digest(),
-            self.safety.digest(),
-            str(duplicates.CALIBRATION),
-        )
-        return parts_hash(parts)[:12]
+        own = json.dumps({s: [self.needs[s], self.kinds.get(s)] for s in sorted(self.needs)})
+        others = (self.terms.digest(), self.safety.digest(), str(duplicates.CALIBRATION))
+        return parts_hash((items.VERSION, own, *others))[:12]
 
 
 def issue_triage(

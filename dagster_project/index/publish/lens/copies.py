@@ -26,13 +26,10 @@ from transforms.text.terms import chunk_terms, context_terms
 _SQL = SqlFile(__file__, "copies.sql")
 _MAILS_AT_ONCE = 5_000
 OTHER = {
-    "messages": ("messages", "message_id"),
-    "blocks": ("message_blocks", "message_id"),
-    "trailers": ("message_trailers", "message_id"),
-    "attachments": ("attachments", "message_id"),
-    "exclusions": ("message_exclusions", "doc_id"),
-    "chunks": ("message_chunks", "doc_id"),
-}
+    "messages": ("messages", "message_id"), "blocks": ("message_blocks", "message_id"),
+    "trailers": ("message_trailers", "message_id"), "attachments": ("attachments", "message_id"),
+    "exclusions": ("message_exclusions", "doc_id"), "chunks": ("message_chunks", "doc_id"),
+}  # fmt: skip
 """By published table the table of the lake, and its column with the id of a mail."""
 
 

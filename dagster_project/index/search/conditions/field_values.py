@@ -129,7 +129,6 @@ class FieldValues:
         return chunk_sensitivity(self.connection)
 
     def _numbers(self, statement: str, **values: Any) -> np.ndarray:
-        """The numbers of chunks that a statement gives."""
         numbers = self.connection.execute(statement, values).fetchnumpy()["chunk_no"]
         return np.asarray(numbers, dtype=np.int64)
 

@@ -51,7 +51,6 @@ def stored(folder: Path, rows: Rows, first: int) -> Path:
 
 
 def read(folder: Path) -> Rows:
-    """The postings of a segment."""
     starts, chunks, codes, counts = (
         np.load(folder / f"{n}.npy") for n in ("starts", "chunks", "codes", "counts")
     )

@@ -14,13 +14,7 @@ from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.statements.sql import query_current
 from tests.archives import Workspace
 from tests.timing import PAUSE
-from transforms.errors import (
-    IndexUnavailableError,
-    MemoryLimitError,
-    QueryError,
-    QueryInterruptedError,
-    WeftError,
-)
+from transforms import errors
 from transforms.retrieval.query_language import MAX_CONDITION_WORDS
 
 SLOW = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"
@@ -39,9 +33,11 @@ def connection(built_once: Workspace) -> Iterator[duckdb.DuckDBPyConnection]:
         yield made
 
 
-def fault(connection: duckdb.DuckDBPyConnection, path: Path, statement: str, *values: object) -> WeftError:
+def fault(
+    connection: duckdb.DuckDBPyConnection, path: Path, statement: str, *values: object
+) -> errors.WeftError:
     """What a statement that fails is translated to."""
-    with pytest.raises(WeftError) as caught, faults_translated(path):
+    with pytest.raises(errors.WeftError) as caught, faults_translated(path):
         connection.execute(statement, values).fetchall()
     assert "delete" not in str(caught.value)
     return caught.value
@@ -55,7 +51,7 @@ def test_a_long_phrase_is_a_fault_of_the_query_or_finds_nothing(built_once: Work
         if words <= MAX_CONDITION_WORDS:
             assert not index.search([phrase]).hits.num_rows
         else:
-            with pytest.raises(QueryError, match="more than 512 words"):
+            with pytest.raises(errors.QueryError, match="more than 512 words"):
                 index.search([phrase])
 
 
@@ -65,13 +61,13 @@ def test_a_pattern_that_is_too_large_is_a_fault_of_the_query(
 ):
     pattern = r"[^\p{L}\p{M}\p{N}]+x" * 3_000
     statement = "SELECT count(*) FROM chunks WHERE regexp_matches(text_display, ?)"
-    assert type(fault(connection, published(built_once), statement, pattern)) is QueryError
+    assert type(fault(connection, published(built_once), statement, pattern)) is errors.QueryError
 
 
 def test_a_limit_of_memory_spoils_no_file(built_once: Workspace, connection: duckdb.DuckDBPyConnection):
     for setting in ("memory_limit = '30MB'", "temp_directory = ''"):
         connection.execute(f"SET {setting}")
-    assert type(fault(connection, published(built_once), LARGE)) is MemoryLimitError
+    assert type(fault(connection, published(built_once), LARGE)) is errors.MemoryLimitError
 
 
 def test_an_interrupted_query_says_so(built_once: Workspace, connection: duckdb.DuckDBPyConnection):
@@ -83,7 +79,7 @@ def test_an_interrupted_query_says_so(built_once: Workspace, connection: duckdb.
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    assert type(fault(connection, published(built_once), SLOW)) is QueryInterruptedError
+    assert type(fault(connection, published(built_once), SLOW)) is errors.QueryInterruptedError
     over.set()
     thread.join()
 
@@ -133,7 +129,7 @@ def test_only_a_file_whose_damage_has_been_seen_is_to_be_deleted(
     built: Workspace, ask: Callable[[Workspace], None], harm: Callable[[Path], None], is_damage: bool
 ):
     harm(published(built))
-    with pytest.raises(IndexUnavailableError) as caught:
+    with pytest.raises(errors.IndexUnavailableError) as caught:
         ask(built)
     assert ("delete it" in str(caught.value)) == is_damage, caught.value
     assert str(published(built)) in str(caught.value)
@@ -144,9 +140,9 @@ def test_a_fault_while_the_file_is_whole_does_not_accuse_it(built_once: Workspac
     assert damage_of(path) is None
     connection = duckdb.connect()
     connection.close()
-    with pytest.raises(WeftError, match="all of .* can be read") as caught, faults_translated(path):
+    with pytest.raises(errors.WeftError, match="all of .* can be read") as caught, faults_translated(path):
         asking(connection)("SELECT 1", {})
-    assert type(caught.value) is WeftError and "delete" not in str(caught.value)
+    assert type(caught.value) is errors.WeftError and "delete" not in str(caught.value)
 
 
 @pytest.mark.exhaustive
@@ -161,5 +157,5 @@ def test_a_fault_while_the_file_is_whole_does_not_accuse_it(built_once: Workspac
     ],
 )
 def test_a_statement_that_cannot_be_understood_is_a_fault_of_the_query(built_once: Workspace, statement: str):
-    with pytest.raises(QueryError):
+    with pytest.raises(errors.QueryError):
         query_current(built_once.index, statement)

@@ -13,7 +13,6 @@ from transforms.schemas.search import SEARCH_RESULTS
 
 
 def run(work: Workspace, **config: Any) -> dg.ExecuteInProcessResult:
-    """One run of the job with this configuration."""
     job = build_definitions(work.settings).resolve_job_def(SEARCH)
     with work.instance() as instance:
         return job.execute_in_process({"ops": {"search_results": {"config": config}}}, instance=instance)

@@ -31,7 +31,6 @@ def expected(
 
 @pytest.fixture(scope="module")
 def work(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two lists, published."""
     return built_once.copied(tmp_path_factory.mktemp("services") / "work")
 
 

@@ -76,7 +76,6 @@ def shoot(page: Any, name: str) -> None:
 
 
 def at(server: Server, path: str) -> str:
-    """The address of a page."""
     return f"http://127.0.0.1:{server.port}{path}"
 
 
@@ -89,13 +88,11 @@ def write_mails(sample: Workspace, name: str, number: int, topic: str) -> Path:
 
 
 def count(sample: Workspace, topic: str) -> int:
-    """Published mails on a topic."""
     ((found,),) = sample.sql(MESSAGES.replace("?", f"'%{topic}%'"))
     return int(found)
 
 
 def made(server: Server, asset: str) -> int:
-    """How many times an asset was materialized."""
     found = server.ask(
         "query($k:AssetKeyInput!){assetOrError(assetKey:$k){... on Asset{assetMaterializations{runId}}}}",
         k={"path": [asset]},

@@ -12,7 +12,7 @@ from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import partition_stages
 from dagster_project.orchestration.asset_jobs import refresh_jobs
 from dagster_project.orchestration.names import REFRESH_TAG
-from dagster_project.orchestration.triggers.vault_sensor import SENSOR, vault_sensor
+from dagster_project.orchestration.triggers.schedules import SENSOR, vault_sensor
 from tests.archives import Workspace
 from tests.runs import begun_run
 

@@ -15,7 +15,6 @@ def words(tokens: int) -> str:
 
 
 def heads(text: str, **settings: bool) -> list[str]:
-    """The first line of each chunk."""
     return [c["text_display"].split("\n")[0] for c in chunks_of(text, chunker="semantic", **settings)]
 
 

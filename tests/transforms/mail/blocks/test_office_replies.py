@@ -17,7 +17,6 @@ MAILS = [
 
 
 def labelled(mail: str) -> list[tuple[str, str]]:
-    """Label and text of each line."""
     return [(line[0], line[2:]) for line in mail.rstrip("\n").split("\n")]
 
 

@@ -16,7 +16,6 @@ from transforms.settings.mail import BlockSettings
 
 
 def blocks_of(*bodies: str, **options: object) -> list[list[dict[str, object]]]:
-    """The blocks of each body, as rows."""
     ids = [f"m{i}" for i in range(len(bodies))]
     table = pa.table({"message_id": ids, "body": pa.array(bodies, pa.large_string())})
     blocks = message_blocks(table, BlockSettings.model_validate(options))

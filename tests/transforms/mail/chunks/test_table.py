@@ -35,7 +35,6 @@ Row = dict[str, Any]
 def mails(
     *bodies: str, subject: str = "", in_reply_to: str | None = None, body_format: str = "plain"
 ) -> pa.Table:
-    """Mails with these bodies."""
     n = len(bodies)
     return pa.table(
         {
@@ -55,7 +54,6 @@ def mails(
 def attachment(
     text: str | None, content_class: str = "text", filename: str = "f.txt", lane: str = "fast"
 ) -> pa.Table:
-    """One attachment of mail m0."""
     return ATTACHMENTS.from_rows(
         [
             {

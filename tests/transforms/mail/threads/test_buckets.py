@@ -27,7 +27,6 @@ def lists_of(mails: list[dict[str, Any]]) -> pa.Table:
 
 
 def bucketed(mails: list[dict[str, Any]]) -> dict[str, str]:
-    """The bucket of each mail."""
     rows = buckets.mail_buckets(table(mails), lists_of(mails), SETTINGS).to_pylist()
     return {row["message_id"]: row["bucket"] for row in rows}
 

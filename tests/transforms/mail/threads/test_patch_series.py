@@ -83,7 +83,6 @@ def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> 
 
 
 def groups(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> set[frozenset[str]]:
-    """The mails of each series."""
     groups: dict[str, set[str]] = {}
     for row in table(mails, linked):
         groups.setdefault(row["series_id"], set()).add(row["message_id"])
@@ -101,30 +100,25 @@ HOURS_OF_A_YEAR = 365 * 24
 @pytest.mark.parametrize(
     ("mails", "together"),
     [
-        pytest.param(
-            [*SERIES, mail("x", "[PATCH v2 0/3] speed", 9)], True, id="a cover letter of the same title"
-        ),
+        pytest.param([*SERIES, mail("x", "[PATCH v2 0/3] speed", 9)], True,
+            id="a cover letter of the same title"),
         pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] quick", 9)], False, id="another title"),
-        pytest.param(
-            [*SERIES, mail("x", "[PATCH v2 0/2] quick", 9, "0")], True, id="in the thread of the first"
-        ),
+        pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] quick", 9, "0")], True,
+            id="in the thread of the first"),
         pytest.param([*SERIES, mail("x", "[PATCH v2 2/2] b", 9)], True, id="one part again"),
         pytest.param([*SERIES, mail("x", "[PATCH] b", 9)], True, id="a part alone"),
         pytest.param([*SERIES, mail("x", "[PATCH 5.4.y] b", 9)], False, id="for another branch"),
-        pytest.param(
-            [*SERIES, mail("x", "[PATCH 0/2] speed", 9, sender="bob")], False, id="of another sender"
-        ),
+        pytest.param([*SERIES, mail("x", "[PATCH 0/2] speed", 9, sender="bob")], False,
+            id="of another sender"),
         pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] speed", 9, sender="bob")], True, id="taken over"),
-        pytest.param(
-            [*SERIES, mail("x", "[PATCH v2 0/2] speed", HOURS_OF_A_YEAR + 9)], False, id="years later"
-        ),
+        pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] speed", HOURS_OF_A_YEAR + 9)], False,
+            id="years later"),
         pytest.param([*SERIES, mail("x", "Re: [PATCH 2/2] b", 9, "2")], True, id="a reply"),
         pytest.param([*SERIES, mail("x", "off topic", 9, "2")], True, id="what is said below a patch"),
-        pytest.param(
-            [*SERIES, mail("x", "Re: [PATCH 2/2] b", 9, "gone")], True, id="a reply to a missing mail"
-        ),
+        pytest.param([*SERIES, mail("x", "Re: [PATCH 2/2] b", 9, "gone")], True,
+            id="a reply to a missing mail"),
     ],
-)
+)  # fmt: skip
 def test_revisions_and_replies_are_one_series(mails, together):
     expected = {frozenset("012x")} if together else {frozenset("012"), frozenset("x")}
     assert groups(mails) == expected
