@@ -34,7 +34,7 @@ from dagster_project.config.settings import (
 from dagster_project.config.source_settings import REMOTES
 from dagster_project.index.publish import table_sql
 from dagster_project.orchestration.asset_graph import make_assets
-from dagster_project.system.duckdb_types import sql_type
+from dagster_project.system.sql_files import sql_type
 from transforms.retrieval import bm25
 from transforms.schemas.registry import lake_names, lake_tables
 from transforms.schemas.table import Table

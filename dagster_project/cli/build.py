@@ -1,15 +1,16 @@
-"""`weft build`, `backfill`, `fetch` and `plan`: the commands that build the index or estimate that."""
+"""`weft build`, `backfill` and `plan`: the commands that build the index or say what that takes."""
 
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from upath import UPath
 
+from assets.context import SentenceEstimate
 from assets.embedding import Estimate
-from assets.sentences import SentenceEstimate
 from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
 from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
 from dagster_project.cli.render.hits import print_facts
@@ -41,10 +42,14 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 
 
 @click.command()
+@click.argument("sources", nargs=-1, shell_complete=complete_source)
 @CONFIG
 @JSON
 @QUIET
 @click.option("--fetch/--no-fetch", default=True, help="Fetch remotes before building.")
+@click.option(
+    "--fetch-only", "only", is_flag=True, help="Fetch the remotes of SOURCES, or all, and build nothing."
+)
 @click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild damaged files.")
 @click.option(
     "--watch",
@@ -53,7 +58,16 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
     help="Build whenever notes or documents are edited, until interrupted; one line for each build.",
 )
 @explained
-def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: bool, watches: bool) -> None:
+def build(
+    sources: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+    quiet: bool,
+    fetch: bool,
+    only: bool,
+    verify: bool,
+    watches: bool,
+) -> None:
     """Fetch, materialize changes of the sources, and publish the index.
 
     With --watch, edits that follow each other within a second are one build, and remotes are not asked; new mail and
@@ -62,10 +76,15 @@ def build(config: Path | None, as_json: bool, quiet: bool, fetch: bool, verify: 
     If a remote fails, the build uses what it fetched earlier and ends with exit code 10. If a source cannot be read,
     the index keeps what it has of that source and the build ends with exit code 4.
     """
+    if (sources and not only) or (only and (watches or verify or not fetch)):
+        raise click.UsageError("SOURCES go with --fetch-only, that with --config, --json and --quiet alone")
+    if watches and (as_json or verify):
+        raise click.UsageError("--watch goes with --config alone")
     settings = load_settings(config)
+    if only:
+        _fetch(settings, sources, as_json, quiet)
+        return
     if watches:
-        if as_json or verify:
-            raise click.UsageError("--watch goes with --config alone")
         _watch(settings)
         return
     before = None if verify else _looked_at(settings, config_path(config))
@@ -97,7 +116,6 @@ def _looked_at(settings: Settings, config: Path) -> dict[str, list[int]] | None:
 
 
 def _watch(settings: Settings) -> None:
-    """Build whenever notes or documents are edited, until interrupted."""
     folders = watched_folders(settings)
     click.echo(f"Watches {', '.join(map(str, folders))} until Ctrl-C", err=True)
     with open_instance(settings) as instance:
@@ -130,25 +148,18 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> No
     _exit_with_faults("\n".join(request.broken.values()), SourceError)
 
 
-@click.command()
-@click.argument("sources", nargs=-1, shell_complete=complete_source)
-@CONFIG
-@JSON
-@explained
-def fetch(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    """Fetch new mails and files from the remotes of SOURCES, or of all sources, and build nothing."""
-    settings = load_settings(config)
+def _fetch(settings: Settings, sources: Sequence[str], as_json: bool, quiet: bool) -> None:
+    """Fetch what is new in the remotes of sources, or of all, and build nothing."""
     with open_instance(settings) as instance:
         outcomes = fetch_only(settings, instance, sources)
     if as_json:
         click.echo(json.dumps({name: outcome.as_json() for name, outcome in outcomes.items()}))
-    else:
+    elif not quiet:
         print_fetched(outcomes)
     _exit_with_faults(fetch_faults(outcomes), FetchError)
 
 
 def _exit_with_faults(faults: str, kind: type[WeftError]) -> None:
-    """Print the faults, if there are any, to stderr and exit with the code of their kind."""
     if faults:
         click.echo(f"error: {faults}", err=True)
         sys.exit(kind.exit_code)

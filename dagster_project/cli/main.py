@@ -20,7 +20,7 @@ COMMANDS = {
         f"{_ROOM}.build:build",
         "Start",
         "Fetch, materialize changes of the sources, and publish the index.",
-        former={"watch": "build --watch"},
+        former={"watch": "build --watch", "fetch": "build --fetch-only"},
     ),
     "search": Command(
         f"{_ROOM}.search:search",
@@ -56,11 +56,6 @@ COMMANDS = {
         "Keep an index",
         "List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.",
         former={"cost": "plan --cost"},
-    ),
-    "fetch": Command(
-        f"{_ROOM}.build:fetch",
-        "Keep an index",
-        "Fetch new mails and files from the remotes of SOURCES, or of all sources, and build nothing.",
     ),
     "backfill": Command(
         f"{_ROOM}.build:backfill",

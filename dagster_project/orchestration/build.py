@@ -1,4 +1,4 @@
-"""Fetches, and runs of changed tables, in this process: the work behind `weft fetch` and `weft build`."""
+"""Fetching, and running what changed, in this process: the work behind `weft build`."""
 
 import contextlib
 import time

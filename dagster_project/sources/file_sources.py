@@ -114,8 +114,8 @@ class FileSources:
         if source.remote and not (landing := Landing(self.settings.fetched, source.name)).has_files():
             if not landing.is_complete and self._parsed_partitions(source.name, source.source_type):
                 raise SourceError(
-                    f"source {source.name}: what was fetched of it is no longer there; fetch it again (`weft fetch "
-                    f"{source.name}`), or remove the source from the settings to remove it from the index"
+                    f"source {source.name}: what was fetched of it is no longer there; fetch it again (`weft build "
+                    f"--fetch-only {source.name}`), or remove the source from the settings to remove it from the index"
                 )
             return []
         if isinstance(source, ConversationSourceSettings):

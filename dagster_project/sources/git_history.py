@@ -18,15 +18,10 @@ from transforms.errors import SourceError
 # Plumbing runs no pager, no diff driver and no signature check. Objects that a partial clone lacks are missing: git before
 # 2.39.4 knows no way not to ask for it, and then finds no protocol that it may use.
 _ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
+}  # fmt: skip
 _BLOCK = 1 << 20
 _HEADER = 128
 MISSING, DAMAGED, TOO_LARGE = "missing", "damaged", "too_large"
@@ -161,6 +156,11 @@ def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
             "it with `git fsck`, or fetch it again"
         )
     return printed
+
+
+def named_object(repository: Path, name: str) -> str:
+    """The id of the object that git calls so, as `HEAD:file`; GitFailedError if there is none."""
+    return git(repository, "rev-parse", "--verify", "--quiet", name).decode().strip()
 
 
 _CHANGE = re.compile(rb":\d{6} (\d{6}) [0-9a-f]+ ([0-9a-f]+) ([AMDT])\t([md])")

@@ -83,19 +83,16 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     return list(mails.values())
 
 
-def mail_at(inbox: Path, name: str, place: str, limit: int) -> bytes:
-    """The mail at a place of an inbox; empty if it is not there, not readable, or over `limit` bytes."""
+def mail_at(inbox: Path, name: str, place: str, limit: int) -> Iterator[tuple[Path, bytes]]:
+    """The repository and the mail at a place of an inbox; none if it is not there, not readable, or over `limit` bytes."""
     label, _, commit = place.rpartition(":")
     for repository in repositories(inbox):
         if _label(repository, name) == label and commit.isalnum():
             with suppress(git_history.GitFailedError), git_history.Objects(repository) as objects:
-                blob = (
-                    git_history.git(repository, "rev-parse", "--verify", "--quiet", f"{commit}:m")
-                    .decode()
-                    .strip()
-                )
-                return objects.read(blob, "blob", limit).data
-    return b""
+                if data := objects.read(
+                    git_history.named_object(repository, f"{commit}:m"), "blob", limit
+                ).data:
+                    yield repository, data
 
 
 def _label(repository: Path, name: str) -> str:

@@ -21,11 +21,8 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
 
     SourceError if the source is not here, cannot be read, or holds something else at that place by now.
     """
-    section = next((s for s in settings.sources if s.name == source), None)
-    if not isinstance(section, SourceSettings):
-        raise SourceError(f"source {source} is not in the settings any more")
     try:
-        for data in _at(settings, section, place, raw_bytes):
+        for _, data in mails_at(settings, source, place, raw_bytes):
             identity = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None
             if identity and message_id in (identity[0], f"{identity[0]}+{message_id[-8:]}"):
                 return data
@@ -36,28 +33,31 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
     )
 
 
-def _at(settings: Settings, source: SourceSettings, place: str, size: int) -> Iterator[bytes]:
-    """The bytes at a place of a source, for each file or repository that the name of the place may mean."""
+def mails_at(settings: Settings, name: str, place: str, size: int) -> Iterator[tuple[Path, bytes]]:
+    """Files or repositories that a place may mean, and the mail; SourceError or OSError if there is none to be read."""
+    source = next((s for s in settings.sources if s.name == name), None)
+    if not isinstance(source, SourceSettings):
+        raise SourceError(f"source {name} is not in the settings any more")
     pattern = settings.place(source)
     fixed = fixed_folder(pattern)
     roots = [pattern] if is_there(pattern) else matching_paths(pattern, settings.base)
     if source.kind == "public_inbox":
         for root in filter(is_folder, roots):
-            yield mail_at(root, valid_text(root.relative_to(fixed)), place, size)
+            yield from mail_at(root, valid_text(root.relative_to(fixed)), place, size)
         return
-    name, _, offset = place.rpartition(":") if source.kind == "mbox" else (place, "", "0")
-    if ".." in PurePosixPath(name).parts or not offset.isdecimal():
+    file_name, _, offset = place.rpartition(":") if source.kind == "mbox" else (place, "", "0")
+    if ".." in PurePosixPath(file_name).parts or not offset.isdecimal():
         return
-    for path in dict.fromkeys(base / name for base in (*roots, fixed)):
+    for path in dict.fromkeys(base / file_name for base in (*roots, fixed)):
         for file in _now(path) if source.kind == "maildir" else [path]:
             if not is_there(file):
                 continue
             data = part(file, int(offset), 2 * size + _AROUND)
             if source.kind == "mbox":
-                mails, _ = split_mbox(data, name=name, dialect=source.dialect)
-                yield from (mail.data for mail in islice(mails, 1))
+                mails, _ = split_mbox(data, name=file_name, dialect=source.dialect)
+                yield from ((file, mail.data) for mail in islice(mails, 1))
             else:
-                yield stored_mail(file, data)
+                yield file, stored_mail(file, data)
 
 
 def _now(path: Path) -> list[Path]:

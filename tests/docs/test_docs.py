@@ -45,7 +45,6 @@ class Sample(NamedTuple):
     index: Path
 
     def weft(self, *arguments: str) -> Result:
-        """A run of the command line on it."""
         return CliRunner(env={"COLUMNS": "110"}).invoke(main, [*arguments, "--config", str(self.config)])
 
     def rows(self, statement: str) -> list[tuple]:
@@ -183,7 +182,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|context|sql|ui|serve|get|similar|mcp|fetch|plan|"
+            r"\bweft (build|search|context|sql|ui|serve|get|similar|mcp|plan|"
             r"backfill|forget)\b"
             r"([^`\n]*)",
             path.read_text(encoding="utf-8"),

@@ -26,7 +26,8 @@ READING = (
     ("search", "compactor"), ("search", "compactor", "--stages"), ("sql", "SELECT 1"), ("get", "m0@example.org"),
     ("similar", "m0@example.org"), ("plan",), ("plan", "--cost"), ("cache", "stats"), ("cache", "verify"),
 )  # fmt: skip
-WRITING = (("build",), ("fetch",), ("backfill",), ("cache", "prune"), ("cache", "prune", "--refused"))
+_NAMED = ("build", "build --fetch-only", "backfill", "cache prune", "cache prune --refused")
+WRITING = [name.split() for name in _NAMED]
 
 
 @contextmanager

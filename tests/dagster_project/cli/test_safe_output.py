@@ -81,7 +81,6 @@ class Built:
     said: dict[str, Result]
 
     def run(self, *arguments: str, text: str | None = None) -> Result:
-        """A run of the command line on the workspace."""
         return weft(self.work, *arguments, text=text)
 
 
@@ -126,7 +125,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
 
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command below a group."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -139,9 +137,8 @@ def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple
 
 HERE = ("--config", "CONFIG")
 CALLS: dict[str, list[tuple[str, ...]]] = {
-    "build": [HERE, (*HERE, "--verify")],
+    "build": [HERE, (*HERE, "--verify"), (*HERE, "--fetch-only", f"none{NAMED}")],
     "backfill": [HERE, (*HERE, f"none{NAMED}")],
-    "fetch": [HERE, (*HERE, f"none{NAMED}")],
     "search": [
         (*HERE, "compactor load"), (*HERE, f"compactor {NAMED} s:compactor"), (*HERE, "compactor", "--list", NAMED),
         (*HERE, f'"not closed {NAMED}'), (*HERE, "merges", "--kind", "conversation"),
@@ -155,7 +152,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     ],
     "mcp receipts": [HERE, (*HERE, "--last", "1")], "mcp skill": [(f"WORK/{NAMED}",)],
     "forget": [(*HERE, "--dry-run", "m1@example.org"), (*HERE, "--dry-run", f"none{NAMED}")],
-    "triage": [HERE, (*HERE, "--source", NAMED)],
+    "triage": [HERE, (*HERE, "--source", NAMED)], "verify": [(*HERE, "m1@example.org"), (*HERE, f"m1{NAMED} bytes 0-3")],
     "sql": [
         *((*HERE, f"FROM {name}") for name in ("messages", "chunks", "nodes", "documents", "attachments", "quarantine")),
         (*HERE, f"SELECT {NAMED}"), (*HERE, 'SELECT 1 AS "\u202e\x9b31m"'),
@@ -186,7 +183,7 @@ CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMM
 SHOWING = {
     "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
-    "mcp skill", "ui", "backfill", "fetch", "init",
+    "mcp skill", "ui", "backfill", "build", "init",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 

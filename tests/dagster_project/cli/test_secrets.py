@@ -14,7 +14,8 @@ from transforms.errors import SettingsError
 
 DEV = {"name": "dev", "kind": "mbox", "path": "mail/*"}
 FETCH = {"kind": "http", "url": "https://example.org/{year}{month:02}", "since": "2004-01"}
-COMMANDS = (["plan"], ["build", "--json"], ["doctor"], ["fetch"], ["cache", "stats"], ["search", "compactor"])
+_NAMED = ("plan", "build --json", "doctor", "build --fetch-only", "cache stats", "search compactor")
+COMMANDS = [name.split() for name in _NAMED]
 
 
 def fetched(**fetch: object) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def test_settings_that_are_used_leave_no_secret_anywhere(trusted: Workspace):
     for command in COMMANDS:
         result = trusted.weft(*command)
         assert SECRET not in result.output + result.stderr, command
-        if command[0] == "build":
+        if "--json" in command:
             assert json.loads(result.stdout)["published"], result.stderr
     written = [path for path in trusted.folder.rglob("*") if path.is_file() and path not in before]
     assert any("dagster" in path.parts for path in written)

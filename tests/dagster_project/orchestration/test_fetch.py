@@ -31,7 +31,6 @@ def server() -> Iterator[Archives]:
 
 
 def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
-    """A source that is fetched from the server."""
     fetch = {
         "kind": "http", "url": f"{server.address}/remote.{{year}}{{month:02}}", "since": "2004-01/2004-01",
         "requests_per_minute": 10_000, **changes,
@@ -41,7 +40,6 @@ def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def work(tmp_path: Path, server: Archives) -> Workspace:
-    """A workspace with a local source and a remote one."""
     made = Workspace(tmp_path / "work")
     made.write("local.2004-01.mbox", discussion(100, 3, "shell"))
     return made.configure({"name": "local", "kind": "mbox", "path": "mail/*"}, remote_source(server))
@@ -160,7 +158,7 @@ def test_a_remote_that_fails_stops_nothing_and_is_reported(work: Workspace, serv
 
 def test_the_command_fetches_all_or_some_and_tells_what_came(work: Workspace, server: Archives):
     def told(*arguments: str) -> Result:
-        return work.weft("fetch", *arguments)
+        return work.weft("build", "--fetch-only", *arguments)
 
     first = told()
     assert first.exit_code == 0
