@@ -22,7 +22,7 @@ UNION SELECT chunk_no FROM (
 ) WHERE strlen(line) >= $least AND line IN (
   SELECT unnest([line, regexp_replace(line, '^.*?: ', '')]) FROM unnest(string_split($text, chr(10))) AS _(line)
 )
--- The passages of chunks, and the texts they stand in.
+-- The passages of chunks, and the texts that hold them.
 -- name: joins
 LEFT JOIN stored_documents d ON d.doc_id = c.doc_id LEFT JOIN stored_messages m ON m.message_id = c.doc_id
 LEFT JOIN stored_attachments a ON a.attachment_id = c.attachment_id

@@ -1,4 +1,4 @@
--- What an evaluation asks of a published file.
+-- Statements of an evaluation on a published file.
 -- name: thread
 coalesce(t.thread_id, c.doc_id) AS thread_id
 -- name: chunks
@@ -6,7 +6,7 @@ SELECT c.chunk_id, c.doc_id, {thread}, c.source_kind,
   CASE WHEN c.attachment_id IS NULL THEN list_min([s.byte_start FOR s IN c.spans IF s.role = 'own']) END AS byte_start,
   CASE WHEN c.attachment_id IS NULL THEN list_max([s.byte_end FOR s IN c.spans IF s.role = 'own']) END AS byte_end
 FROM chunks c LEFT JOIN thread_tree t ON t.message_id = c.doc_id ORDER BY c.chunk_id
--- What is neither mail nor document is known by its chunks.
+-- Texts of neither mail nor document are known by their chunks.
 -- name: documents
 SELECT m.message_id AS doc_id, t.thread_id FROM messages m JOIN thread_tree t USING (message_id)
 UNION SELECT doc_id, doc_id FROM documents

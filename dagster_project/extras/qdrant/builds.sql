@@ -1,4 +1,4 @@
--- The views in place of vectors and postings that are in Qdrant, and what a publish asks of its file in their stead.
+-- The views in place of vectors and postings that are in Qdrant, and the statements of a publish on its file in their stead.
 -- name: embeddings
 CREATE OR REPLACE VIEW embeddings AS
 SELECT chunk_no, chunk_id, '{model}' AS model, error('vectors of this version are in Qdrant, which `weft search` and '

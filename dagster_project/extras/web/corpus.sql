@@ -1,4 +1,4 @@
--- What the pages of the corpus and of a person show.
+-- The data of the pages of the corpus and of a person.
 -- name: counts
 SELECT (SELECT count(*) FROM messages) AS mails, (SELECT count(*) FROM threads) AS threads,
   (SELECT count(*) FROM documents) AS documents, (SELECT count(DISTINCT conversation_id) FROM conversation_windows) AS chats,

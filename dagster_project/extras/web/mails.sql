@@ -1,4 +1,4 @@
--- What the pages of mails and threads show.
+-- The data of the pages of mails and threads.
 -- name: thread
 SELECT * FROM threads WHERE thread_id = $id
 -- name: thread_of

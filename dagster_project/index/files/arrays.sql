@@ -9,7 +9,7 @@ ORDER BY term_no, chunk_key
 SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE checksum = '{unembedded}' ORDER BY 1
 -- name: lengths
 SELECT chunk_no, l.* FROM chunk_lengths l JOIN chunks USING (chunk_key) SEMI JOIN segment_chunks USING (chunk_no)
--- Each document is looked up once for a chunk, and numbers come back. What is of no mail, or in no ranking, is a thread of
+-- Each document is looked up once for a chunk, and numbers come back. A chunk of no mail, or in no ranking, is a thread of
 -- its own. A patch in one posting is known by its series and part.
 -- name: chunks
 WITH documents_ AS (

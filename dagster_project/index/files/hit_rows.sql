@@ -1,4 +1,4 @@
--- The rows of hits, and the texts these stand in.
+-- The rows of hits, and the texts that hold these.
 -- By the numbers of rows: else all texts would be read before the rows are chosen.
 -- name: texts
 SELECT message_id AS key, body AS text FROM messages

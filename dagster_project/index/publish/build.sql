@@ -45,7 +45,7 @@ SELECT rowid AS place, chunk_key, chunk_no AS old_no,
   (row_number() OVER (ORDER BY chunk_key) - 1)::INTEGER AS new_no
 FROM chunks;
 UPDATE chunks SET chunk_no = new_no FROM numbers WHERE chunks.rowid = place AND old_no IS DISTINCT FROM new_no
--- The numbers that chunks will have, of what the lake has of them: for who does not wait for their rows.
+-- The numbers that chunks will have, from the lake: for work that does not wait for their rows.
 -- name: numbered
 CREATE TEMP TABLE numbered AS
 SELECT chunk_id, chunk_key, partition, (row_number() OVER (ORDER BY chunk_key) - 1)::INTEGER AS chunk_no
@@ -84,7 +84,7 @@ FROM ({chunks}) c LEFT JOIN lake_chunk_context x USING (chunk_id)
 SELECT t.chunk_no, t.chunk_id, e.model, e.vector::FLOAT[{dimensions}] AS vector
 FROM embedded_texts t JOIN "{vectors}" e USING (text_hash)
 ORDER BY t.chunk_no
--- From the texts, of which there are few: all chunks with their context would be joined first.
+-- From the texts, since they are few: all chunks with their context would be joined first.
 -- name: refused
 SELECT c.chunk_no, c.chunk_id, c.doc_id, c.partition, model, reason FROM (
   SELECT chunk_id, model, reason FROM lake_embedding_refusals JOIN lake_chunk_context ON checksum = text_hash
@@ -103,7 +103,7 @@ SELECT DISTINCT model, dimensions FROM lake_embeddings ORDER BY ALL
 -- name: tables
 SELECT table_name FROM duckdb_tables()
 WHERE NOT temporary AND table_name <> 'manifest' AND database_name = current_database()
--- The rows of `readiness` that can differ from those of the version before: what changed, and what waits.
+-- The rows of `readiness` that can differ from those of the version before: changed and waiting ones.
 -- name: readiness_scope
 CREATE TEMP TABLE scope AS FROM touched UNION SELECT partition FROM readiness WHERE waits_for IS NOT NULL
 -- name: in_scope
@@ -111,12 +111,12 @@ partition IN (FROM scope)
 -- Rows of some partitions in the version before.
 -- name: published_readiness
 SELECT {times} FROM readiness WHERE partition IN (SELECT unnest(?))
--- Those that the lake keeps in case that there is no version that can be used.
+-- Those that the lake keeps in case that no version can be used.
 -- name: stored_readiness
 SELECT {times} FROM lake_readiness
 -- name: times
 doc_id, kind, content_hash, seen_at, parsed_at, chunked_at, embedded_at, published_at, waits_for
--- What can be found, and when it got how far; `before` selects rows whose times are kept, `$now` is the time.
+-- The texts, if search can find them, and the times of each step; `before` selects rows whose times are kept, `$now` is the time.
 -- name: readiness
 WITH readable AS (
   SELECT message_id AS doc_id, 'message' AS kind, source, partition, subject AS title, effective_at, content_hash
@@ -132,9 +132,9 @@ before AS (
   SELECT doc_id, kind, content_hash, arg_min(b, published_at) AS first FROM ({before}) b
   GROUP BY doc_id, kind, content_hash
 ),
--- What waited was not there as a whole: its times begin when it no longer waits.
+-- A text that waited was not there as a whole: its times begin when it no longer waits.
 whole AS (SELECT * FROM before WHERE first.waits_for IS NULL),
-told AS (
+timed AS (
   SELECT r.*, coalesce(c.chunk_count, 0) AS chunk_count, c.doc_id IS NOT NULL AS is_searchable,
     coalesce(e.reasons, []::VARCHAR[]) AS excluded_for,
     if(list_contains(e.reasons, 'slow_lane'), 'slow lane', NULL) AS waits_for,
@@ -147,7 +147,7 @@ told AS (
   LEFT JOIN before b USING (doc_id, kind, content_hash) LEFT JOIN whole w USING (doc_id, kind, content_hash)
   LEFT JOIN stage_times t USING (partition)
 )
-SELECT *, greatest(epoch(published_at) - epoch(seen_at), 0) AS lag_seconds FROM told ORDER BY doc_id, kind
+SELECT *, greatest(epoch(published_at) - epoch(seen_at), 0) AS lag_seconds FROM timed ORDER BY doc_id, kind
 -- name: first_seen_before
 SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL
 -- name: first_seen
@@ -216,8 +216,8 @@ CREATE TEMP TABLE touched AS
 FROM changed UNION SELECT partition FROM partitions WHERE partition NOT IN (SELECT partition FROM partitions_now);
 DELETE FROM partitions;
 INSERT INTO partitions FROM partitions_now
--- Inferred quotes count as quotes: another one in a mail changes the counts of its chunks. What a model refuses, or takes
--- at last, is counted with them, so that a chunk with another vector is one with other terms.
+-- Inferred quotes count as quotes: another one in a mail changes the counts of its chunks. Texts that a model refuses, or takes
+-- at last, are counted with them, so that a chunk with another vector is one with other terms.
 -- name: recounted
 CREATE TEMP TABLE refused_before AS SELECT chunk_id FROM embedding_refusals;
 {refusals};
@@ -257,7 +257,7 @@ INSERT INTO postings SELECT term_id, chunk_key, {frequencies} FROM added JOIN ca
 ORDER BY term_id, chunk_key
 -- name: moved_postings
 SELECT (SELECT count(*) FROM added) + (SELECT coalesce(sum(df), 0) FROM gone_from_terms)
--- The documents whose texts in the arrays change, and those of which any fact about a hit changes.
+-- The documents whose texts in the arrays change, and those with a changed fact about a hit.
 -- name: changed_documents
 CREATE TEMP TABLE changed_texts AS
 SELECT key AS doc_id FROM differing_messages UNION FROM differing_documents UNION FROM differing_conversation_windows

@@ -1,6 +1,6 @@
 -- The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB. Where one reads a table, its
 -- catalog is put in. A macro names its parameters so that no column of the tables it reads has the same name: DuckDB puts
--- the value of a parameter wherever its name stands.
+-- the value of a parameter wherever its name is.
 -- BM25 of `bm25.TermScores`; words become terms by `term_forms`, so no stemmer is needed.
 -- name: search_text
 CREATE OR REPLACE MACRO search_text(asked, k := 10, {weights}, k1 := {k_one}, b := {b}, catalog := NULL) AS TABLE

@@ -1,4 +1,4 @@
--- What holds of every version: each statement counts the rows that break the rule.
+-- Rules for every version: each statement counts the rows that break the rule.
 -- name: a message has one row
 SELECT count(*) - count(DISTINCT message_id) FROM messages
 -- name: a chunk has one row

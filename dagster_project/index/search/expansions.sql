@@ -1,4 +1,4 @@
--- What is one step away from hits, which `$chunk_ids` and `$node_ids` name.
+-- Texts one step away from hits, which `$chunk_ids` and `$node_ids` name.
 -- name: hits
 WITH hits AS (
   SELECT unnest(range(len($chunk_ids))) AS hit, unnest($chunk_ids::VARCHAR[]) AS chunk_id,

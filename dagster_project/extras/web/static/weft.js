@@ -82,7 +82,7 @@ document.addEventListener("click", (event) => {
   if (!isDragged) visit(bar.getAttribute("href"));
 });
 
-// Searches replace what the page shows, by htmx, which stands on pages that search. Of the doors to HTML those stay open
+// Searches replace the hits of the page by htmx, which is on pages that search. Only those doors to HTML stay open
 // behind which nothing runs: they parse an answer into a document that is not shown.
 const PARSERS = ["Document parseHTMLUnsafe", "DOMParser parseFromString"];
 window.trustedTypes?.createPolicy("default", {

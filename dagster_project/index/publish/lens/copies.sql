@@ -1,4 +1,4 @@
--- The copies of mails that a lens shows, and what relates its mails and documents.
+-- The copies of mails that a lens shows, and the relations of its mails and documents.
 -- A mail whose Message-ID another mail has, too, has a part of its hash behind its id.
 -- name: copies
 CREATE TEMP TABLE of_mails AS SELECT *, regexp_replace(message_id, '(\+[0-9a-f]{8})+$', '') AS plain_id,
@@ -29,7 +29,7 @@ SELECT t.* REPLACE (o.message_id AS "{id}"){key} FROM "lake_{table}" t JOIN othe
   ON o.partition = t.partition AND o.stored_message_id = t."{id}" WHERE {parts}
 -- name: mails
 SELECT message_id, in_reply_to, refs, subject, from_addr, from_name, effective_at FROM messages ORDER BY message_id
--- A reference that led to what is not shown may lead elsewhere, or be none that is recorded where nothing is.
+-- A reference that led to a hidden text may lead elsewhere, or be none that is recorded where nothing is.
 -- name: unled
 CREATE TEMP TABLE unled AS
 SELECT from_id FROM src.links WHERE from_id IN (SELECT id FROM shown_ids)
@@ -73,7 +73,7 @@ WHERE chunk_id IN (SELECT chunk_id FROM counted)
 SELECT * FROM chunks SEMI JOIN counted USING (chunk_id) ORDER BY chunk_no
 -- name: own_terms
 SELECT new_rows.*, partition FROM new_rows JOIN counted USING (chunk_id)
--- Only the context of mails depends on what is shown beside them.
+-- Only the context of mails depends on the texts shown beside them.
 -- name: no_terms
 CREATE TEMP VIEW new_document_terms AS FROM new_message_terms WHERE false;
 CREATE TEMP VIEW new_conversation_terms AS FROM new_message_terms WHERE false

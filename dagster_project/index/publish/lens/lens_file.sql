@@ -1,4 +1,4 @@
--- What a lens shows of the published file `src`: a mail or document as a whole if its own text is, an attachment if it is.
+-- The part of the published file `src` that a lens shows: a mail or document as a whole if its own text is, an attachment if it is.
 -- name: shown
 CREATE TEMP TABLE shown_docs AS SELECT DISTINCT doc_id FROM src.chunks SEMI JOIN shown_chunks USING (chunk_no)
 WHERE attachment_id IS NULL AND doc_id NOT IN (SELECT message_id FROM unshown);
