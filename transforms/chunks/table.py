@@ -18,28 +18,11 @@ class ChunkTables(NamedTuple):
 
 
 NEUTRAL: Mapping[str, Any] = {
-    "attachment_id": None,
-    "parent_id": None,
-    "heading_path": [],
-    "title": "",
-    "quote_lex": "",
-    "added_lex": "",
-    "removed_lex": "",
-    "rest_lex": "",
-    "quote_anchor_chars": 0,
-    "anchor_source": "none",
-    "quote_depth_max": 0,
-    "has_patch_markers": False,
-    "content_class": "text",
-    "diff_files": [],
-    "diff_functions": [],
-    "lines_added": None,
-    "lines_removed": None,
-    "is_quote_heavy": False,
-    "is_code": False,
-    "lane": "fast",
-    "needs_parent": False,
-}
+    "attachment_id": None, "parent_id": None, "heading_path": [], "title": "", "quote_lex": "", "added_lex": "",
+    "removed_lex": "", "rest_lex": "", "quote_anchor_chars": 0, "anchor_source": "none", "quote_depth_max": 0,
+    "has_patch_markers": False, "content_class": "text", "diff_files": [], "diff_functions": [], "lines_added": None,
+    "lines_removed": None, "is_quote_heavy": False, "is_code": False, "lane": "fast", "needs_parent": False,
+}  # fmt: skip
 """Values of the columns that a chunker does not fill."""
 
 

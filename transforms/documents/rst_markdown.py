@@ -10,24 +10,11 @@ from transforms.formats.converted import Converted
 from transforms.formats.html_markdown import html_markdown
 
 _SETTINGS = {
-    "_disable_config": True,
-    "file_insertion_enabled": False,
-    "raw_enabled": False,
-    "report_level": 2,
-    "halt_level": 5,
-    "warning_stream": False,
-    "doctitle_xform": False,
-    "docinfo_xform": False,
-    "sectnum_xform": False,
-    "initial_header_level": 1,
-    "syntax_highlight": "none",
-    "math_output": "LaTeX",
-    "embed_stylesheet": False,
-    "stylesheet_path": "",
-    "toc_backlinks": False,
-    "footnote_backlinks": False,
-    "output_encoding": "unicode",
-}
+    "_disable_config": True, "file_insertion_enabled": False, "raw_enabled": False, "report_level": 2,
+    "halt_level": 5, "warning_stream": False, "doctitle_xform": False, "docinfo_xform": False, "sectnum_xform": False,
+    "initial_header_level": 1, "syntax_highlight": "none", "math_output": "LaTeX", "embed_stylesheet": False,
+    "stylesheet_path": "", "toc_backlinks": False, "footnote_backlinks": False, "output_encoding": "unicode",
+}  # fmt: skip
 """No file is read, no raw HTML is passed on, nothing is printed; faults stay in the tree."""
 DOCUTILS_FAULTS = (RecursionError, LookupError, AttributeError, ValueError, TypeError, AssertionError)
 """Exceptions of docutils on nested and on malformed text."""

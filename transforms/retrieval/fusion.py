@@ -27,19 +27,10 @@ _DIAGNOSTIC = (
 """A query that this finds something in is diagnostic."""
 
 FUSED = {
-    "query": pl.Int32,
-    "chunk_no": pl.Int64,
-    "document": pl.Int32,
-    "thread": pl.Int32,
-    "is_mail": pl.Boolean,
-    "score": pl.Float64,
-    "fused_score": pl.Float64,
-    "thread_score": pl.Float64,
-    "lexical_score": pl.Float64,
-    "vector_score": pl.Float64,
-    "lexical_rank": pl.Int32,
-    "vector_rank": pl.Int32,
-}
+    "query": pl.Int32, "chunk_no": pl.Int64, "document": pl.Int32, "thread": pl.Int32, "is_mail": pl.Boolean,
+    "score": pl.Float64, "fused_score": pl.Float64, "thread_score": pl.Float64, "lexical_score": pl.Float64,
+    "vector_score": pl.Float64, "lexical_rank": pl.Int32, "vector_rank": pl.Int32,
+}  # fmt: skip
 """Columns of candidates. `score` orders them; a rank is null if the list of that search does
 not hold the chunk; document and thread are numbers. `thread_score` is the share of the best score of its thread that a
 mail is to receive, and later the share that it received."""
