@@ -210,15 +210,10 @@ def _price(settings: Settings, as_json: bool) -> None:
 def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEstimate) -> dict[str, object]:
     """The cost of embedding and sentences, by the names that `weft plan --cost --json` prints."""
     facts: dict[str, object] = {
-        "model": settings.embedding.model_id,
-        "dimensions": settings.embedding.dimensions,
-        "texts": embedding.texts,
-        "texts_to_embed": embedding.missing,
-        "calls": embedding.calls,
-        "tokens": embedding.tokens,
-        "texts_to_cut": embedding.truncated,
-        "price_usd": round(embedding.dollars, 4),
-    }
+        "model": settings.embedding.model_id, "dimensions": settings.embedding.dimensions, "texts": embedding.texts,
+        "texts_to_embed": embedding.missing, "calls": embedding.calls, "tokens": embedding.tokens,
+        "texts_to_cut": embedding.truncated, "price_usd": round(embedding.dollars, 4),
+    }  # fmt: skip
     if settings.embedding.model == "gemini":
         facts["batch_price_usd"] = round(embedding.dollars * BATCH_SHARE, 4)
     if embedding.unfinished:

@@ -208,13 +208,7 @@ def query_coverage(
 
 def _record(passage: Passage) -> dict[str, Any]:
     return {
-        "chunk_id": passage.chunk_id,
-        "document_id": passage.doc_id,
-        "place": passage.place,
-        "title": passage.title,
-        "date": passage.date,
-        "similarity": passage.similarity,
-        "byte_start": passage.start,
-        "byte_end": passage.end,
+        "chunk_id": passage.chunk_id, "document_id": passage.doc_id, "place": passage.place, "title": passage.title,
+        "date": passage.date, "similarity": passage.similarity, "byte_start": passage.start, "byte_end": passage.end,
         "text": passage.text,
-    }
+    }  # fmt: skip

@@ -23,16 +23,9 @@ MAX_NESTING = 1000
 """Quotes and lists one line may open; the parser's time grows with lines times depth."""
 
 _KINDS = {
-    "Paragraph": "paragraph",
-    "Heading": "heading",
-    "BlockQuote": "quote",
-    "CodeBlock": "code",
-    "HtmlBlock": "html",
-    "List": "list",
-    "Item": "item",
-    "Table": "table",
-    "FootnoteDefinition": "footnote",
-}
+    "Paragraph": "paragraph", "Heading": "heading", "BlockQuote": "quote", "CodeBlock": "code", "HtmlBlock": "html",
+    "List": "list", "Item": "item", "Table": "table", "FootnoteDefinition": "footnote",
+}  # fmt: skip
 _CONTAINERS = frozenset({"quote", "list", "item", "footnote"})
 _NESTED_LINKS = 4
 """Nested images that get a text; each level repeats the text of the levels inside."""

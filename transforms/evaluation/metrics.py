@@ -9,14 +9,9 @@ from transforms.errors import not_installed
 from transforms.evaluation.judgements import Judgements
 
 _NAMES = {
-    "nDCG@10": "nDCG@10",
-    "MRR@10": "RR@10",
-    "Recall@5": "R@5",
-    "Recall@10": "R@10",
-    "Recall@100": "R@100",
-    "Precision@5": "P@5",
-    "Hit@10": "Success@10",
-}
+    "nDCG@10": "nDCG@10", "MRR@10": "RR@10", "Recall@5": "R@5", "Recall@10": "R@10", "Recall@100": "R@100",
+    "Precision@5": "P@5", "Hit@10": "Success@10",
+}  # fmt: skip
 """The names that ir-measures has for the measures."""
 MEASURES = tuple(_NAMES)
 """Measures of ranked items; Hit@10 is 1 where one of the first ten is right, else 0."""

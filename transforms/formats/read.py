@@ -9,13 +9,9 @@ from transforms.formats.pdf import Ocr, pdf_markdown
 from transforms.formats.pictures import picture_markdown
 
 _READERS: Mapping[str, Callable[[bytes], Converted]] = {
-    "docx": docx_markdown,
-    "pptx": pptx_markdown,
-    "sheet": sheets_markdown,
-    "opendocument": opendocument_markdown,
-    "epub": epub_markdown,
-    "notebook": notebook_markdown,
-}
+    "docx": docx_markdown, "pptx": pptx_markdown, "sheet": sheets_markdown, "opendocument": opendocument_markdown,
+    "epub": epub_markdown, "notebook": notebook_markdown,
+}  # fmt: skip
 
 
 def read_format(data: bytes, kind: str, ocr: Ocr | None = None, *, is_seen: bool = False) -> Converted:

@@ -48,16 +48,9 @@ def field_weights(settings: SearchSettings) -> dict[str, float]:
     """Weight of one occurrence of a term in each field; parent context counts as quoted text, and lines that a diff removes,
     or names, less than those that it adds."""
     return {
-        "title": settings.title_weight,
-        "text": 1.0,
-        "quote": settings.quote_weight,
-        "context": settings.quote_weight,
-        "file": 0.3,
-        "function": 0.3,
-        "added": 1.0,
-        "removed": 0.5,
-        "rest": 0.0,
-    }
+        "title": settings.title_weight, "text": 1.0, "quote": settings.quote_weight, "context": settings.quote_weight,
+        "file": 0.3, "function": 0.3, "added": 1.0, "removed": 0.5, "rest": 0.0,
+    }  # fmt: skip
 
 
 def lexical_key(settings: SearchSettings) -> str:

@@ -8,14 +8,9 @@ import polars as pl
 from transforms.retrieval.hits import place
 
 STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
-    "chunk_no": pl.Int64,
-    "rank_before": pl.Int32,
-    "rank": pl.Int32,
-    "score_before": pl.Float64,
-    "score": pl.Float64,
-    "reason": pl.String,
-    "into": pl.Int64,
-}
+    "chunk_no": pl.Int64, "rank_before": pl.Int32, "rank": pl.Int32, "score_before": pl.Float64, "score": pl.Float64,
+    "reason": pl.String, "into": pl.Int64,
+}  # fmt: skip
 """Columns of the effect of a stage: hits that stay by their rank, then those it dropped by their rank before, with the
 reason and the chunk of the hit that replaces them. A new hit has null before, a dropped one null after."""
 

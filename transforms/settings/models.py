@@ -46,19 +46,12 @@ _LANGUAGE_PRICES = {
 }
 
 _RETIRED = {
-    "embedding-001": EMBEDDING_NAME,
-    "text-embedding-004": EMBEDDING_NAME,
-    "gemini-embedding-exp-03-07": EMBEDDING_NAME,
-    "gemini-embedding-2-preview": EMBEDDING_NAME,
-    "gemini-1.5-flash": LANGUAGE_NAME,
-    "gemini-1.5-pro": "gemini-3.8-flash",
-    "gemini-2.0-flash": LANGUAGE_NAME,
-    "gemini-2.0-flash-lite": LANGUAGE_NAME,
-    "gemini-2.5-flash": LANGUAGE_NAME,
-    "gemini-2.5-flash-lite": LANGUAGE_NAME,
-    "gemini-2.5-pro": "gemini-3.8-flash",
-    "gemini-3-pro-preview": "gemini-3.8-flash",
-}
+    "embedding-001": EMBEDDING_NAME, "text-embedding-004": EMBEDDING_NAME,
+    "gemini-embedding-exp-03-07": EMBEDDING_NAME, "gemini-embedding-2-preview": EMBEDDING_NAME,
+    "gemini-1.5-flash": LANGUAGE_NAME, "gemini-1.5-pro": "gemini-3.8-flash", "gemini-2.0-flash": LANGUAGE_NAME,
+    "gemini-2.0-flash-lite": LANGUAGE_NAME, "gemini-2.5-flash": LANGUAGE_NAME, "gemini-2.5-flash-lite": LANGUAGE_NAME,
+    "gemini-2.5-pro": "gemini-3.8-flash", "gemini-3-pro-preview": "gemini-3.8-flash",
+}  # fmt: skip
 
 
 class Prefixes(NamedTuple):

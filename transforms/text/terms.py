@@ -23,15 +23,9 @@ _TEXT_AT_ONCE = 1 << 23
 _HALF = np.uint64(32)
 """Bits of a number that a term has of a pair of text and term."""
 COLUMN_OF = {
-    "title": "title",
-    "text": "text_lex",
-    "quote": "quote_lex",
-    "file": "diff_files",
-    "function": "diff_functions",
-    "added": "added_lex",
-    "removed": "removed_lex",
-    "rest": "rest_lex",
-}
+    "title": "title", "text": "text_lex", "quote": "quote_lex", "file": "diff_files", "function": "diff_functions",
+    "added": "added_lex", "removed": "removed_lex", "rest": "rest_lex",
+}  # fmt: skip
 """Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
 TERM_COLUMNS = ("chunk_id", *COLUMN_OF.values())
 """The columns of chunks that terms are counted of."""

@@ -19,29 +19,13 @@ from dagster_project.system.long_work import MANY_BYTES
 from dagster_project.system.sql_files import identifiers
 
 _KEYS = {
-    "memberships": "message_id",
-    "threads": "thread_id",
-    "thread_tree": "message_id",
-    "people": "addr",
-    "patch_series": "message_id",
-    "corpus_measures": "list_id",
-    "inferred_quotes": "message_id",
-    "chunk_context": "chunk_id",
-    "links": "from_id",
-    **{name: table.key[0] for name, table in table_sql.ADDED.items()},
-    "messages": "message_id",
-    "attachments": "message_id",
-    "blocks": "message_id",
-    "trailers": "message_id",
-    "documents": "doc_id",
-    "nodes": "doc_id",
-    "conversations": "conversation_id",
-    "conversation_windows": "doc_id",
-    "exclusions": "doc_id",
-    "quarantine": "place",
-    "chunks": "chunk_id",
-    "readiness": "doc_id",
-}
+    "memberships": "message_id", "threads": "thread_id", "thread_tree": "message_id", "people": "addr",
+    "patch_series": "message_id", "corpus_measures": "list_id", "inferred_quotes": "message_id",
+    "chunk_context": "chunk_id", "links": "from_id", **{name: t.key[0] for name, t in table_sql.ADDED.items()},
+    "messages": "message_id", "attachments": "message_id", "blocks": "message_id", "trailers": "message_id",
+    "documents": "doc_id", "nodes": "doc_id", "conversations": "conversation_id", "conversation_windows": "doc_id",
+    "exclusions": "doc_id", "quarantine": "place", "chunks": "chunk_id",
+}  # fmt: skip
 """The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
 DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)

@@ -122,30 +122,15 @@ class Drafts:
 
 
 _DRAFT = {
-    "chunk_kind": pl.String,
-    "own": pl.String,
-    "display": pl.String,
-    "point": pl.String,
-    "is_hunk": pl.Boolean,
-    "file": pl.String,
-    "hunk": pl.String,
-    "diff": pl.String,
-    "prose": pl.String,
-    "content_class": pl.String,
+    "chunk_kind": pl.String, "own": pl.String, "display": pl.String, "point": pl.String, "is_hunk": pl.Boolean,
+    "file": pl.String, "hunk": pl.String, "diff": pl.String, "prose": pl.String, "content_class": pl.String,
     "is_slow": pl.Boolean,
-}
+}  # fmt: skip
 _DOCUMENT = {
-    "doc_id": pl.String,
-    "content_hash": pl.String,
-    "source": pl.String,
-    "partition": pl.String,
-    "subject": pl.String,
-    "is_reply": pl.Boolean,
-    "parent_id": pl.String,
-    "attachment_id": pl.String,
-    "filename": pl.String,
+    "doc_id": pl.String, "content_hash": pl.String, "source": pl.String, "partition": pl.String, "subject": pl.String,
+    "is_reply": pl.Boolean, "parent_id": pl.String, "attachment_id": pl.String, "filename": pl.String,
     "document_lane": pl.String,
-}
+}  # fmt: skip
 _DERIVED = [
     "source_kind", "source", "partition", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
     "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex", "rest_lex",
