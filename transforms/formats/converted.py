@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-VERSION = "5"
+VERSION = "6"
 """Version of all readers of formats."""
 
 _MARKUP = re.compile(
@@ -17,11 +17,11 @@ _MARKUP = re.compile(
 )
 _JUNK_TITLE = re.compile(
     r"untitled\b|(?:microsoft )?(?:powerpoint|word|excel)\b|(?:presentation|document|slide|new page)[ \d]*$"
-    r"|.*\.(?:docx?|pptx?|xlsx?|odt|odp|tex|dvi|indd|qxd|rtf|pdf)$",
+    r"|.*\.(?:docx?|pptx?|xlsx?|odt|odp|tex|dvi|e?ps|html?|txt|vsd|dwg|fm|indd|qxd|rtf|pdf)$",
     re.IGNORECASE,
 )
 _SECTIONS = re.compile(
-    "abstract|(?:table of )?contents|copyright|description|introduction|license|logo|motivation|name|overview|"
+    r"1\.? .*|abstract|(?:table of )?contents|copyright|description|introduction|license|logo|motivation|name|overview|"
     "preface|rationale|summary|synopsis",
     re.IGNORECASE,
 )
@@ -75,7 +75,7 @@ def own_title(text: str | None) -> str | None:
 
 
 def is_section(heading: str) -> bool:
-    """True if a heading is one that parts of any text have, so that it is the title of the whole only if it is the only one.
+    """True if a heading is one that parts of any text have, so that it is the title of the whole only if it stands alone.
 
     >>> is_section("Abstract"), is_section("Abstract nonsense")
     (True, False)

@@ -12,7 +12,7 @@ import pypdfium2.raw as pdfium
 from PIL import Image
 
 from transforms.formats.converted import Converted, FormatError, heading, is_section, own_title, paged, plain
-from transforms.formats.pdf_lines import Line, page_lines
+from transforms.formats.pdf_lines import LIGATURES, Line, page_lines
 
 MAX_PAGES = 20_000
 _SCAN_CHARS = 16
@@ -43,7 +43,11 @@ _PAGES_OF_A_HEADING = 3
 """Pages of a document for each heading of its outline, from which its outline has few."""
 _WITH_HEIGHT = (pdfium.PDFDEST_VIEW_XYZ, pdfium.PDFDEST_VIEW_FITH, pdfium.PDFDEST_VIEW_FITBH)
 _OF_CONTENTS = re.compile(r"(?:\d[\d.]*|[A-Z]) .* \d+$")
+_LEADERS = re.compile(r"(?:\. ?){4}")
 _EDITION = re.compile(r"(?:version|release|edition|revision|v)[ .]*\d", re.IGNORECASE)
+_NO_TITLE = re.compile(rf"(?i:{_EDITION.pattern})|[a-z]+[.,]?$")
+_NEAR_SIZE = 0.8
+"""Size of a title : size of a larger edition or lone word on its page, at least."""
 _NOTE_MARKS = " ,*\u2217\u2020\u2021"
 _WORD = re.compile(r"[^\W\d_]{2}")
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
@@ -231,6 +235,7 @@ def _size_headings(pages: list[list[Line]], pitch: float) -> dict[int, _Headings
         for number, lines in enumerate(pages)
         for at, line in enumerate(lines)
         if len(line.text) <= _HEADING_CHARS
+        and not _LEADERS.search(line.text)
         and len(_LETTERS.findall(line.text)) > 1
         and (line.size >= body * _HEADING_RATIO or (line.size >= body and _stands_alone(lines, at, pitch)))
     ]
@@ -330,18 +335,18 @@ def _begins_paragraph(above: Line, line: Line, pitch: float) -> bool:
 
 def _title(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> str | None:
     """The title of the metadata if no program made it, else the largest text in the upper part of the first page."""
-    own = own_title(document.get_metadata_value("Title")) or ""
+    own = own_title((document.get_metadata_value("Title") or "").translate(LIGATURES)) or ""
     if _WORD.search(own) and not is_section(own):
         return own
     first = [line for line in pages[0] if len(_LETTERS.findall(line.text)) > 2] if pages else []
     lowest = max((line.baseline for line in first), default=0.0) * _TITLE_HEIGHT
-    size = max((line.size for line in first if line.baseline >= lowest), default=0.0)
-    largest = next((n for n, line in enumerate(first) if line.size == size), 0)
-    largest_lines = [line.text for line in takewhile(lambda line: line.size == size, first[largest:])]
-    title = " ".join(
-        largest_lines[:1] + list(takewhile(lambda text: not _EDITION.match(text), largest_lines[1:]))
-    )
-    is_title = size > _usual_size(pages) and len(title) <= _HEADING_CHARS and not is_section(title)
+    upper = [line for line in first if line.baseline >= lowest and not _NO_TITLE.match(line.text)]
+    size = max((line.size for line in upper), default=0.0)
+    largest = next((n for n, line in enumerate(first) if line in upper and line.size == size), 0)
+    of_size = takewhile(lambda line: line.size == size and not _EDITION.match(line.text), first[largest:])
+    title = " ".join(line.text for line in of_size)
+    is_largest = size > max(_usual_size(pages), *(line.size * _NEAR_SIZE for line in first), 0)
+    is_title = is_largest and len(title) <= _HEADING_CHARS and not is_section(title)
     return title.rstrip(_NOTE_MARKS) if is_title else None if is_section(own) else own or None
 
 

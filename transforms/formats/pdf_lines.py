@@ -17,9 +17,9 @@ _COLUMN_LINES = 3
 _CELL_CHARS = 24
 """Characters of the cells of a table at the mean; columns of prose have more."""
 _LONG_WORD = re.compile(r"[^\s\ufffe\0\U00010000-\U0010ffff]{5,}")
-_LIGATURES = dict(enumerate(("ff", "fi", "fl", "ffi", "ffl"), 0x0B))
-"""The characters of TeX's fonts in the place of control characters (OT1), in files that do not say so."""
-_UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad")) | _LIGATURES
+LIGATURES = {at + n: text for at in (0x0B, 0x1B) for n, text in enumerate(("ff", "fi", "fl", "ffi", "ffl"))}
+"""The characters of TeX's fonts in the place of control characters (OT1 and T1), in files that do not say so."""
+_UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad")) | LIGATURES
 _BOLD = re.compile(rb"bold|black|heavy|demi|-medi", re.IGNORECASE)
 _FONT_NAME_BYTES = 128
 _BOLD_CHARS = 80
