@@ -75,7 +75,7 @@ def own_title(text: str | None) -> str | None:
 
 
 def is_section(heading: str) -> bool:
-    """True if a heading is one that parts of any text have, so that it is the title of the whole only if it stands alone.
+    """True if a heading is one that parts of any text have: it is the title of the whole only if there is no other.
 
     >>> is_section("Abstract"), is_section("Abstract nonsense")
     (True, False)
