@@ -75,7 +75,7 @@ def own_title(text: str | None) -> str | None:
 
 
 def is_section(heading: str) -> bool:
-    """True if a heading is one that parts of any text have: it is the title of the whole only if there is no other.
+    """True if a heading is one that parts of any text have: it names the whole only as the only heading.
 
     >>> is_section("Abstract"), is_section("Abstract nonsense")
     (True, False)
