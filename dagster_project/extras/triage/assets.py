@@ -96,9 +96,8 @@ def triage_check() -> dg.AssetChecksDefinition:
         ids = {row["doc_id"] for row in rows}
         finds = screened([json.dumps(row, default=str) for row in rows], items.SCREEN).finds
         lost = sum(one["doc_id"] not in ids for row in rows for one in row["duplicates"])
-        return dg.AssetCheckResult(
-            passed=not finds and not lost, metadata={"finds": dict(finds), "not_there": lost}
-        )
+        facts, warning = {"finds": dict(finds), "not_there": lost}, dg.AssetCheckSeverity.WARN
+        return dg.AssetCheckResult(passed=not finds and not lost, severity=warning, metadata=facts)
 
     return check
 

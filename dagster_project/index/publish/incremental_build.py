@@ -24,7 +24,7 @@ _KEYS = {
     "chunk_context": "chunk_id", "links": "from_id", **{name: t.key[0] for name, t in table_sql.ADDED.items()},
     "messages": "message_id", "attachments": "message_id", "blocks": "message_id", "trailers": "message_id",
     "documents": "doc_id", "nodes": "doc_id", "conversations": "conversation_id", "conversation_windows": "doc_id",
-    "exclusions": "doc_id", "quarantine": "place", "chunks": "chunk_id",
+    "exclusions": "doc_id", "quarantine": "place", "chunks": "chunk_id", "readiness": "doc_id",
 }  # fmt: skip
 """The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
