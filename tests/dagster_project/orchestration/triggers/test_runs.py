@@ -122,7 +122,7 @@ def test_the_next_look_closes_a_run_that_was_killed_tells_of_it_and_asks_again(
     instance.report_run_canceled(begins)
     (run,) = daemon.look()
     killed(mailed.settings.root, run.run_id)
-    assert daemon.look() == [] and daemon.why.startswith("what is left was tried")
+    assert daemon.look() == [] and daemon.why.startswith("all that is left was tried")
     assert status_of(instance, run) == FAILURE
     (begins,) = daemon.hour()
     instance.report_run_canceled(begins)
@@ -138,7 +138,7 @@ def test_a_run_that_ends_by_a_clock_that_was_set_is_followed(mailed: Workspace, 
     instance.report_run_canceled(begins)
     (run,) = daemon.look()
     instance.report_run_canceled(run)
-    assert daemon.look() == [] and daemon.why.startswith("what is left was tried")
+    assert daemon.look() == [] and daemon.why.startswith("all that is left was tried")
     for days in (30, 0, -30):
         (begins,) = daemon.hour()
         with freeze_time(datetime.now(UTC) + timedelta(days=days)):
