@@ -220,15 +220,13 @@ def test_names_are_nouns():
 
 INVERTED = re.compile(r"(?:\A|[.;:] |\n\n *)(?:What|Of|Who(?:so)?ever|Whichever) (?!\d)|"
     r"\b(?:of which|is no|has none|stands|lies|told|anew|from nothing|what is of)\b(?! longer| one)")  # fmt: skip
-"""Words by which sentences of pages and of docstrings of public names hide who does what."""
+"""Words by which sentences of pages, docstrings and texts of constants hide who does what."""
 
 
 def test_sentences_say_who_does_what():
-    named = [
-        n for f in modules() for n in nodes(f) if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)
-    ]
-    public = [ast.get_docstring(n) or "" for n in named if not vars(n).get("name", "").startswith("_")]
-    texts = [*public, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
+    strings = [n.value.value for f in modules() for n in nodes(f)
+               if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]  # fmt: skip
+    texts = [*map(str, strings), *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
     assert [m.string[m.start() :][:80] for text in texts for m in INVERTED.finditer(text)] == []
 
 

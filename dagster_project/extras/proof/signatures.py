@@ -74,7 +74,7 @@ def _dkim(dkim: Any, mail: bytes, keys: Keys, author: str) -> Iterator[ProofLink
 
 
 def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tuple[Any, ...]) -> ProofLink:
-    """What one signature of a mail proves; only that of the author's domain proves what the author sent."""
+    """The link that one signature of a mail proves; only that of the author's domain proves the author's text."""
     missing, fault = len(keys.missing), "its headers are not those that were signed"
     try:
         is_valid = signature.verify(number, dnsfunc=keys)
