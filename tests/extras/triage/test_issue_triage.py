@@ -18,7 +18,8 @@ SECRET = "AKIAIOSFODNN7EXAMPLE"
 TEXTS = {
     1: (
         "The door does not close",
-        f"In 1.2 the door of the shed stays open in a storm. The key is {SECRET}, ask ann@example.org.",
+        f"In 1.2 the door of the shed stays open in a storm. The key is {SECRET}, "
+        "the password: T0pmost!Secret9, ask ann@example.org.",
     ),
     2: ("Lamp flickers", "The lamp in the hall flickers every night at ten."),
     3: (
@@ -70,12 +71,13 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     assert work.sql("SELECT place, reason LIKE 'no_title:%' FROM quarantine") == [("broken.json#0", True)]
     assert work.sql("SELECT count(*) FROM documents WHERE 'o/r/3.md' = path") == [(1,)]
     code, text = printed(work)
-    assert code == 0 and [line[:2] for line in text.splitlines() if line.startswith("#")] == [
-        "#3",
-        "#2",
-        "#1",
-    ]
-    assert "holds: 1 cloud_key, 1 email" in text and SECRET not in text and "lacks: steps, log" in text
+    listed = [line[:2] for line in text.splitlines() if line.startswith("#")]
+    assert (code, listed) == (0, ["#3", "#2", "#1"])
+    assert (
+        "holds: 1 cloud_key, 1 email, 1 password" in text
+        and SECRET not in text
+        and "lacks: steps, log" in text
+    )
     (row,) = json.loads(printed(work, "--json", "3")[1])
     assert (
         row["created_at"] == "2025-01-03T10:00:00+00:00" and row["duplicates"][0]["doc_id"] == "bugs:o/r/1.md"
