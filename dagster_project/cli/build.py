@@ -1,4 +1,4 @@
-"""`weft build`, `backfill` and `plan`: the commands that build the index or say what that takes."""
+"""`weft build`, `backfill` and `plan`: the commands that build the index or estimate that."""
 
 import json
 import re
@@ -73,8 +73,8 @@ def build(
     With --watch, edits that follow each other within a second are one build, and remotes are not asked; new mail and
     chats are read with every build, but their folders are not watched.
 
-    If a remote fails, the build uses what it fetched earlier and ends with exit code 10. If a source cannot be read,
-    the index keeps what it has of that source and the build ends with exit code 4.
+    If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source cannot be read,
+    the index keeps its texts of that source and the build ends with exit code 4.
     """
     if (sources and not only) or (only and (watches or verify or not fetch)):
         raise click.UsageError("SOURCES go with --fetch-only, that with --config, --json and --quiet alone")
@@ -149,7 +149,7 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> No
 
 
 def _fetch(settings: Settings, sources: Sequence[str], as_json: bool, quiet: bool) -> None:
-    """Fetch what is new in the remotes of sources, or of all, and build nothing."""
+    """Fetch new mails and files from the remotes of sources, or of all, and build nothing."""
     with open_instance(settings) as instance:
         outcomes = fetch_only(settings, instance, sources)
     if as_json:

@@ -1,4 +1,4 @@
-"""Fetching, and running what changed, in this process: the work behind `weft build`."""
+"""Fetches, and runs of changed tables, in this process: the work behind `weft build`."""
 
 import contextlib
 import time

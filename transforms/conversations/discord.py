@@ -101,7 +101,7 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _files(row: Mapping[str, Any]) -> Iterator[NamedFile]:
-    """The files of a message and of what it forwards; those that were exported too have a place for an address."""
+    """The files of a message and of a forwarded one; those that were exported too have a place for an address."""
     for file in map(fields, list_of(row.get("attachments"))):
         if name := str(file.get("fileName") or ""):
             place = _ENCODED.sub(_letters, str(file.get("url") or ""))

@@ -108,7 +108,7 @@ def _files(row: Mapping[str, Any], channel: str) -> Iterator[NamedFile]:
 
 
 def _of_attachment(attachment: Mapping[str, Any]) -> str:
-    """The text of an attachment: of what a link shows, or what a bot says in fields."""
+    """The text of an attachment: the preview of a link, or the fields of a bot."""
     title = str(attachment.get("title") or "")
     link = str(attachment.get("title_link") or attachment.get("from_url") or "")
     parts = [

@@ -105,8 +105,8 @@ class CodedVectors:
     ) -> Callable[[], np.ndarray]:
         """Gives the cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 
-        Written to `out` unless it is None, by what `run` begins now. Row by row: a product with a matrix starts threads,
-        which go on waiting for longer than it takes, and rounds by the place of a row in it.
+        Written to `out` unless it is None, by work that `run` begins now. Row by row: a product with a matrix starts
+        threads, which go on waiting for longer than it takes, and rounds by the place of a row in it.
         """
         cosines = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
         blocks = self._blocks

@@ -160,7 +160,7 @@ _RELAY = "devnull+"
 
 
 def author(fields: Mapping[str, Sequence[str]]) -> tuple[str | None, str | None]:
-    """Display name and lower-case address of who wrote a mail; None for what is not there.
+    """Display name and lower-case address of a mail's author; None for a missing one.
 
     A list that sends in its author's place, so that the policy of the author's domain (DMARC) does not refuse the mail,
     names the author in X-Original-From or Reply-To (Mailman's `from_is_list`).

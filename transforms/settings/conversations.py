@@ -67,7 +67,7 @@ class ContextRule(StageSettings):
 class ContextSettings(StageSettings):
     """How a conversation's context is found and put together.
 
-    The profile `seed` does what the egregora design describes; `recommended` is what covered most topics in
+    The profile `seed` follows the egregora design; `recommended` covered most topics in
     `benchmarks/conversations.py`. A value that the settings file has holds in both.
     """
 

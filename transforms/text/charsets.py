@@ -61,7 +61,7 @@ def decode_text(data: bytes, declared: str | None) -> Decoded:
 
     The ladder: the declared charset (through a table of known misspellings, strict), the charset
     that programs write under that label, strict UTF-8, detection (ISO-2022-JP by its escapes, UTF-8
-    with stray bytes line by line, else statistics), cp1252 with U+FFFD for what it does not define.
+    with stray bytes line by line, else statistics), cp1252 with U+FFFD for undefined bytes.
     A Latin or US-ASCII label on valid UTF-8 counts as wrong. `had_nul` reports removed NULs.
 
     >>> decode_text("größer".encode(), "iso-8859-1")
@@ -103,7 +103,7 @@ def _label(declared: str) -> str:
 
 @lru_cache(maxsize=1024)
 def holds(declared: str | None, outcome: str) -> bool:
-    """Whether text that was decoded with `outcome` is sure to be what its sender wrote.
+    """True if text that was decoded with `outcome` is sure to be its sender's.
 
     It is not sure if the charset was detected, if characters were replaced, or if Python does not know the
     declared charset or cannot decode its escapes: such text may look like ASCII.

@@ -121,7 +121,7 @@ class _Nesting:
         return self._strict > 0
 
     def open(self, name: str, *, is_empty: bool) -> str | None:
-        """Open an element; what to write instead of its name if it may not be opened."""
+        """Open an element; returns the text to write instead of its name if it may not be opened."""
         if self.is_strict or name in _STRICT:
             self._is_drawing &= name not in _HTML
             if not self.is_strict:

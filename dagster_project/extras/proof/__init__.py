@@ -1,4 +1,4 @@
-"""Proof: from a citation back to the source that it was read from, and to what its sender signed."""
+"""Proof: from a citation back to the source that it was read from, and to its sender's signature."""
 
 from dagster_project.extras.registry import Command, Extra
 

@@ -1,4 +1,4 @@
-"""Citations as people and models write them, and whether the text that they quote is what the published file stores."""
+"""Citations as people and models write them, and whether the text that they quote is that of the published file."""
 
 import re
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ def cited_text(index: SearchIndex, citation: str) -> tuple[Reading, int, int]:
 def quote_link(
     index: SearchIndex, whole: Reading, start: int, end: int, quote: str, screen: Screen
 ) -> ProofLink:
-    """Whether a quote, or without one a stored passage, is these bytes; `screen` masks as it does what blocks show."""
+    """Whether a quote, or without one a stored passage, is these bytes; `screen` masks as it does blocks."""
     text, attachment = whole.text.encode(), whole.id if whole.kind == "attachment" else None
     values = {"doc": whole.doc_id, "attachment": attachment, "size": len(text)}
     rows = asking(index.connection)(_PASSAGES, values).to_pylist()

@@ -56,7 +56,7 @@ def origin_links(
 
 
 def _mail(settings: Settings, row: dict[str, Any], keys: Keys) -> Iterator[ProofLink]:
-    """The links of a mail: all that is stored of it is compared with what is decoded now."""
+    """The links of a mail: all stored parts of it are compared with those decoded now."""
     name, place, nearest = row["source"], row["place"], None
     given = {column: row[column] for column in ("source", "partition", "list_id")}
     for path, data in mails_at(settings, name, place, row["raw_bytes"]):

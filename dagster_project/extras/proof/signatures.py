@@ -1,4 +1,4 @@
-"""The links to what a sender signed: DKIM (RFC 6376), the seals of relays (ARC, RFC 8617), OpenPGP in MIME (RFC 3156)."""
+"""The links to signatures of a sender: DKIM (RFC 6376), the seals of relays (ARC, RFC 8617), OpenPGP in MIME (RFC 3156)."""
 
 import re
 import shutil

@@ -30,7 +30,7 @@ RETRY_SECONDS = 5
 
 @dataclass(frozen=True)
 class _State:
-    """When the version was published that answers, whether a build is running, since when what came later waits for it."""
+    """The time of the version that answers, whether a build is running, and since when later texts wait for it."""
 
     published_at: datetime | None
     is_building: bool

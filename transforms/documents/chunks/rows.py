@@ -35,7 +35,7 @@ class ChunkRows:
         omissions: Sequence[Omission] = (),
         embedded: Sequence[str] | None = None,
     ) -> None:
-        """The chunks of one document, whose segments are in order, and what the chunker omits.
+        """The chunks of one document, whose segments are in order, and the parts that the chunker omits.
 
         `embedded` are the texts to embed if the chunker makes them itself.
         """

@@ -65,7 +65,7 @@ _SHORT = 4
 def issue_items(documents: pa.Table) -> pl.DataFrame:
     """The issues among documents in the order in which they came, pull requests left out.
 
-    Columns doc_id, source, number, title, state, url, tags and created_at; `text`, what the author of the issue wrote, and
+    Columns doc_id, source, number, title, state, url, tags and created_at; `text` by the author of the issue, and
     `thread`, that with all comments, both masked byte for byte; `start`, the byte of the document at which both begin;
     `found`, how many finds of each kind there are, `instruction` for text that addresses a program that reads.
     """
