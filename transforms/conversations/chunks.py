@@ -206,14 +206,10 @@ def _of_attachments(
 
 def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "source_kind": "conversation",
-        "source": turn["source"],
-        "partition": turn["partition"],
-        "doc_id": turn["doc_id"],
-        "attachment_id": None,
-        "parent_id": turn["doc_id"],
+        "source_kind": "conversation", "source": turn["source"], "partition": turn["partition"],
+        "doc_id": turn["doc_id"], "attachment_id": None, "parent_id": turn["doc_id"],
         "chunker": f"conversations-{VERSION}",
-    }
+    }  # fmt: skip
 
 
 def _turn(
@@ -265,11 +261,7 @@ def _segment(
 
 def _exclusion(turn: Mapping[str, Any], span: tuple[int, int]) -> dict[str, Any]:
     return {
-        "doc_id": turn["doc_id"],
-        "attachment_id": None,
-        "source": turn["source"],
-        "partition": turn["partition"],
-        "byte_start": span[0],
-        "byte_end": span[1],
+        "doc_id": turn["doc_id"], "attachment_id": None, "source": turn["source"],
+        "partition": turn["partition"], "byte_start": span[0], "byte_end": span[1],
         "reason": "too_little_text",
-    }
+    }  # fmt: skip

@@ -3,12 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from transforms.conversations.discord import (
-    looks_like_discord,
-    looks_like_telegram,
-    read_discord,
-    read_telegram,
-)
+from transforms.conversations import discord
 from transforms.conversations.exports import Chat
 
 
@@ -37,8 +32,8 @@ class ProgramOfFolders(NamedTuple):
 
 
 PROGRAMS = {
-    "telegram": Program((".json",), looks_like_telegram, read_telegram),
-    "discord": Program((".json",), looks_like_discord, read_discord),
+    "telegram": Program((".json",), discord.looks_like_telegram, discord.read_telegram),
+    "discord": Program((".json",), discord.looks_like_discord, discord.read_discord),
 }
 """Those of the core, by the name of the format in the settings."""
 

@@ -315,16 +315,10 @@ def _row(
     else:
         interval = Interval(float(values.mean()), math.nan, math.nan)
     return {
-        "profile": profile,
-        "stage": stage,
-        "level": level,
-        "tag": tag,
-        "measure": measure,
-        "queries": len(values),
-        "mean": json_number(interval.mean),
-        "low": json_number(interval.low),
+        "profile": profile, "stage": stage, "level": level, "tag": tag, "measure": measure,
+        "queries": len(values), "mean": json_number(interval.mean), "low": json_number(interval.low),
         "high": json_number(interval.high),
-    }
+    }  # fmt: skip
 
 
 def json_number(value: Any) -> float | None:

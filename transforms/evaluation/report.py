@@ -6,20 +6,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from transforms.evaluation import quality
 from transforms.evaluation.judgements import Judgements
 from transforms.evaluation.metrics import COVERAGE, MEASURES, PASSAGE_MEASURES
-from transforms.evaluation.quality import (
-    CONFIDENCE,
-    MAIN,
-    QUALITY,
-    comparisons,
-    grades_of,
-    groups_by,
-    json_number,
-    quality,
-    stages_of,
-    summary,
-)
 from transforms.retrieval.explanation import INDEPENDENT
 from transforms.retrieval.labels import LABELS, NOTHING
 from transforms.retrieval.pipeline import STAGES
@@ -68,7 +57,7 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
             pl.col("needs_parent").mean().alias("needs_parent"),
             (pl.col("quote_share") > _NEARLY_ALL).mean().alias("nearly_all_quote"),
         )
-        return {name: json_number(means[name][0]) for name in means.columns}
+        return {name: quality.json_number(means[name][0]) for name in means.columns}
 
     first = runs.filter((pl.col("stage") == "fused") & (pl.col("rank") <= SHOWN_HITS))
     hits = first.join(facts, on="chunk_id").sort("profile", "query_id", "rank")
@@ -76,8 +65,8 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
         again=pl.col("checksum").is_first_distinct().over("profile", "query_id").not_()
     )
     profiles = {
-        profile: {**shares(group), "duplicates": json_number(group["again"].mean())}
-        for (profile,), group in groups_by(with_repeats, "profile")
+        profile: {**shares(group), "duplicates": quality.json_number(group["again"].mean())}
+        for (profile,), group in quality.groups_by(with_repeats, "profile")
     }
     return {"index": {"chunks": facts.height, **shares(facts)}, "retrieved": profiles}
 
@@ -108,7 +97,7 @@ def report(
     budget of retrieved text in which passages are searched.
     """
     queries, judgements, runs, contents, facts = evaluation
-    values = quality(runs, judgements, contents.drop_nulls("byte_start"), passage_bytes, profiles)
+    values = quality.quality(runs, judgements, contents.drop_nulls("byte_start"), passage_bytes, profiles)
     derived = derived_tags(judgements, facts)
     tags = {
         row["query_id"]: list(dict.fromkeys([*row["tags"], *derived.get(row["query_id"], [])]))
@@ -116,21 +105,21 @@ def report(
     }
     baseline, *others = profiles
     answerable = set(judgements.grades.filter(pl.col("grade") > 0)["query_id"])
-    right = judgements.grades.filter((pl.col("level") == MAIN[1]) & (pl.col("grade") > 0))
-    lost = losses(runs, right.select("query_id", doc_id="item"), stages_of(runs, profiles))
+    right = judgements.grades.filter((pl.col("level") == quality.MAIN[1]) & (pl.col("grade") > 0))
+    lost = losses(runs, right.select("query_id", doc_id="item"), quality.stages_of(runs, profiles))
     return {
         "format": FORMAT,
         "order": list(profiles),
         "profiles": {name: dict(changed) for name, changed in profiles.items()},
         "stages": [s for s in STAGES if s in set(runs["stage"])],
-        "stages_of": stages_of(runs, profiles),
+        "stages_of": quality.stages_of(runs, profiles),
         "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judgements.passages.height else ())],
-        "confidence": CONFIDENCE,
+        "confidence": quality.CONFIDENCE,
         "labels": _label_counts(runs, answerable, profiles),
         "losses": counts(lost, profiles),
         "corpus": retrieved_measures(runs, facts),
-        "summary": summary(values, tags),
-        "comparisons": comparisons(values, baseline, others),
+        "summary": quality.summary(values, tags),
+        "comparisons": quality.comparisons(values, baseline, others),
         "queries": _query_reports(queries, judgements, runs, values, lost, tags),
         "not_measured": sorted(set(queries["query_id"]) - answerable),
         "entries": _entry_counts(judgements),
@@ -154,12 +143,12 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
         results = {n: by_id[n][query_id]["results"][baselines[n]] for n in names}
         queries.append({**after, "results": results})
     rows = [
-        (name, *MAIN, query["id"], measure, value)
+        (name, *quality.MAIN, query["id"], measure, value)
         for query in queries
         for name in names
         for measure, value in query["results"][name]["measures"].items()
     ]
-    values = pl.DataFrame(rows, schema=QUALITY, orient="row")
+    values = pl.DataFrame(rows, schema=quality.QUALITY, orient="row")
     return {
         **second,
         "order": list(names),
@@ -167,8 +156,8 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
         "stages_of": {n: side["stages_of"][baselines[n]] for n, side in sides.items()},
         "labels": {n: side["labels"][baselines[n]] for n, side in sides.items()},
         "losses": {n: side["losses"][baselines[n]] for n, side in sides.items()},
-        "summary": summary(values, {q["id"]: q["tags"] for q in queries}),
-        "comparisons": comparisons(values, "before", ["after"]),
+        "summary": quality.summary(values, {q["id"]: q["tags"] for q in queries}),
+        "comparisons": quality.comparisons(values, "before", ["after"]),
         "queries": queries,
         "not_measured": sorted(set(by_id["before"]) ^ set(by_id["after"])),
         "corpus": {
@@ -198,9 +187,9 @@ def _query_reports(
     for profile, query, doc, stage, reason in loss_rows.iter_rows():
         losses.setdefault((query, profile), {})[doc] = [stage, reason]
     lists: dict[tuple[str, str], dict[str, pl.DataFrame]] = {}
-    for (query, profile, stage), group in groups_by(runs, "query_id", "profile", "stage"):
+    for (query, profile, stage), group in quality.groups_by(runs, "query_id", "profile", "stage"):
         lists.setdefault((query, profile), {})[stage] = group.sort("rank")
-    grades, chunk_grades = grades_of(judgements, "document"), grades_of(judgements, "chunk")
+    grades, chunk_grades = quality.grades_of(judgements, "document"), quality.grades_of(judgements, "chunk")
     measured = _shown_measures(values)
     entries = []
     for row in queries.iter_rows(named=True):
@@ -231,12 +220,12 @@ def _query_reports(
 
 def _shown_measures(values: pl.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
     """By query and profile its value of each measure of the final hits; of chunks those that documents do not have."""
-    stage, level = MAIN
+    stage, level = quality.MAIN
     is_shown = (pl.col("level") == level) | (pl.col("level") == "chunk") & ~pl.col("measure").is_in(MEASURES)
     measured: dict[str, dict[str, dict[str, float]]] = {}
     for row in values.filter((pl.col("stage") == stage) & is_shown).iter_rows(named=True):
         of_query = measured.setdefault(row["query_id"], {}).setdefault(row["profile"], {})
-        of_query[row["measure"]] = json_number(row["value"]) or 0.0
+        of_query[row["measure"]] = quality.json_number(row["value"]) or 0.0
     return measured
 
 
@@ -247,7 +236,9 @@ def _hits(
     if "final" not in stages:
         return []
     by_stage = {
-        stage: {c: (r, json_number(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()}
+        stage: {
+            c: (r, quality.json_number(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()
+        }
         for stage, frame in stages.items()
         if stage != "final"
     }
@@ -258,8 +249,8 @@ def _hits(
             "chunk_id": row["chunk_id"],
             "grade": right.get(row["doc_id"], 0),
             "chunk_grade": chunk_grades.get(row["chunk_id"], 0),
-            "score": json_number(row["score"]),
-            "similarity": json_number(row["similarity"]),
+            "score": quality.json_number(row["score"]),
+            "similarity": quality.json_number(row["similarity"]),
             "stages": {stage: positions.get(row["chunk_id"]) for stage, positions in by_stage.items()},
         }
         for row in stages["final"].head(SHOWN_HITS).iter_rows(named=True)

@@ -10,28 +10,10 @@ from email.message import Message
 from io import BytesIO
 from typing import NamedTuple
 
+from transforms.mail import mime_tree
 from transforms.mail.header_block import KNOWN_HEADERS, MIME_FAULTS, read_headers
 from transforms.mail.headers import header_text
 from transforms.mail.html_text import html_text
-from transforms.mail.mime_tree import (
-    CONTENT_FIELDS,
-    Declared,
-    MimeLeaf,
-    Tree,
-    children,
-    declared,
-    encoding_name,
-    filename,
-    is_body,
-    leaves,
-    mime_headers,
-    mime_values,
-    parsed_tree,
-    payload_text,
-    preferred_type,
-    regular_tree,
-    repeated_fields,
-)
 from transforms.text.charsets import decode_text, holds
 
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t]*+(?:\r\n?|\n|\Z))*")
@@ -207,20 +189,22 @@ def _undecoded(fields: dict[str, list[str]], payload: bytes, error: BaseExceptio
 
 def _read_payload(mail: ParsedMail, payload: bytes, quick: bool) -> None:
     fields = mail.fields
-    for name in CONTENT_FIELDS:
+    for name in mime_tree.CONTENT_FIELDS:
         if name in fields and len(fields[name]) > 1:
             _choose_type(mail, payload)
-    top = declared(mime_values(fields, "content-type")[0], "text/plain")
+    top = mime_tree.declared(mime_tree.mime_values(fields, "content-type")[0], "text/plain")
     if quick and not top.kind.startswith(("multipart/", "message/")):
-        encodings = mime_values(fields, "content-transfer-encoding")
+        encodings = mime_tree.mime_values(fields, "content-transfer-encoding")
         if top.kind.startswith("text/"):
             _add_text(mail, _decoded(payload, encodings, top.kind, mail), top)
         else:
-            leaf = MimeLeaf(0, mime_headers(fields), top, None, 0)
+            leaf = mime_tree.MimeLeaf(0, mime_tree.mime_headers(fields), top, None, 0)
             _attach(mail, leaf, _decoded(payload, encodings, top.kind, mail))
         return
     try:
-        tree = (regular_tree(fields, payload) if quick else None) or parsed_tree(fields, payload)
+        tree = (mime_tree.regular_tree(fields, payload) if quick else None) or mime_tree.parsed_tree(
+            fields, payload
+        )
     except RecursionError:
         mail.note("mime_too_deep")
         mail.parts.append(MimePart(0, None, top.kind, None, payload, None, "nested too deeply"))
@@ -230,30 +214,32 @@ def _read_payload(mail: ParsedMail, payload: bytes, quick: bool) -> None:
 
 def _choose_type(mail: ParsedMail, payload: bytes) -> None:
     """Note which Content headers come twice, and leave one Content-Type."""
-    for defect in repeated_fields({name: mail.fields.get(name, ()) for name in CONTENT_FIELDS}):
+    for defect in mime_tree.repeated_fields(
+        {name: mail.fields.get(name, ()) for name in mime_tree.CONTENT_FIELDS}
+    ):
         mail.note(defect)
-    types = mime_values(mail.fields, "content-type")
-    chosen = types.index(preferred_type(types, payload.decode("ascii", "surrogateescape")))
+    types = mime_tree.mime_values(mail.fields, "content-type")
+    chosen = types.index(mime_tree.preferred_type(types, payload.decode("ascii", "surrogateescape")))
     if "content-type" in mail.fields:
         mail.fields["content-type"] = [mail.fields["content-type"][chosen]]
 
 
-def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
+def _read_tree(tree: mime_tree.Tree, mail: ParsedMail, first: int, levels: int) -> None:
     for defect in tree.defects:
         mail.note(defect)
-    parts = list(leaves(tree.root, levels, mail.note, first))
+    parts = list(mime_tree.leaves(tree.root, levels, mail.note, first))
     # An alternative that has text needs no second rendering of it.
     has_plain = {
         leaf.alternative
         for leaf in parts
         if leaf.alternative is not None
         and leaf.declared.kind == "text/plain"
-        and is_body(leaf)
-        and payload_text(leaf.part).strip()
+        and mime_tree.is_body(leaf)
+        and mime_tree.payload_text(leaf.part).strip()
     }
     for leaf in parts:
         kind = leaf.declared.kind
-        in_body = is_body(leaf)
+        in_body = mime_tree.is_body(leaf)
         if kind == "text/html" and in_body and leaf.alternative in has_plain:
             continue
         if kind.startswith("message/") and leaf.part.is_multipart():
@@ -265,14 +251,14 @@ def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
             words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(broken).__name__.removesuffix("Defect"))
             mail.note(words.lower())
         encodings = [str(value) for value in leaf.part.get_all("content-transfer-encoding", [""])]
-        payload = payload_text(leaf.part).encode("utf-8", "surrogateescape")
+        payload = mime_tree.payload_text(leaf.part).encode("utf-8", "surrogateescape")
         data = _decoded(payload, encodings, kind, mail)
         if in_body:
             _add_text(mail, data, leaf.declared)
         else:
             _attach(mail, leaf, data)
     if tree.behind:
-        _add_text(mail, tree.behind, declared("", "text/plain"))
+        _add_text(mail, tree.behind, mime_tree.declared("", "text/plain"))
     if tree.rest:
         next_position = max((leaf.position for leaf in parts), default=first - 1) + 1
         mail.parts.append(MimePart(next_position, None, "text/plain", None, tree.rest, None, None))
@@ -280,22 +266,24 @@ def _read_tree(tree: Tree, mail: ParsedMail, first: int, levels: int) -> None:
 
 def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMail) -> bytes:
     """`payload` without its transfer encoding, its faults noted; of several encodings the one that it is in."""
-    if len(encodings) == 1 and encoding_name(encodings[0]) in IDENTITY:
+    if len(encodings) == 1 and mime_tree.encoding_name(encodings[0]) in IDENTITY:
         return payload
-    data, faults = transfer_decoded(payload, [encoding_name(raw) for raw in encodings], kind)
+    data, faults = transfer_decoded(payload, [mime_tree.encoding_name(raw) for raw in encodings], kind)
     for fault in faults:
         mail.note(fault)
     return data
 
 
-def _attach(mail: ParsedMail, leaf: MimeLeaf, data: bytes) -> None:
+def _attach(mail: ParsedMail, leaf: mime_tree.MimeLeaf, data: bytes) -> None:
     """Attach a part, unless the mail is nothing but an empty part."""
     if leaf.depth or data.strip():
         kind, charset = leaf.declared.kind, leaf.declared.charset
-        mail.parts.append(MimePart(leaf.position, filename(leaf.part), kind, charset, data, None, None))
+        mail.parts.append(
+            MimePart(leaf.position, mime_tree.filename(leaf.part), kind, charset, data, None, None)
+        )
 
 
-def _inner_message(leaf: MimeLeaf, kind: str, mail: ParsedMail, levels: int) -> MimePart:
+def _inner_message(leaf: mime_tree.MimeLeaf, kind: str, mail: ParsedMail, levels: int) -> MimePart:
     """A mail inside the mail, as text: its main headers, then its body; its own parts are attached too."""
     texts: list[str] = []
     for inner in _inner_mails(leaf.part, kind, mail):
@@ -304,18 +292,20 @@ def _inner_message(leaf: MimeLeaf, kind: str, mail: ParsedMail, levels: int) -> 
         lines = [f"{name.capitalize()}: {fields[name]}\n" for name in names if name in fields]
         inside = ParsedMail()
         if leaf.depth + 1 < levels and kind != "message/delivery-status":
-            _read_tree(Tree(inner, b"", b"", []), inside, leaf.position + 1, levels - leaf.depth - 1)
+            _read_tree(
+                mime_tree.Tree(inner, b"", b"", []), inside, leaf.position + 1, levels - leaf.depth - 1
+            )
         mail.parts.extend(inside.parts)
         for defect in inside.defects:
             mail.note(defect)
         texts.append("".join(lines) + ("\n" + inside.body if inside.body else ""))
-    return MimePart(leaf.position, filename(leaf.part), kind, None, b"", "\n".join(texts), None)
+    return MimePart(leaf.position, mime_tree.filename(leaf.part), kind, None, b"", "\n".join(texts), None)
 
 
 def _inner_mails(part: Message, kind: str, mail: ParsedMail) -> list[Message]:
     """The mails inside a part; some programs put a transfer encoding around them, which RFC 2046 forbids."""
-    inner = children(part)
-    encoding = encoding_name(str(part.get("content-transfer-encoding", "")))
+    inner = mime_tree.children(part)
+    encoding = mime_tree.encoding_name(str(part.get("content-transfer-encoding", "")))
     if kind != "message/rfc822" or len(inner) != 1 or encoding not in ("base64", "quoted-printable"):
         return inner
     buffer = BytesIO()
@@ -328,7 +318,7 @@ def _inner_mails(part: Message, kind: str, mail: ParsedMail) -> list[Message]:
     return [message]
 
 
-def _add_text(mail: ParsedMail, data: bytes, top: Declared) -> None:
+def _add_text(mail: ParsedMail, data: bytes, top: mime_tree.Declared) -> None:
     decoded = decode_text(data, top.charset)
     text = decoded.text
     if "\r" in text:

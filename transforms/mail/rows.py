@@ -7,19 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from transforms.hashing import bytes_sha256, parts_hash
+from transforms.mail import headers
 from transforms.mail.attachments import AttachmentText, Convert, attachment_text, document_text
 from transforms.mail.dates import effective_time, received_times, sender_zone, sent_date
-from transforms.mail.headers import (
-    addresses,
-    author,
-    gmail_labels,
-    header_text,
-    in_reply_to,
-    list_header_id,
-    message_id,
-    references,
-    subject_norm,
-)
 from transforms.mail.mime import MimePart, ParsedMail
 from transforms.settings.mail import MailSettings
 
@@ -92,11 +82,11 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
     raw_from, raw_subject = _first(fields, "from"), _first(fields, "subject")
     if not raw_from.isascii() or not raw_subject.isascii():
         mail.note("header_8bit")
-    subject = header_text(raw_subject)
-    norm = subject_norm(subject)
-    from_name, from_addr = author(fields)
-    header_id = next(filter(None, map(message_id, fields.get("message-id", ()))), None)
-    date = header_text(_first(fields, "date"))
+    subject = headers.header_text(raw_subject)
+    norm = headers.subject_norm(subject)
+    from_name, from_addr = headers.author(fields)
+    header_id = next(filter(None, map(headers.message_id, fields.get("message-id", ()))), None)
+    date = headers.header_text(_first(fields, "date"))
     body = without_additions(mail.body).encode().translate(None, _BLANKS)
     compared: list[str | bytes] = [from_addr or "", date, norm, body]
     if header_id is None:
@@ -105,8 +95,8 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
     text = parts_hash(compared)
     hashes = part_hashes(mail.parts)
     ident = header_id or f"{text}@{SYNTHETIC_DOMAIN}"
-    parent = in_reply_to(_last(fields, "in-reply-to"))
-    refs = references(" ".join(fields.get("references", ())))
+    parent = headers.in_reply_to(_last(fields, "in-reply-to"))
+    refs = headers.references(" ".join(fields.get("references", ())))
     if parent == ident or ident in refs:
         mail.note("self_reference")
         parent = None if parent == ident else parent
@@ -128,8 +118,8 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
 
 def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
     """To whom a mail goes and answers go, through which list, and with which program it was written."""
-    to, cc = addresses(fields.get("to", ())), addresses(fields.get("cc", ()))
-    reply_to = addresses(fields.get("reply-to", ())).addresses
+    to, cc = headers.addresses(fields.get("to", ())), headers.addresses(fields.get("cc", ()))
+    reply_to = headers.addresses(fields.get("reply-to", ())).addresses
     agent = _first(fields, "user-agent") or _first(fields, "x-mailer")
     return {
         "to_addrs": to.addresses,
@@ -137,9 +127,11 @@ def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
         "cc_addrs": cc.addresses,
         "cc_names": cc.names,
         "reply_to": reply_to[0] if reply_to else None,
-        "header_list_id": list_header_id(_first(fields, "list-id")) if "list-id" in fields else None,
-        "labels": gmail_labels(_first(fields, "x-gmail-labels")) if "x-gmail-labels" in fields else (),
-        "user_agent": header_text(agent) or None if agent else None,
+        "header_list_id": headers.list_header_id(_first(fields, "list-id")) if "list-id" in fields else None,
+        "labels": headers.gmail_labels(_first(fields, "x-gmail-labels"))
+        if "x-gmail-labels" in fields
+        else (),
+        "user_agent": headers.header_text(agent) or None if agent else None,
     }
 
 

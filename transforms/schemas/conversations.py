@@ -142,17 +142,11 @@ CONVERSATION_DOCUMENTS = Table(
 
 _RECORD = pa.struct(
     [
-        ("chunk_id", pa.string()),
-        ("document_id", pa.string()),
-        ("place", pa.string()),
-        ("title", pa.string()),
-        ("date", TIME),
-        ("similarity", pa.float64()),
-        ("byte_start", pa.int64()),
-        ("byte_end", pa.int64()),
-        ("text", pa.large_string()),
+        ("chunk_id", pa.string()), ("document_id", pa.string()), ("place", pa.string()),
+        ("title", pa.string()), ("date", TIME), ("similarity", pa.float64()), ("byte_start", pa.int64()),
+        ("byte_end", pa.int64()), ("text", pa.large_string()),
     ]
-)
+)  # fmt: skip
 
 CONVERSATION_CONTEXT = Table(
     "conversation_context",

@@ -10,16 +10,11 @@ _CONSTITUENT = pa.struct([("chunk_id", pa.string()), ("doc_id", pa.string()), ("
 _ALSO = pa.struct([(n, pa.string()) for n in ("kind", "chunk_id", "title", "citation")])
 _EXPANSION = pa.struct(
     [
-        ("kind", pa.string()),
-        ("doc_id", pa.string()),
-        ("chunk_id", pa.string()),
-        ("title", pa.string()),
-        ("citation", pa.string()),
-        ("byte_start", pa.int64()),
-        ("byte_end", pa.int64()),
+        ("kind", pa.string()), ("doc_id", pa.string()), ("chunk_id", pa.string()), ("title", pa.string()),
+        ("citation", pa.string()), ("byte_start", pa.int64()), ("byte_end", pa.int64()),
         ("text", pa.string()),
     ]
-)
+)  # fmt: skip
 
 SEARCH_HITS = Table(
     "search_hits",

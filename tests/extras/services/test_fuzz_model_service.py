@@ -23,17 +23,9 @@ from transforms.errors import WeftError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
 TEXTS = [
-    "plain",
-    "",
-    " ",
-    "\0",
-    "lone \ud800",
-    "\u202e\ufeff",
-    "ann@example.org",
-    "💥" * 50,
-    "word " * 20_000,
+    "plain", "", " ", "\0", "lone \ud800", "\u202e\ufeff", "ann@example.org", "💥" * 50, "word " * 20_000,
     "w" * 100_000,
-]
+]  # fmt: skip
 NUMBERS = [
     math.nan, math.inf, -math.inf, 0, -0.0, 5e-324, 1e-160, 1e200, 1e308, True, None, "1", "", [], {}, 10**400,
 ]  # fmt: skip

@@ -78,16 +78,12 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
     )  # fmt: skip
     facts = pl.DataFrame(
         {
-            "chunk_id": ids,
-            "chunk_kind": ["review_pair"] + ["section"] * 5,
-            "needs_parent": [True] + [False] * 5,
-            "has_patch_markers": [True] + [False] * 5,
-            "quote_share": [0.0] * 4 + [0.9, 0.0],
-            "checksum": ["same", "same", "b", "c", "d", "e"],
-            "thread_size": [25] + [1] * 5,
-            "thread_attachments": [0] * 6,
+            "chunk_id": ids, "chunk_kind": ["review_pair"] + ["section"] * 5,
+            "needs_parent": [True] + [False] * 5, "has_patch_markers": [True] + [False] * 5,
+            "quote_share": [0.0] * 4 + [0.9, 0.0], "checksum": ["same", "same", "b", "c", "d", "e"],
+            "thread_size": [25] + [1] * 5, "thread_attachments": [0] * 6,
         }
-    )
+    )  # fmt: skip
     frame = pl.from_arrow(queries)
     assert isinstance(frame, pl.DataFrame)
     judged = judgements(pl.from_arrow(relevance), contents)  # type: ignore[arg-type]

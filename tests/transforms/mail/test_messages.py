@@ -289,17 +289,12 @@ def test_uuencode_is_decoded():
 @pytest.mark.parametrize(
     ("parameter", "name"),
     [
-        ('name="../../etc/passwd"', "passwd"),
-        ('name="C:\\dir\\x.txt"', "x.txt"),
-        ("name*=utf-8''%C3%A9.txt", "é.txt"),
-        ("name*0=ab; name*1=cd.txt", "abcd.txt"),
-        ('name="=?utf-8?b?w6kudHh0?="', "é.txt"),
-        ('name="a\tb\x01.txt"', "a b.txt"),
-        (f'name="{"x" * 300}"', "x" * 255),
-        ('name=".."', None),
-        ("name*=nonsense''%FF.txt", "ÿ.txt"),
+        ('name="../../etc/passwd"', "passwd"), ('name="C:\\dir\\x.txt"', "x.txt"),
+        ("name*=utf-8''%C3%A9.txt", "é.txt"), ("name*0=ab; name*1=cd.txt", "abcd.txt"),
+        ('name="=?utf-8?b?w6kudHh0?="', "é.txt"), ('name="a\tb\x01.txt"', "a b.txt"),
+        (f'name="{"x" * 300}"', "x" * 255), ('name=".."', None), ("name*=nonsense''%FF.txt", "ÿ.txt"),
     ],
-)
+)  # fmt: skip
 def test_file_names(parameter, name):
     part = f"Content-Type: application/octet-stream; {parameter}\n\nx\n"
     (row,) = one(multipart(PLAIN, part))[1]
@@ -474,20 +469,11 @@ def test_a_reference_to_oneself_is_removed():
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        ("<a@b>", "a@b"),
-        (" <a\n @b> ", "a@b"),
-        ("<a/b%c@d>", "a/b%c@d"),
-        ("a@b", "a@b"),
-        ("<a@b>+17D2", "a@b"),
-        ("y", None),
-        ("<n>", None),
-        ("", None),
-        ("WeLink-17582088", "WeLink-17582088"),
-        (f"<{'x' * 999}@y>", None),
-        (f"<{'x' * 300}@y>", "x" * 300 + "@y"),
-        ("<caf\udce9@x>", "café@x"),
+        ("<a@b>", "a@b"), (" <a\n @b> ", "a@b"), ("<a/b%c@d>", "a/b%c@d"), ("a@b", "a@b"),
+        ("<a@b>+17D2", "a@b"), ("y", None), ("<n>", None), ("", None), ("WeLink-17582088", "WeLink-17582088"),
+        (f"<{'x' * 999}@y>", None), (f"<{'x' * 300}@y>", "x" * 300 + "@y"), ("<caf\udce9@x>", "café@x"),
     ],
-)
+)  # fmt: skip
 def test_message_ids(raw, expected):
     assert message_id(raw) == expected
 

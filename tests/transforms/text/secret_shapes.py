@@ -12,16 +12,10 @@ from pathlib import Path
 _RANDOM = random.Random(20)
 _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 _ALPHABETS = {
-    "a": _LOWER + _UPPER + _DIGITS,
-    "w": _LOWER + _UPPER + _DIGITS + "_",
-    "s": _LOWER + _UPPER + _DIGITS + "+/",
-    "u": _UPPER,
-    "U": _UPPER + _DIGITS,
-    "d": _DIGITS,
-    "h": _DIGITS + "abcdef",
-    "H": _DIGITS + "ABCDEF",
-    "b": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
-}
+    "a": _LOWER + _UPPER + _DIGITS, "w": _LOWER + _UPPER + _DIGITS + "_",
+    "s": _LOWER + _UPPER + _DIGITS + "+/", "u": _UPPER, "U": _UPPER + _DIGITS, "d": _DIGITS,
+    "h": _DIGITS + "abcdef", "H": _DIGITS + "ABCDEF", "b": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
+}  # fmt: skip
 
 
 def _drawn(match: re.Match[str]) -> str:

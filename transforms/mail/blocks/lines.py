@@ -348,14 +348,9 @@ class Words(NamedTuple):
 # The classes of a byte, as a set of bits: one pass over the text finds all of them.
 _SYMBOL, _WORD_END, _LETTER, _UPPER, _SPACE, _BLANK, _TAB = (1 << bit for bit in range(7))
 _TABLES = (
-    (_SYMBOL, SYMBOL),
-    (_WORD_END, WORD_END),
-    (_LETTER, LETTER),
-    (_UPPER, UPPER),
-    (_SPACE, SPACE),
-    (_BLANK, byte_table(b" ")),
-    (_TAB, byte_table(b"\t")),
-)
+    (_SYMBOL, SYMBOL), (_WORD_END, WORD_END), (_LETTER, LETTER), (_UPPER, UPPER), (_SPACE, SPACE),
+    (_BLANK, byte_table(b" ")), (_TAB, byte_table(b"\t")),
+)  # fmt: skip
 _CLASSES = bytes(sum(bit for bit, table in _TABLES if table[byte]) for byte in range(256))
 
 

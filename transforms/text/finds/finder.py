@@ -8,17 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from transforms.text.finds import named, personal
-from transforms.text.finds.forms import (
-    Find,
-    block_at,
-    block_before,
-    coded_prefixes,
-    coded_token_at,
-    forms,
-    putty_at,
-    token_at,
-)
+from transforms.text.finds import forms, named, personal
 
 SECRETS = (
     "private_key", "url_password", "cloud_key", "access_token", "jwt", "authorization", "password", "card", "iban",
@@ -26,7 +16,7 @@ SECRETS = (
 """Kinds of secrets, the first ones before the later where two find the same bytes."""
 FIND_KINDS = (*SECRETS, "email", "phone")
 
-_Looks = Callable[[bytes, int], Iterable[Find]]
+_Looks = Callable[[bytes, int], Iterable[forms.Find]]
 _BEGIN = 3
 """Bytes by which a word is looked up; all words but `@` have as many."""
 _AT_SIGN = ord("@")
@@ -58,7 +48,7 @@ class TextFinds(NamedTuple):
     """The finds of one text, in order and disjoint; places are bytes."""
 
     row: int
-    finds: list[Find]
+    finds: list[forms.Find]
 
 
 def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
@@ -89,7 +79,7 @@ def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
         if escaped:
             view = _View(data)
             own = _finds(view.data, _places(view.data, words), looks, shapes)
-            finds += [Find(view.place(start), view.end(end), kind) for start, end, kind in own]
+            finds += [forms.Find(view.place(start), view.end(end), kind) for start, end, kind in own]
         finds = _disjoint([find for find in finds if find.kind in kinds])
         if finds:
             yield TextFinds(row, finds)
@@ -105,9 +95,9 @@ class _Shapes(NamedTuple):
 
 def _finds(
     data: bytes, places: Collection[int], looks: Mapping[bytes, list[tuple[bytes, _Looks]]], shapes: _Shapes
-) -> Iterator[Find]:
+) -> Iterator[forms.Find]:
     """The finds of a text, in any order, where words are looked for at `places`."""
-    last = Find(0, 0, "")
+    last = forms.Find(0, 0, "")
     for at in sorted(set(places)):
         if data[at] == _AT_SIGN:
             address = personal.email_at(data, at)
@@ -171,15 +161,17 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
     """The words to look for, and by the first three bytes of each, in lower case, the functions that look at its place."""
     looks: list[tuple[str, _Looks]] = []
     if kinds.intersection(SECRETS):
-        looks += [(prefix, _once(partial(token_at, form=form))) for prefix, form in forms().items()]
         looks += [
-            (core, _once(partial(coded_token_at, core=core.encode(), meanings=meanings)))
-            for core, meanings in coded_prefixes().items()
+            (prefix, _once(partial(forms.token_at, form=form))) for prefix, form in forms.forms().items()
+        ]
+        looks += [
+            (core, _once(partial(forms.coded_token_at, core=core.encode(), meanings=meanings)))
+            for core, meanings in forms.coded_prefixes().items()
         ]
         looks += named.NAMES.items()
-        looks += [(word, _once(block_at)) for word in ("-----begin", "---- begin")]
-        looks += [(word, _once(block_before)) for word in ("-----end", "---- end")]
-        looks += [("private-lines:", _once(putty_at))]
+        looks += [(word, _once(forms.block_at)) for word in ("-----begin", "---- begin")]
+        looks += [(word, _once(forms.block_before)) for word in ("-----end", "---- end")]
+        looks += [("private-lines:", _once(forms.putty_at))]
     if "email" in kinds:
         looks += [(word, _once(personal.written_email_at)) for word in _WRITTEN_AT]
     if "phone" in kinds:
@@ -191,32 +183,32 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
     return sorted({word for word, _ in looks} | ({"@"} if "email" in kinds else set())), by_begin
 
 
-def _once(look: Callable[[bytes, int], Find | None]) -> _Looks:
-    def looked(data: bytes, at: int) -> Iterable[Find]:
+def _once(look: Callable[[bytes, int], forms.Find | None]) -> _Looks:
+    def looked(data: bytes, at: int) -> Iterable[forms.Find]:
         find = look(data, at)
         return (find,) if find else ()
 
     return looked
 
 
-def _at(data: bytes, at: int, looks: Mapping[bytes, list[tuple[bytes, _Looks]]]) -> Iterator[Find]:
+def _at(data: bytes, at: int, looks: Mapping[bytes, list[tuple[bytes, _Looks]]]) -> Iterator[forms.Find]:
     for word, look in looks.get(data[at : at + _BEGIN].lower(), ()):
         if len(word) <= _BEGIN or data[at : at + len(word)].lower() == word:
             yield from look(data, at)
 
 
-def _formless(data: bytes) -> Iterator[Find]:
+def _formless(data: bytes) -> Iterator[forms.Find]:
     for kind, pattern in _FORMLESS_PATTERNS:
         for match in pattern.finditer(data):
-            yield Find(match.start(), match.end(), kind)
+            yield forms.Find(match.start(), match.end(), kind)
 
 
-def _disjoint(finds: list[Find]) -> list[Find]:
+def _disjoint(finds: list[forms.Find]) -> list[forms.Find]:
     """Finds in the order of their places: a secret takes in those it overlaps, else the one of the first kind stays."""
     if len(finds) < 2:
         return finds
     rank = {kind: n for n, kind in enumerate(FIND_KINDS)}
-    result: list[Find] = []
+    result: list[forms.Find] = []
     for find in sorted(finds, key=lambda f: (f.start, rank[f.kind], -f.end)):
         if not result or result[-1].end <= find.start:
             result.append(find)
@@ -224,7 +216,7 @@ def _disjoint(finds: list[Find]) -> list[Find]:
         last = result[-1]
         first = min(last, find, key=lambda f: rank[f.kind])
         if last.kind in SECRETS and find.kind in SECRETS:
-            result[-1] = Find(last.start, max(last.end, find.end), first.kind)
+            result[-1] = forms.Find(last.start, max(last.end, find.end), first.kind)
         elif first is find:
             result[-1] = find
     return result

@@ -41,17 +41,13 @@ def conditions() -> TextConditions:
 @pytest.mark.parametrize(
     ("leaf", "is_found"),
     [
-        (Leaf("", "torn record", True), True),
-        (Leaf("q", "torn record", True), True),
-        (Leaf("b", "oldest año question", True), True),
-        (Leaf("q", "questions"), True),
-        (Leaf("nq", "oldest"), False),
-        (Leaf("", "ben@example.org"), True),
-        (Leaf("b", "Ann wrote", True), True),
-        (Leaf("s", "Ann wrote", True), False),
+        (Leaf("", "torn record", True), True), (Leaf("q", "torn record", True), True),
+        (Leaf("b", "oldest año question", True), True), (Leaf("q", "questions"), True),
+        (Leaf("nq", "oldest"), False), (Leaf("", "ben@example.org"), True),
+        (Leaf("b", "Ann wrote", True), True), (Leaf("s", "Ann wrote", True), False),
         (Leaf("", "question record", True), False),
     ],
-)
+)  # fmt: skip
 def test_what_is_in_no_chunk_is_found_in_the_fields_it_belongs_to(
     conditions: TextConditions, leaf: Leaf, is_found: bool
 ):

@@ -402,18 +402,7 @@ def test_code_known_by_its_shape_is_inferred_and_a_diff_is_not() -> None:
 LINES = st.sampled_from(
     [
         *(
-            "",
-            " ",
-            "\t",
-            "\r",
-            "\x0b",
-            "\x0c",
-            "\x1b[0m",
-            "\x85",
-            "\u2028",
-            "\u3000",
-            "ü€𝄞",
-            "x" * 500,
+            "", " ", "\t", "\r", "\x0b", "\x0c", "\x1b[0m", "\x85", "\u2028", "\u3000", "ü€𝄞", "x" * 500,
             "> " * 60,
         ),
         *(
@@ -425,14 +414,7 @@ LINES = st.sampled_from(
             "wrote:",
         ),
         *(
-            "On Mon, 1 Jan 2001",
-            "A <a@b.org>:",
-            "-- ",
-            "--",
-            "---",
-            "_" * 40,
-            "=" * 40,
-            "2.43.0",
+            "On Mon, 1 Jan 2001", "A <a@b.org>:", "-- ", "--", "---", "_" * 40, "=" * 40, "2.43.0",
             "Sent from my phone",
         ),
         *(

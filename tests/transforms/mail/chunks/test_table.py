@@ -57,22 +57,12 @@ def attachment(
     return ATTACHMENTS.from_rows(
         [
             {
-                "attachment_id": "a0",
-                "message_id": "m0",
-                "source": "s",
-                "partition": "u",
-                "part_index": 1,
-                "filename": filename,
-                "declared_type": "text/plain",
-                "content_class": content_class,
-                "text": text,
-                "char_count": len(text or ""),
-                "byte_count": 7,
-                "reason": None,
-                "lane": lane,
+                "attachment_id": "a0", "message_id": "m0", "source": "s", "partition": "u", "part_index": 1,
+                "filename": filename, "declared_type": "text/plain", "content_class": content_class,
+                "text": text, "char_count": len(text or ""), "byte_count": 7, "reason": None, "lane": lane,
             }
         ]
-    )
+    )  # fmt: skip
 
 
 @contextmanager
@@ -307,16 +297,11 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
 @pytest.mark.parametrize(
     ("text", "content_class", "count"),
     [
-        ("short\n", "text", 1),
-        (patch(1, 2), "patch", 1),
-        (patch(3, 4), "patch", 3),
-        (patch(1, 20), "patch", 20),
-        (patch(101, 1), "patch", 102),
-        ("x" * 20_000, "log", 3),
-        ("line\n" * 4_000, "log", 3),
-        (("para\n" * 100 + "\n") * 30, "text", 2),
+        ("short\n", "text", 1), (patch(1, 2), "patch", 1), (patch(3, 4), "patch", 3),
+        (patch(1, 20), "patch", 20), (patch(101, 1), "patch", 102), ("x" * 20_000, "log", 3),
+        ("line\n" * 4_000, "log", 3), (("para\n" * 100 + "\n") * 30, "text", 2),
     ],
-)
+)  # fmt: skip
 def test_attachments(text: str, content_class: str, count: int) -> None:
     table = mails("Attached.\n", subject="Re: fix")
     rows = [
@@ -342,34 +327,12 @@ def test_an_attachment_without_text_is_recorded(content_class: str, reason: str)
 
 LINES = st.sampled_from(
     [
-        "",
-        "> q one",
-        "> > q two",
-        "Hello there.",
-        "On Mon, 1 Jan 2001, A wrote:",
-        "-- ",
-        "Ann",
-        "ü€𝄞 text",
-        "@@ -1,2 +1,2 @@",
-        "+x",
-        "-y",
-        " z",
-        "diff --git a/f b/f",
-        "--- a/f",
-        "+++ b/f",
-        "{",
-        "};",
-        "> On Mon, B wrote:",
-        "word " * 60,
-        "-----Original Message-----",
-        "From: A",
-        "To: B",
-        "Subject: c",
-        "...",
-        ">",
-        "Sentence. " * 20,
+        "", "> q one", "> > q two", "Hello there.", "On Mon, 1 Jan 2001, A wrote:", "-- ", "Ann", "ü€𝄞 text",
+        "@@ -1,2 +1,2 @@", "+x", "-y", " z", "diff --git a/f b/f", "--- a/f", "+++ b/f", "{", "};",
+        "> On Mon, B wrote:", "word " * 60, "-----Original Message-----", "From: A", "To: B", "Subject: c",
+        "...", ">", "Sentence. " * 20,
     ]
-)
+)  # fmt: skip
 BODIES = st.lists(LINES, max_size=40).map("\n".join)
 SMALL = {
     "message_chars": 120, "recursive_chars": 400, "overlap_chars": 30, "anchor_chars": 20,
