@@ -28,7 +28,7 @@ _Value = TypeVar("_Value")
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
         "trusted-types default"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -39,7 +39,10 @@ _HEADERS = {
 
 
 class SafeHeaders:
-    """ASGI middleware: no script, style, frame or form but the server's own, no address for others, no stored copy."""
+    """ASGI middleware: no script, style, frame or form but the server's own, no address for others, no stored copy.
+
+    An answer that brings such a header itself keeps it: the page of a mail's HTML has a stricter policy.
+    """
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -48,7 +51,8 @@ class SafeHeaders:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
                 if not scope["path"].startswith(_STATIC):
                     headers["Cache-Control"] = "no-store"
             await send(message)

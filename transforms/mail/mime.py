@@ -250,9 +250,7 @@ def _read_tree(tree: mime_tree.Tree, mail: ParsedMail, first: int, levels: int) 
         for broken in () if kind.startswith("multipart/") else leaf.part.defects:
             words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(broken).__name__.removesuffix("Defect"))
             mail.note(words.lower())
-        encodings = [str(value) for value in leaf.part.get_all("content-transfer-encoding", [""])]
-        payload = mime_tree.payload_text(leaf.part).encode("utf-8", "surrogateescape")
-        data = _decoded(payload, encodings, kind, mail)
+        data = decoded_part(leaf, mail)
         if in_body:
             _add_text(mail, data, leaf.declared)
         else:
@@ -262,6 +260,13 @@ def _read_tree(tree: mime_tree.Tree, mail: ParsedMail, first: int, levels: int) 
     if tree.rest:
         next_position = max((leaf.position for leaf in parts), default=first - 1) + 1
         mail.parts.append(MimePart(next_position, None, "text/plain", None, tree.rest, None, None))
+
+
+def decoded_part(leaf: mime_tree.MimeLeaf, mail: ParsedMail) -> bytes:
+    """The content of a part without its transfer encoding; its faults are noted in `mail`."""
+    encodings = [str(value) for value in leaf.part.get_all("content-transfer-encoding", [""])]
+    payload = mime_tree.payload_text(leaf.part).encode("utf-8", "surrogateescape")
+    return _decoded(payload, encodings, leaf.declared.kind, mail)
 
 
 def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMail) -> bytes:

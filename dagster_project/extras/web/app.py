@@ -29,7 +29,7 @@ register_url_convertor("id", _IdConvertor())
 _VIEWS = {
     "/": views.search, "/why": views.why, "/open": views.open_id, "/open/{id:id}": views.open_id,
     "/m/{id:id}": views.mail, "/raw/{id:id}": views.stored_text, "/original/{id:id}": files.raw_mail,
-    "/mbox/{id:id}": files.thread_mbox, "/file/{id:id}": files.attached,
+    "/html/{id:id}": files.sent_html, "/mbox/{id:id}": files.thread_mbox, "/file/{id:id}": files.attached,
     "/document-file/{id:id}": files.document_file, "/t/{id:id}": views.thread, "/a/{id:id}": views.attachment,
     "/series/{id:id}": views.series, "/diff": views.diff, "/d/{id:id}": views.document,
     "/c/{id:id}": views.chat, "/p/{id:id}": views.person, "/picture/{id:id}": views.picture,

@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 
 from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
+from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
 from dagster_project.extras.web.site import Site, parameter
 from dagster_project.index.search.search_index import SearchIndex
@@ -61,6 +62,28 @@ def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
     """A mail as a source of its own holds it, to save."""
     _refuse_unseen(site, index)
     return _saved(_mail(site, index, parameter(request)), f"{parameter(request)}.eml", "text/plain")
+
+
+def sent_html(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The HTML of a mail as it was sent, for a frame; with `?pictures=1` pictures of other hosts, too."""
+    _refuse_unseen(site, index)
+    remote = request.query_params.get("pictures") == "1"
+    shown = html_mail(_mail(site, index, parameter(request)), media_type, remote=remote)
+    if shown is None:
+        raise SourceError("this mail has no HTML")
+    # A page in a sandbox of its own is not opened at all where it asks for that header.
+    headers = {"Content-Security-Policy": policy(remote=remote), "Cross-Origin-Opener-Policy": "unsafe-none"}
+    return HTMLResponse(shown.html, headers=headers)
+
+
+def html_of(site: Site, index: SearchIndex, message_id: str, *, is_read: bool) -> HtmlMail | bool:
+    """The HTML of a mail if it is to be read, else whether the mail may have some; False where it is not shown."""
+    try:
+        data = _mail(site, index, message_id) if site.shows_files(index) else b""
+    except SourceError:
+        return False
+    has_html = b"text/html" in data.lower()
+    return (html_mail(data, media_type, remote=False) or False) if has_html and is_read else has_html
 
 
 def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:

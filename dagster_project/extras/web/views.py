@@ -7,7 +7,7 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from dagster_project.extras.web import corpus, documents, mails, patches, results
+from dagster_project.extras.web import corpus, documents, files, mails, patches, results
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked
@@ -93,6 +93,8 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
         series=patches.versions(ask, first.series),
         backlinks=backlinks,
         has_files=site.shows_files(index),
+        sent=files.html_of(site, index, id_, is_read=request.query_params.get("view") == "html"),
+        pictures_too="?pictures=1" if request.query_params.get("pictures") == "1" else "",
         reply=mails.reply_address(first),
     )
 

@@ -20,6 +20,7 @@ from PIL import Image
 
 from dagster_project.extras.web.app import web_app
 from tests.archives import Mail, Workspace, mbox
+from tests.extras.web.test_files import TRACKED, picture, sent
 from tests.extras.web.test_texts import HOSTILE
 from tests.timing import HUNG, until
 
@@ -68,6 +69,7 @@ def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Work
     patches = [patch(1, NEW.replace("flush()", "fsync()").replace("second", "first")), patch(2, NEW)]
     with next(folder.glob("quern-dev/quern-dev.2025-05*")).open("ab") as archive:
         archive.write(b"\n" + mbox([*hostile, *patches]))
+        archive.write(b"From eve@example.org Mon Apr  1 10:00:00 2024\n" + sent() + b"\n")
     work.put("docs/zebra.md", "# Zebra\n\n" + "\n\n".join(HOSTILE))
     work.build()
     return work
@@ -172,7 +174,7 @@ PAGES = (
     "/", f"/?q={QUERY}", "/?q=has:patch", "/corpus", "/help", "/d/docs%3Afaq.md", "/d/docs%3Azebra.md",
     "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
     "/series/m502@example.org", "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
-    "/p/marta@quern.example", "/quarantine",
+    "/p/marta@quern.example", "/quarantine", "/m/h0@example.org?view=html",
 )  # fmt: skip
 
 
@@ -268,6 +270,39 @@ def test_a_search_replaces_what_the_page_shows(chromium: Any, base: str):
         whole = page.locator("main").inner_html()
         page.reload()
         assert page.locator("main").inner_html() == whole
+
+
+@pytest.mark.parametrize("address", ["/m/h0@example.org?view=html", "/html/h0@example.org"])
+def test_the_html_of_a_mail_asks_nobody_but_for_pictures_on_a_click(chromium: Any, base: str, address: str):
+    """Neither in its frame nor on a page of its own; what leaves the browser for another host is counted."""
+    asked: list[str] = []
+
+    def other_host(route: Any) -> None:
+        asked.append(route.request.url)
+        route.fulfill(body=picture(), content_type="image/png")
+
+    with chromium.new_context(viewport=DESK, base_url=base) as context:
+        dialogs = []
+        context.route(re.compile(r"^(?!http://127)"), other_host)
+        context.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+        frame = page.frames[-1]
+        assert frame.locator("p", has_text="Kiln glows").is_visible()
+        assert frame.locator("img").first.evaluate("img => img.naturalWidth") == 3
+        assert asked == []
+        if "/m/" in address:
+            shoot(page, "serve-html")
+            page.locator("text=Show them").click()
+        else:
+            page.goto(f"{address}?pictures=1")
+        page.wait_for_load_state("networkidle")
+        assert sorted(set(asked)) == [f"{TRACKED}{name}" for name in ("b", "c", "p.png")]
+        assert dialogs == [] and page.url.startswith(base)
+        with context.expect_page() as opened_page:
+            page.frames[-1].locator("a", has_text="far").click()
+        assert opened_page.value.url == "https://far.example/x"
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])

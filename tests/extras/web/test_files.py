@@ -2,6 +2,8 @@
 
 import io
 import mailbox
+import re
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from email.message import EmailMessage
@@ -9,12 +11,18 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
+from selectolax.lexbor import LexborHTMLParser
 from starlette.testclient import TestClient
 
 from dagster_project.extras.web.app import web_app
+from dagster_project.extras.web.files import media_type
+from dagster_project.extras.web.html_mail import html_mail
 from dagster_project.extras.web.question import file_of
 from tests.archives import Workspace
+from tests.examples import examples
 from transforms.settings.models import SafetySettings
 
 BASE = "http://127.0.0.1:8320"
@@ -52,6 +60,7 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     )
     work.write("0.eml", mail(0, "From here on\n", glow_png=picture(), drawn_svg=SCRIPT, odd_png=b"GIF? no"))
     work.write("1.eml", mail(1, "> From here on\nYes.\n"))
+    work.write("2.eml", sent())
     work.put("notes/kiln/Kiln.md", NOTE)
     work.put("notes/art/Glaze.md", "# Glaze\n\nWhat the kiln does to a glaze.\n")
     for name in ("notes/art/Glow.png", "notes/private/p.png", "notes/.hidden/h.png", "secret.png"):
@@ -95,7 +104,7 @@ def test_a_note_shows_its_own_pictures_alone(web: TestClient):
 
 
 def test_a_thread_is_saved_as_mbox(web: TestClient, files: Workspace, tmp_path: Path):
-    (thread,) = set(files.column("SELECT thread_id FROM threads"))
+    (thread,) = set(files.column("SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'"))
     assert f"/mbox/{thread}" in web.get(f"/t/{thread}").text
     (tmp_path / "t.mbox").write_bytes(web.get(f"/mbox/{thread}").content)
     assert b"\n>From here on\n" in (tmp_path / "t.mbox").read_bytes()
@@ -132,13 +141,80 @@ def test_folders_are_facets_and_what_was_set_aside_has_a_page(web: TestClient):
 def test_nothing_of_a_file_is_shown_where_answers_are_masked(files: Workspace):
     masked = files.settings.model_copy(update={"safety": SafetySettings(outputs="mask")})
     (thread,), (first, *_) = (
-        files.column("SELECT thread_id FROM threads"),
+        files.column("SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'"),
         files.column("SELECT attachment_id FROM attachments"),
     )
     own = file_of("document", "notes:kiln/Kiln.md")
     with TestClient(web_app(masked), base_url=BASE) as web:
-        for address in (f"/mbox/{thread}", file_of("attachment", first), own, f"{own}?embeds=glow.png"):
+        sent_html = "/html/h0@example.org"
+        for address in (
+            f"/mbox/{thread}",
+            file_of("attachment", first),
+            sent_html,
+            own,
+            f"{own}?embeds=glow.png",
+        ):
             assert web.get(address).status_code == 403
-        for page in ("/m/k0@example.org", "/d/notes%3Akiln%2FKiln.md", f"/a/{first}", f"/t/{thread}"):
+        mails = ("/m/k0@example.org", "/m/h0@example.org", f"/t/{thread}")
+        for page in (*mails, "/d/notes%3Akiln%2FKiln.md", f"/a/{first}"):
             shown = web.get(page).text
-            assert not [word for word in ("/mbox/", "/file/", "-file/", "mailto:") if word in shown]
+            assert not {w for w in ("/mbox/", "/file/", "-file/", "view=html", "mailto:") if w in shown}
+
+
+TRACKED = "https://tracker.example/"
+SENT = f"""<!DOCTYPE html><html><head><base href="{TRACKED}"><meta http-equiv=refresh content="0;url={TRACKED}m">
+<link rel=stylesheet href="{TRACKED}l"><link rel=dns-prefetch href="//dns.example"><script>top.location='{TRACKED}s'</script>
+<style>@import "{TRACKED}i"; p {{ background: url({TRACKED}c) }} </style><style></style ><script>1</script></style></head>
+<body onload="fetch('{TRACKED}o')" background="{TRACKED}b"><p style="color:red">Kiln <b onclick=1>glows</b></p>
+<img src="cid:glow@k" alt="glow"><img src="{TRACKED}p.png"><img src=cid:drawn><svg onload=alert(1)><image href="{TRACKED}v"/>
+</svg><form action="{TRACKED}f"><input autofocus onfocus=1><button>Send</button></form><iframe src="{TRACKED}fr"></iframe>
+<a href="javascript:alert(1)" ping="{TRACKED}g">run</a><a href="https://far.example/x">far</a>
+<video poster="{TRACKED}w"></video><object data="{TRACKED}d"></object><x onmouseover=1>free</x></body></html>"""
+
+
+def sent(ident: str = "h0@example.org") -> bytes:
+    """A mail as text and as hostile HTML, with a picture and a drawing of its own."""
+    message = EmailMessage()
+    message["From"], message["Message-ID"], message["Subject"] = "eve@example.org", f"<{ident}>", "Glow"
+    message["Date"] = "Mon, 1 Apr 2024 10:00:00 +0000"
+    message.set_content("Kiln glows\n")
+    message.add_alternative(SENT, subtype="html")
+    (_, html) = message.iter_parts()
+    html.add_related(picture(), "image", "png", cid="<glow@k>")
+    html.add_related(SCRIPT, "image", "svg+xml", cid="<drawn>")
+    return message.as_bytes()
+
+
+def test_the_html_of_a_mail_is_shown_with_nothing_that_runs_or_asks_anybody(web: TestClient):
+    assert 'href="?view=html"' not in web.get("/m/k0@example.org").text
+    assert web.get("/html/k0@example.org").status_code == 404
+    assert 'href="?view=html"' in web.get("/m/h0@example.org").text
+    page = web.get("/m/h0@example.org?view=html").text
+    assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in page and "tells tracker.example" in page
+    for query, policy in (("", "img-src data:; "), ("?pictures=1", "img-src data: https:; upgrade-insecure")):
+        shown = web.get(f"/html/h0@example.org{query}")
+        assert policy in shown.headers["content-security-policy"]
+        assert shown.headers["content-security-policy"].startswith("sandbox allow-popups")
+        assert "allow-scripts" not in page + shown.headers["content-security-policy"]
+        elements = set(re.findall(r"<([a-z][a-z0-9:]*)", shown.text))
+        assert elements <= {"html", "head", "meta", "title", "style", "body", "p", "b", "img", "a", "form", "x"}
+        attributes = set(re.findall(r'\s([a-z-]+)="', shown.text))
+        assert attributes <= {"charset", "style", "alt", "src", "href", "target", "rel", "background"}
+        pictures = re.findall(r'(?:src|background)="([^"]*)"', shown.text)
+        remote = [f"{TRACKED}b", f"{TRACKED}p.png"] if query else []
+        own = f"data:image/png;base64,{b64encode(picture()).decode()}"
+        assert sorted(pictures) == sorted([own, *remote])
+        assert 'href="https://far.example/x" target="_blank" rel="noreferrer noopener"' in shown.text
+        assert "javascript:" not in shown.text and "glows" in shown.text and "free" in shown.text
+
+
+@given(
+    st.text(st.sampled_from("<>/\"'= \nabsxcriptyle!-&;:#"), max_size=60), st.sampled_from(["", "<style>"])
+)
+@examples(200)
+def test_no_html_of_a_mail_keeps_what_runs(text: str, before: str):
+    data = b"Content-Type: text/html\n\n" + f"{before}{text}".encode()
+    shown = html_mail(data, media_type, remote=True)
+    nodes = LexborHTMLParser(shown.html if shown else "").css("*")
+    assert not {n.tag for n in nodes} & {"script", "svg", "input", "iframe", "link"}
+    assert not [name for node in nodes for name in node.attributes if name.startswith("on")]

@@ -126,14 +126,11 @@ def test_no_name_of_a_member_is_left_in_what_the_programs_write():
 def test_replies_threads_reactions_and_edits_of_each_program():
     slack = [
         {
-            "ts": "1.5",
-            "thread_ts": "1.5",
-            "user": "U1",
-            "text": "doors?",
+            "ts": "1.5", "thread_ts": "1.5", "user": "U1", "text": "doors?",
             "reactions": [{"name": "x", "count": 2}],
         },
         {"ts": "2.5", "thread_ts": "1.5", "user": "U1", "text": "shut", "edited": {"ts": "3"}},
-    ]
+    ]  # fmt: skip
     discord = [
         {"id": "1.5", "timestamp": "2025-03-27T18:02:00+00:00", "type": "Default", "author": {"id": "1", "name": "Maud"},
          "content": "doors?", "reactions": [{"emoji": {}, "count": 2}]},

@@ -29,12 +29,9 @@ def block(index: int, kind: str, start: int, end: int, message_id: str = BODY) -
 def tables(**rows: list[dict[str, object]]) -> dict[str, ibis.Table]:
     """The tables that rules over mails read, with these rows."""
     types = {
-        "attachment_id": pa.string(),
-        "spans": SPANS,
-        "byte_start": pa.int64(),
-        "byte_end": pa.int64(),
+        "attachment_id": pa.string(), "spans": SPANS, "byte_start": pa.int64(), "byte_end": pa.int64(),
         "block_index": pa.int64(),
-    }
+    }  # fmt: skip
     columns = {
         "messages": ["message_id"],
         "documents": ["doc_id"],

@@ -57,15 +57,11 @@ def test_what_is_in_no_chunk_is_found_in_the_fields_it_belongs_to(
 @pytest.mark.parametrize(
     ("leaf", "is_found"),
     [
-        (Leaf("", "a quoted lantern", True), True),
-        (Leaf("q", "a quoted lantern", True), True),
-        (Leaf("q", "lantern"), True),
-        (Leaf("b", "lanter*"), True),
-        (Leaf("nq", "lantern"), False),
-        (Leaf("s", "lantern", True), False),
-        (Leaf("", "unknown lantern", True), False),
+        (Leaf("", "a quoted lantern", True), True), (Leaf("q", "a quoted lantern", True), True),
+        (Leaf("q", "lantern"), True), (Leaf("b", "lanter*"), True), (Leaf("nq", "lantern"), False),
+        (Leaf("s", "lantern", True), False), (Leaf("", "unknown lantern", True), False),
     ],
-)
+)  # fmt: skip
 def test_a_mail_of_quotes_alone_is_found_by_what_it_quotes(
     conditions: TextConditions, leaf: Leaf, is_found: bool
 ):

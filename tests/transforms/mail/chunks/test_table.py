@@ -202,13 +202,10 @@ def test_rule_2_an_anchor_keeps_the_end_of_the_quote() -> None:
 @pytest.mark.parametrize(
     ("body", "subject", "parent", "needs"),
     [
-        ("Yes.\n", "", "p", True),
-        ("Yes.\n", "[users] AW: lock", None, True),
-        ("Yes.\n", "lock", None, False),
-        ("> q\n\nYes.\n", "", "p", False),
-        ("Long. " * 60, "", "p", False),
+        ("Yes.\n", "", "p", True), ("Yes.\n", "[users] AW: lock", None, True),
+        ("Yes.\n", "lock", None, False), ("> q\n\nYes.\n", "", "p", False), ("Long. " * 60, "", "p", False),
     ],
-)
+)  # fmt: skip
 def test_rule_5_a_short_reply_without_anchor_needs_its_parent(
     body: str, subject: str, parent: str | None, needs: bool
 ) -> None:

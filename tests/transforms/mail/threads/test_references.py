@@ -20,11 +20,8 @@ def references(*bodies: str) -> list[dict[str, Any]]:
     """The references of mails m0, m1, … with the given bodies."""
     ids = [f"m{n}" for n in range(len(bodies))]
     table = {
-        "message_id": ids,
-        "source": ["s"] * len(ids),
-        "partition": ["u"] * len(ids),
-        "body": list(bodies),
-    }
+        "message_id": ids, "source": ["s"] * len(ids), "partition": ["u"] * len(ids), "body": list(bodies),
+    }  # fmt: skip
     return message_references(pa.table(table)).to_pylist()
 
 
