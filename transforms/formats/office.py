@@ -38,6 +38,7 @@ _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
 _META = "{urn:oasis:names:tc:opendocument:xmlns:meta:1.0}"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _PROPERTIES = {"title": f"{DC}title", "created": f"{_META}creation-date", "modified": f"{DC}date"}
 _TITLES = ("title", "ctrTitle")
 _MAX_BLANKS = 100
@@ -159,6 +160,15 @@ def opendocument_markdown(data: bytes) -> Converted:
     if slides:
         converted = paged(("\n\n".join(_blocks(slide, is_slide=True)) for slide in slides), [], None)
     else:
+        styles = root.iter(f"{_STYLE}style")
+        own = {
+            style.get(f"{_STYLE}name")
+            for style in styles
+            if style.get(f"{_STYLE}parent-style-name") == "Title"
+        }
+        for paragraph in body.iter(f"{_TEXT}p"):
+            if paragraph.get(f"{_TEXT}style-name") in {"Title", *own}:
+                paragraph.tag = f"{_TEXT}h"
         text = body.find(f"{_OFFICE}text")
         converted = Converted("\n\n".join(_blocks(body if text is None else text)) + "\n", [])
     return zipped.described(converted, "meta.xml", _PROPERTIES)

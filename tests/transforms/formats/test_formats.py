@@ -14,12 +14,12 @@ from transforms.formats.read import read_format
 from transforms.text.visible import picture_of
 
 _ODT = (
-    '<office:text><text:h text:outline-level="2">Plan</text:h><text:p>Two<text:s text:c="2"/>blanks<text:note>'
-    "<text:note-body><text:p>a note</text:p></text:note-body></text:note></text:p><text:list><text:list-item>"
-    "<text:p>one</text:p><text:list><text:list-item><text:p>below</text:p></text:list-item></text:list>"
-    '</text:list-item></text:list><table:table><table:table-row><table:table-cell table:number-columns-repeated="2">'
-    "<text:p>x</text:p></table:table-cell><table:table-cell table:number-columns-repeated='99'/></table:table-row>"
-    "</table:table></office:text>"
+    '<office:text><text:p text:style-name="Title">Doors</text:p><text:h text:outline-level="2">Plan</text:h><text:p>Two'
+    '<text:s text:c="2"/>blanks<text:note><text:note-body><text:p>a note</text:p></text:note-body></text:note></text:p>'
+    "<text:list><text:list-item><text:p>one</text:p><text:list><text:list-item><text:p>below</text:p></text:list-item>"
+    "</text:list></text:list-item></text:list><table:table><table:table-row><table:table-cell "
+    'table:number-columns-repeated="2"><text:p>x</text:p></table:table-cell><table:table-cell '
+    "table:number-columns-repeated='99'/></table:table-row></table:table></office:text>"
 )
 _ODP = (
     '<office:presentation><draw:page><draw:frame presentation:class="title"><draw:text-box><text:p>First</text:p>'
@@ -67,7 +67,7 @@ CASES = [
         "odt",
         "opendocument",
         made.opendocument(_ODT),
-        "## Plan\n\nTwo  blanks [a note]\n\n- one\n  - below\n\n| x | x |\n| --- | --- |",
+        "# Doors\n\n## Plan\n\nTwo  blanks [a note]\n\n- one\n  - below\n\n| x | x |\n| --- | --- |",
     ),
     ("odp", "opendocument", made.opendocument(_ODP), "## First\n\nsaid\n\nmore"),
     (
