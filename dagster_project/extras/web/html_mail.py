@@ -1,5 +1,6 @@
 """HTML of a mail as it was sent: without elements and attributes that run or load something, its own pictures in it."""
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -25,6 +26,8 @@ _KEPT = {
     "size", "span", "start", "style", "summary", "title", "type", "valign", "value", "vspace", "width",
 }  # fmt: skip
 """Attributes that show something and load nothing but what a style names."""
+_LOADS = re.compile(r"@import\b|\burl\s*\(|\bimage-set\s*\(", re.I)
+"""Calls by which a style loads something; the policy of the page refuses that in any spelling."""
 _OWN_DATA = tuple(f"data:image/{kind};" for kind in ("png", "jpeg", "jpg", "gif", "webp"))
 _MOST_PICTURES = 32 << 20
 """Characters of pictures that are put in: a mail may name one picture many times."""
@@ -82,7 +85,12 @@ def _shown(text: str, pictures: Mapping[str, str], hosts: set[str], *, remote: b
         for name in before.keys() - _KEPT:
             del node.attrs[name]
         style = node.text(deep=True) if node.tag == "style" else before.get("style") or ""
-        hosts |= {"url()"} if "url(" in style.lower() else set()
+        if _LOADS.search(style):
+            hosts.add("url()")
+            if not remote and node.tag == "style":
+                node.inner_html = _LOADS.sub("none(", style)
+            elif not remote:
+                node.attrs["style"] = _LOADS.sub("none(", style)
         address = (before.get("href") or "").strip()
         if node.tag == "a" and address.startswith("#"):
             _set(node, {"href": address})
