@@ -121,9 +121,13 @@ def _delivered(place: Path, folder: str) -> _Files:
 
 
 def _archives(root: Path) -> _Files:
-    """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes."""
+    """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes.
+
+    One in the folder itself whose name has a month is an archive of a list, and not a mail folder.
+    """
     for path, error in globs.entries_below(root):
-        folder = _folder_name(path.relative_to(root).with_name(_stem(path.name)))
+        is_dated = path.parent == root and month_of(path.name)
+        folder = "" if is_dated else _folder_name(path.relative_to(root).with_name(_stem(path.name)))
         if error:
             yield path, why_unreadable(error), folder
         elif not globs.is_folder(path) and not path.name.startswith(".") and is_archive(path):

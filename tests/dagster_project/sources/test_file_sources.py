@@ -344,7 +344,10 @@ def test_folders_of_thunderbird_are_lists_and_deleted_mails_are_left_out(workspa
     inbox.write_bytes(inbox.read_bytes().replace(b"\nSubject:", b"\nX-Mozilla-Status: 0009\nSubject:", 1))
     workspace.write("Local Folders/Inbox.sbd/Doors", [Mail(3)])
     workspace.write("Local Folders/Inbox.msf", b"// <!-- <mdb:mork:z v=1.4/> -->")
-    assert lists(workspace) == {"dev/Inbox": "dev/Inbox: 1", "dev/Inbox%2fDoors": "dev/Inbox/Doors: 1"}
+    of_folders = {"dev/Inbox": "dev/Inbox: 1", "dev/Inbox%2fDoors": "dev/Inbox/Doors: 1"}
+    assert lists(workspace) == of_folders
+    workspace.write("Local Folders/gauges.2004-01.mbox", [Mail(4)])  # a month of a list
+    assert lists(workspace) == {**of_folders, "dev/gauges.2004-01": "gauges: 1"}
 
 
 def test_mails_of_apple_mail_are_read_by_their_count(workspace: Workspace):
