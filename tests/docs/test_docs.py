@@ -346,7 +346,7 @@ def test_the_pages_are_read_in_an_evening():
         for path in PAGES
         if path.name not in reference and path.parent.name != "measurements"
     }
-    assert sum(words.values()) < 30_000, words
+    assert sum(words.values()) < 25_000, words
 
 
 @pytest.mark.exhaustive
