@@ -30,7 +30,6 @@ def read_format(data: bytes, kind: str, ocr: Ocr | None = None, *, is_seen: bool
     if not converted.text.strip():
         raise FormatError("no_text: it holds no text")
     if converted.page_starts is None:  # without pages whose places would change
-        converted = converted._replace(
-            text=converted.text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-        )
+        text = converted.text.encode("utf-8", "replace").decode()
+        return converted._replace(text=text.replace("\0", "\ufffd"))
     return converted

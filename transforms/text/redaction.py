@@ -34,14 +34,20 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     ['password: [password] of [email]']
     """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
-    actions, finds, withheld = _actions(settings), Counter[str](), 0
+    actions, finds, withheld, rows = _actions(settings), Counter[str](), 0, list[int]()
     for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), actions):
         if is_picture(texts[row]):
             continue
+        rows.append(row)
         finds.update(find.kind for find in in_text)
         kind = next((find.kind for find in in_text if actions[find.kind] == "hold"), None)
         withheld += kind is not None
         texts[row] = f"[held back: {kind}]" if kind else _marked(texts[row], in_text, in_place=False)
+    if rows:  # a mark may make a find of the words beside it
+        again = screened([texts[row] for row in rows], settings)
+        for row, text in zip(rows, again.texts, strict=True):
+            texts[row] = text
+        finds, withheld = finds + again.finds, withheld + again.withheld
     return Screened(texts, finds, withheld)
 
 
@@ -66,21 +72,17 @@ def masked_in_place(
 
 def _is_clear(text: str, find: Find, clear: Sequence[str]) -> bool:
     """True for an address that one of the patterns matches."""
-    if not clear or find.kind != "email":
-        return False
-    address = text.encode()[find.start : find.end].decode().lower()
-    return any(fnmatchcase(address, pattern.lower()) for pattern in clear)
+    address = text.encode()[find.start : find.end].decode().lower() if clear else ""
+    return find.kind == "email" and any(fnmatchcase(address, pattern.lower()) for pattern in clear)
 
 
 def _marked(text: str, finds: Sequence[Find], *, in_place: bool) -> str:
     """A text with a mark for each find, of as many bytes if it is `in_place`."""
     data, parts, last = text.encode(), [], 0
     for start, end, kind in finds:
-        mark = f"[{kind}]".encode()
-        parts += [
-            data[last:start],
-            mark if not in_place else (mark if end - start >= len(mark) else b"").ljust(end - start, b"*"),
-        ]
+        mark, size = f"[{kind}]".encode(), end - start
+        fitted = mark if not in_place else (mark if size >= len(mark) else b"").ljust(size, b"*")
+        parts += (data[last:start], fitted)
         last = end
     return b"".join([*parts, data[last:]]).decode()
 

@@ -40,14 +40,9 @@ def print_hits(queries: list[str], result: SearchResult, version: str, details: 
     rows = result.hits.to_pylist()
     for number, query in enumerate(queries):
         hits = [r for r in rows if r["query"] == number]
-        console.print(
-            Text(f"{query}", style="bold"),
-            Text(f"  {len(hits)} hit{'s' * (len(hits) > 1)}" if hits else "  nothing found"),
-            Text(
-                "" if not hits or result.labels[number] == "PASS" else f" {result.labels[number]}",
-                style="red",
-            ),
-        )
+        label = "" if not hits or result.labels[number] == "PASS" else f" {result.labels[number]}"
+        count = f"  {len(hits)} hit{'s' * (len(hits) > 1)}" if hits else "  nothing found"
+        console.print(Text(query, style="bold"), Text(count), Text(label, style="red"))
         _print_understood(console, result.understood[number])
         by_thread: dict[object, list[dict[str, Any]]] = {}
         for hit in hits:

@@ -3,7 +3,7 @@
 import ibis
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transforms.embedding.sent_texts import texts_sent
@@ -84,11 +84,11 @@ def test_what_the_settings_let_through_is_sent():
     texts = [text for text, _ in MASKED]
     sent = screened(texts, SafetySettings(secrets="send", emails="send", phones="send"))
     assert (sent.texts, sent.finds) == (texts, {})
-    assert screened(["ann@example.org " + AWS], SafetySettings(emails="send")).texts == [
-        "ann@example.org [cloud_key]"
-    ]
+    without_emails = screened(["ann@example.org " + AWS], SafetySettings(emails="send"))
+    assert without_emails.texts == ["ann@example.org [cloud_key]"]
 
 
+@example([f"key {AWS}.", next(text for text, _ in MASKED if text.startswith("MII"))], "")
 @given(st.lists(st.sampled_from([m[0] for m in MASKED] + HARMLESS), min_size=1, max_size=6), st.text())
 def test_screening_twice_is_screening_once(parts: list[str], between: str):
     once = screened([between.join(parts)], MASK).texts
