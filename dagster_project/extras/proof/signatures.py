@@ -60,7 +60,7 @@ def signature_links(mail: bytes, keys: Keys) -> Iterator[ProofLink]:
 
 
 def _dkim(dkim: Any, mail: bytes, keys: Keys, author: str) -> Iterator[ProofLink]:
-    """The best that can be status of the signatures, and the seals."""
+    """The link of the signature that proves most, and that of the seals."""
     faults, none = (dkim.DKIMException, *_BROKEN), "no sender signed it with DKIM"
     try:
         headers = Counter(name.lower() for name, _ in dkim.DKIM(mail).headers)
