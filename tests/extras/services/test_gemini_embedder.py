@@ -105,7 +105,7 @@ LASTING = {
     "an expired key": (server.expired_key, ServiceError, "does not accept the key in GEMINI_API_KEY"),
     "no permission": (server.status(403, "PERMISSION_DENIED"), ServiceError, "does not accept the key"),
     "an unknown model": (server.status(404, "NOT_FOUND"), ServiceError, "does not know the model"),
-    "a retired model": (server.status(404, "NOT_FOUND"), ServiceError, "successors are gemini-embedding-2"),
+    "a retired model": (server.status(404, "NOT_FOUND"), ServiceError, "retired are gemini-embedding-2"),
     "a pause beyond the limit": (server.asks_to_wait(3600), ServiceError, "asks to wait 3600 s"),
     "the day's quota": (server.used_up, ServiceError, "the quota of the day is used up"),
 }
