@@ -21,7 +21,7 @@ from transforms.mail.blocks.lines import (
     rows_within,
 )
 
-_DEVICE_ENDS = np.frombuffer(b"ei", dtype=np.uint8)
+_DEVICE_ENDS = np.frombuffer(b"ei)]*", dtype=np.uint8)
 # A footer has at most this many lines, and names its list within this many lines.
 _FOOTER_LINES = 40
 FOOTER_WORD_LINES = 9
