@@ -220,9 +220,9 @@ def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
     monkeypatch.setattr("transforms.mail.threads.threads.VERSION", "of tomorrow")
-    remembered = asset_graph._assets_of
-    remembered.cache_clear()
-    request.addfinalizer(remembered.cache_clear)
+    for remembered in (asset_graph._assets_of, asset_graph._stages_of):
+        remembered.cache_clear()
+        request.addfinalizer(remembered.cache_clear)
     plan = built.plan()
     assert plan.publish and not plan.stale
     sources = [{"name": s.name, "kind": s.kind, "path": s.path} for s in built.settings.sources]
