@@ -69,7 +69,7 @@ def _citation_of(url: SplitResult) -> str:
 def cited_text(index: SearchIndex, citation: str) -> tuple[Reading, int, int]:
     """The stored text that a citation names a part of, and the bytes of the part; UnknownIdError or QueryError as `reading`.
 
-    QueryError also for threads and chunks, which are no bytes of one text.
+    QueryError also for a thread or a chunk: neither is a range of bytes of one text.
     """
     ask = asking(index.connection)
     part = reading(ask, citation)

@@ -68,7 +68,7 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
         "previews": _erase_previews(instance),
         "reports": _erase_reports(settings.root / "eval"),
     }
-    # Readings of documents, copies of remote files and narrowed versions are made again when they are needed.
+    # The next build or search writes readings of documents, copies of remote files and narrowed versions.
     for folder in (
         settings.root / "cache" / "documents",
         settings.root / "cache" / "lake",
