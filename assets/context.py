@@ -141,8 +141,7 @@ def chunk_sentences(
 
     `kinds` has the kind of sentences of each source. A chunk without a usable sentence of the model, or
     about which it is not asked, has the sentence of the known facts. Requests with an answer in the cache are not
-    repeated. BudgetError and ServiceError as the model raises them; answers until then stay in the cache.
-    """
+    repeated. BudgetError and ServiceError as the model raises them; answers until then stay in the cache."""
     report = SentenceReport()
     base = context_sentences.structural_sentences(placed)
     mask = _asks_model(placed, kinds)
@@ -205,8 +204,7 @@ def written_sentences(
 ) -> dict[str, str]:
     """The model's usable sentence on each request that has one, by its chunk, asked `size` at a time.
 
-    Requests with an answer in the cache are not repeated.
-    """
+    Requests with an answer in the cache are not repeated."""
     answers = cache.known(sorted({r.key for r in pending}))
     missing = _unanswered(pending, answers)
     refused: list[context_sentences.Request] = []
@@ -231,8 +229,7 @@ def _ask(
 ) -> list[context_sentences.Request]:
     """Ask about chunks, a batch a prompt; keeps each answer as it comes and returns the refused chunks.
 
-    A sentence that is not usable is kept as an empty one, so that it is not asked for again.
-    """
+    A sentence that is not usable is kept as an empty one, so that it is not asked for again."""
     if not batches:
         return []
     refused: list[context_sentences.Request] = []

@@ -29,8 +29,7 @@ _READ_TEXTS = 4096
 class Estimate:
     """The cost of embedding: texts in all, texts without a vector, batches, their tokens and US dollars.
 
-    `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid for already.
-    """
+    `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid for already."""
 
     texts: int
     missing: int
@@ -48,8 +47,7 @@ class EmbeddingReport:
     `finds` counts the secrets and personal data that did not leave this machine, by kind, `held` the
     texts that did not. `sent_as` has the hash of the text as sent for each altered text.
     `refused` says why texts have no vector, by their hash, now or in an earlier run. `unfinished` were sent
-    by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice.
-    """
+    by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice."""
 
     texts: int
     dollars_per_million: float
@@ -132,8 +130,7 @@ def vectors_of(
     """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and the report on the missing ones.
 
     A text that is altered before it is sent has the vector of the sent text, and in the cache its hash.
-    A text that the model refuses has no vector but a reason in the report.
-    """
+    A text that the model refuses has no vector but a reason in the report."""
     sent = _sent(texts, embedder)
     report = _embed_sent(sent.texts, embedder, cache, progress)
     model = embedder.model, embedder.dimensions, TASK
@@ -185,8 +182,7 @@ def _embed_sent(
     """Give every text (text_hash, text), as it is sent, a vector in the cache; returns the report.
 
     Each batch is stored when it is done. Texts that other processes embed meanwhile are left to them. A text that the model
-    refuses is not asked for again; the report says why. BudgetError before the first call if it would cost too much.
-    """
+    refuses is not asked for again; the report says why. BudgetError before the first call if it would cost too much."""
     names, missing = missing_texts(texts, embedder, cache)
     embedder = embedder.for_texts(len(missing))
     report = EmbeddingReport(len(names), embedder.price)
@@ -215,8 +211,7 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
     """The vector of each text that is searched with, by the text; none for those that the model refuses.
 
     A text is embedded once, as it is sent, and a refused one not asked for again, as far as the cache may be
-    written. Each answer is stored when it comes: an end of this process loses only the request under way.
-    """
+    written. Each answer is stored when it comes: an end of this process loses only the request under way."""
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
     sent = list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts
     hashes = [text_hash(text) for text in sent]
@@ -272,8 +267,7 @@ class _Pass:
     def run(self, report: EmbeddingReport, progress: Progress) -> None:
         """Embed and store batch by batch; a failure gives back the texts under way.
 
-        Texts that may be paid for without an answer, now or before, stay noted, so that the next run can say so.
-        """
+        Texts that may be paid for without an answer, now or before, stay noted, so that the next run can say so."""
         try:
             for done in self.embedder.embed_batches(self._batches()):
                 names = self.under_way[done.batch]

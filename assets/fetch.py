@@ -29,8 +29,7 @@ def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None
     """The asset of a source's fetched files: one fetch, its counts and its lag.
 
     A fault that may pass is repeated, any other fails at once. The check `reachable` tells of both, `lag` warns
-    when the newest mail or file is too old.
-    """
+    when the newest mail or file is too old."""
     key = fetched_key(source)
 
     @dg.multi_asset(

@@ -45,8 +45,7 @@ def mail_stages(
     """The partitioned stages of mail, in order.
 
     `ocr` names the languages by which attached scans are read; a partition leaves more than `long_bytes` of very long texts
-    for later (`long_texts.chunks_in_time`).
-    """
+    for later (`long_texts.chunks_in_time`)."""
     return [
         _read_stage(settings, ocr),
         _block_stage(block_settings),

@@ -48,8 +48,7 @@ TABLE = "readiness"
 def readiness_stage() -> Stage:
     """The stage of the table `readiness` of the published file, kept beside it.
 
-    The times of a text survive there when the file is lost.
-    """
+    The times of a text survive there when the file is lost."""
 
     def make(publisher: Publisher) -> Made:
         published = publisher.readiness()

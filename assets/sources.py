@@ -44,8 +44,7 @@ def source_spec(source: str, kind: str, place: str, *, fetched: bool) -> dg.Asse
 def partitions_spec(source_type: SourceType, sources: Sequence[str]) -> dg.AssetSpec:
     """The external asset of the partitions of a source type, below its sources.
 
-    All readers of a partition are below this one asset: a source that comes or goes makes nothing of others stale.
-    """
+    All readers of a partition are below this one asset: a source that comes or goes makes nothing of others stale."""
     return dg.AssetSpec(
         partitions_key(source_type.name),
         group_name=GROUP,
@@ -63,8 +62,7 @@ def changed_sources(
     """Report an observation of each of `partitions` with another fingerprint than last time, and of their sources.
 
     The data version of a source is a hash of the fingerprints of its partitions. Returns the keys of the partitions that
-    changed, by source.
-    """
+    changed, by source."""
     changes: dict[str, list[str]] = {}
     smaller: set[str] = set()
     for source_type in sorted({partition.source_type for partition in partitions}):
@@ -131,8 +129,7 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
 def published_checks(tables: Mapping[str, Columns], schemas: Mapping[str, Table]) -> dg.AssetChecksDefinition:
     """The checks on the tables of the published file; no build runs them, and they block nothing.
 
-    `schemas` are those of tables that an extra declares.
-    """
+    `schemas` are those of tables that an extra declares."""
     rules = [(table, rule) for table in tables for rule in table_checks.rules_of(table, schemas.get(table))]
 
     @dg.multi_asset_check(

@@ -25,8 +25,7 @@ class EmbeddingTotals:
     """The sums of runs over one group of texts after the other; only the hashes of refused texts stay.
 
     `retained` texts have their vectors in parts of the table that stay as they are; `before` texts of the groups had one,
-    and `again` counts those of them that were embedded once more.
-    """
+    and `again` counts those of them that were embedded once more."""
 
     retained: int
     texts: int = 0
@@ -85,8 +84,7 @@ class VectorParts:
     """The parts of the table `embeddings`: those that are up to date, and the stale ones.
 
     A text belongs to the first partition that has it. A part is up to date if this code version made it and it has the
-    vector of each of its texts; a part that lacks refused texts is checked again by each run.
-    """
+    vector of each of its texts; a part that lacks refused texts is checked again by each run."""
 
     def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
         """`texts` has the partition and text_hash of all that is published."""
@@ -151,8 +149,7 @@ def filled_parts(
     """The stale parts with their vectors, and the report; `texts_of` gives the texts of some partitions
     (text_hash, text).
 
-    BudgetError before the first call if a paid model would need more tokens for all of them than its budget.
-    """
+    BudgetError before the first call if a paid model would need more tokens for all of them than its budget."""
     totals, groups = EmbeddingTotals(parts.retained_rows), parts.groups()
     if len(groups) > 1:
         every = (_with_hashes(texts_of(group), parts.hashes_of(group)) for group in groups)

@@ -6,8 +6,7 @@ Prints author-line F1 and accuracy over five kinds, the confusion table, and wit
 that is judged otherwise than its label. Then the bodies per second of linux-erofs, with one thread and
 with two, beside the other parsers and a plain Python loop over lines, whose speed says how busy the
 machine is. Separator and blank lines do not count. The other parsers know no kinds but text and quote,
-so F1 is given a second time over the lines alone that people called the author's, a quote or a header.
-"""
+so F1 is given a second time over the lines alone that people called the author's, a quote or a header."""
 
 import gzip
 import json

@@ -6,8 +6,7 @@ Reads the Markdown files below the folders (default: those of the installed pack
 where they are), repeats them up to N megabytes, and prints the best of five interleaved rounds in MB/s
 of UTF-8 for each chunker, each beside the fastest peer that produces structure; then the time over 1, 2,
 4 and 8 times the text. Peers get one document after the other, as Weft does. Weft's figure is all of its
-stage: offsets, heading paths, three texts a chunk, hashes and the Arrow table; headings are parsed before.
-"""
+stage: offsets, heading paths, three texts a chunk, hashes and the Arrow table; headings are parsed before."""
 
 import os
 import site

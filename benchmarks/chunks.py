@@ -4,8 +4,7 @@
 
 Prints MB of body text per second, by the wall and per second of processor time, best of the runs,
 and the peak memory beyond the result for all mails and for a quarter of them. quotequail and
-mail-parser-reply only part quoted from authored text, which here the blocks do; they read a sample.
-"""
+mail-parser-reply only part quoted from authored text, which here the blocks do; they read a sample."""
 
 import gzip
 import threading

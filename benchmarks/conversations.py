@@ -2,12 +2,10 @@
 
     python benchmarks/conversations.py [topics] [turns] [speed] [--state FOLDER]
 
-topics: windows that concatenate discussions of 2, 3 and 5 PostgreSQL topics, asked of the index of the
-other mails: the share of topics with a right mail in the context, and the recall of right mails, by
-strategy, at equal context.
-turns: LoCoMo, recall of the turns that hold the evidence, beside bm25s over turns in the same run.
-speed: a window of 5,000 messages against 100,000 chunks.
-"""
+topics: windows that concatenate discussions of 2, 3 and 5 PostgreSQL topics, asked of the index of the other mails: the
+share of topics with a right mail in the context, and the recall of right mails, by strategy, at equal context. turns:
+LoCoMo, recall of the turns that hold the evidence, beside bm25s over turns in the same run. speed: a window of 5,000
+messages against 100,000 chunks."""
 
 import json
 import random
@@ -155,8 +153,7 @@ def _window_result(
 ) -> tuple[float, ...]:
     """Topics covered, right passages, share of right tokens and recall of five passages.
 
-    Then topics covered and recall in the budget, the number of queries, and the seconds.
-    """
+    Then topics covered and recall in the budget, the number of queries, and the seconds."""
     said = [m for t in chosen_topics for m in filed[t][:PER_TOPIC]]
     used = frozenset(said)
     texts = [_QUOTED.sub("", mails[m][2]).strip() or mails[m][0] for m in said]
@@ -341,8 +338,7 @@ def _score(results: dict[str, dict[int, list[float]]], asked: list[dict], ranked
 def speed(state: Path, corpora: Path) -> None:
     """Print the time of a window of 5,000 messages, from text to context, against 100,000 chunks.
 
-    The chunks are sections of shuffled lines of the PostgreSQL mails, as many as no corpus at hand has.
-    """
+    The chunks are sections of shuffled lines of the PostgreSQL mails, as many as no corpus at hand has."""
     folder = state / "many"
     lines = _lines(corpora)
     chooser = random.Random(1)

@@ -4,8 +4,7 @@
     python benchmarks/corpus_queries.py erofs FILE.yaml --index INDEX.duckdb
 
 The second needs an index of linux-erofs, which knows the threads of the mails that commits came from;
-its queries have the tags `mail` (the mail a commit came from) and `thread` (the others of its thread).
-"""
+its queries have the tags `mail` (the mail a commit came from) and `thread` (the others of its thread)."""
 
 from pathlib import Path
 

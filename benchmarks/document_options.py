@@ -5,8 +5,7 @@
 Questions with marked passages, asked of a speech and of encyclopaedia articles whose headings are written as
 Markdown. Of each setting: how much of the passages the first 5,000 bytes hold that a reader is shown (hits in their
 order, each followed by what expansion adds), with 95 % interval; precision and IoU; how many hits that are; and
-nDCG@10, for which a section counts where the chunk it is shown for holds most of a passage.
-"""
+nDCG@10, for which a section counts where the chunk it is shown for holds most of a passage."""
 
 import json
 import tempfile

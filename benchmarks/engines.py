@@ -3,8 +3,7 @@
     python benchmarks/engines.py [--months N] [ENGINE ...]
 
 Each engine makes the partitions of two months, then of N, in a process of its own with nothing of an earlier one. The
-difference is what the mails cost without the start of workers; the last column divides it by that of this machine.
-"""
+difference is what the mails cost without the start of workers; the last column divides it by that of this machine."""
 
 import os
 import subprocess

@@ -4,8 +4,7 @@
 
 Builds the sample, and asks the questions of `follow_ups.yaml`: as they stand, by rules with what the turns name, behind all
 of the turns, and as somebody wrote them who knew the sample (the queries of `data/sample/queries.yaml`). Prints nDCG@10,
-MRR@10 and Recall@10 of each, with the interval of the difference to the question as it stands.
-"""
+MRR@10 and Recall@10 of each, with the interval of the difference to the question as it stands."""
 
 import json
 import shutil

@@ -4,8 +4,7 @@
 
 Prints the share of a document's sections that the first chunks of several orders touch; how well
 questions are matched to chunks by a threshold and by rank; and how often a search by SimHash answers
-questions that it does not have word for word, with what is right of it.
-"""
+questions that it does not have word for word, with what is right of it."""
 
 import itertools
 import json

@@ -7,8 +7,7 @@ commit is asked, of the chats every third question. For each collection the weig
 of nDCG@10 and MRR@10 over the tasks of all others, and measured on it. Printed are, for each task, both measures of
 the default and of these weights with 95 % intervals, of bm25s over whole texts, of bm25s with .6 of the best score of
 the thread, and of a min-max blend of bm25s (.6) with the vectors of the same texts. A second table has for each task
-what the words of questions among the stop words change by themselves, and whether the other collections choose them.
-"""
+what the words of questions among the stop words change by themselves, and whether the other collections choose them."""
 
 import tempfile
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,7 @@ code server, as `docs/deploy` does. Prints seconds of CPU of the first build; of
 runs for `--idle` seconds of rest, told by the hour; for a tick that finds nothing changed; for a tick after a
 mail came, until what follows it has ended; and of `weft build` after another mail. Beside that what each adds to
 Dagster's history. `--stock` uses Dagster's own SQLite storages in place of those that the shipped dagster.yaml names.
-The schedule ticks every minute here, so that nobody waits for a full hour.
-"""
+The schedule ticks every minute here, so that nobody waits for a full hour."""
 
 import argparse
 import contextlib

@@ -6,8 +6,7 @@ Asks each collection of benchmarks/retrieval.py a hundred questions with known a
 commits), and the hundred off-topic and thirty nonsense queries of label_queries.yaml. PASS is right if one of ten hits is
 an answer, NO_RESULTS if none is. Printed is for each label how many queries have it and the share that is right, with
 Wilson's interval: as shipped, and with the thresholds that the other collections choose: the least from which PASS is
-right in PASS_RIGHT of the cases, and the greatest below which NO_RESULTS is in NOTHING_RIGHT.
-"""
+right in PASS_RIGHT of the cases, and the greatest below which NO_RESULTS is in NOTHING_RIGHT."""
 
 import random
 import tempfile

@@ -2,8 +2,7 @@
 
     python benchmarks/lay.py [--state FOLDER]
 
-Printed are nDCG@10, MRR@10 and Recall@10 of both, and how far the default is ahead of bm25s, with 95 % intervals.
-"""
+Printed are nDCG@10, MRR@10 and Recall@10 of both, and how far the default is ahead of bm25s, with 95 % intervals."""
 
 import shutil
 import tempfile

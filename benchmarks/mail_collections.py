@@ -108,8 +108,7 @@ def measured(
 ) -> dict[str, np.ndarray]:
     """MEASURES of each query, of ranked (id, score) lists; `without` are ids left out of a list.
 
-    Items that come again count at their first place.
-    """
+    Items that come again count at their first place."""
     left_out = without or [frozenset()] * len(ranked)
     runs = {
         str(number): list(dict.fromkeys(doc for doc, _ in hits if doc not in out))

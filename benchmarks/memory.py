@@ -12,8 +12,7 @@ conversation, for all systems.
 
 Peers fill the same budget by the same token counter, best first: BM25 (bm25s) over turns, over turns with date, speaker and
 two turns on either side (wide), over windows of six turns, and wide BM25 (.6) blended with the static vectors of turns. A
-turn of mail is a passage of up to 1,000 characters.
-"""
+turn of mail is a passage of up to 1,000 characters."""
 
 import json
 import re
@@ -50,8 +49,7 @@ WEFT = "weft context"
 class Conversation:
     """A conversation: its name, its turns (time, speaker, text), and questions with the numbers of the turns that answer.
 
-    `mails` are the Message-IDs of turns that are passages of mails.
-    """
+    `mails` are the Message-IDs of turns that are passages of mails."""
 
     name: str
     turns: Sequence[tuple[str, str, str]]
@@ -314,8 +312,7 @@ class Peers:
 def _held(block: Block, conversation: Conversation, gold: frozenset[int]) -> tuple[float, float]:
     """The share of the evidence that a block holds, and the evidence's share of the turns or mails that it shows.
 
-    Of chats they are counted in characters, of mails each of which a passage is shown counts one.
-    """
+    Of chats they are counted in characters, of mails each of which a passage is shown counts one."""
     if conversation.mails:
         right = {conversation.mails[n] for n in gold}
         shown = len(right & block.mails)

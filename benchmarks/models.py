@@ -6,8 +6,7 @@
     python benchmarks/models.py again [--state FOLDER]  second builds of all corpora ask for nothing
 
 `quality` searches the PostgreSQL mails, four months of linux-erofs, documents and long chats with each model:
-the default search with several weights of the lexical half, and vectors alone.
-"""
+the default search with several weights of the lexical half, and vectors alone."""
 
 import json
 import os

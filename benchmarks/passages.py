@@ -10,8 +10,7 @@ chunks, which rewards big ones. Beside them recursive splitters of langchain-tex
 per chunker of Weft shows the same documents with the encyclopaedia's headings written as Markdown.
 
 A second table holds the recommended chunker fixed and compares what ranks its chunks: Weft's default, its
-halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the default is ahead.
-"""
+halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the default is ahead."""
 
 import json
 import re

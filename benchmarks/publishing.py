@@ -4,8 +4,7 @@
 
 Builds the PostgreSQL lists and linux-erofs with Weft, copies their lake with `replicas.py` to each number of chunks,
 publishes it from nothing, lets 300 mails come to the youngest partition, and publishes again: onto the previous version,
-and from nothing. Prints wall and processor seconds, and whether both made the same tables and the same arrays.
-"""
+and from nothing. Prints wall and processor seconds, and whether both made the same tables and the same arrays."""
 
 import filecmp
 import shutil
@@ -81,8 +80,7 @@ def timed(work: Callable[[], Published]) -> tuple[Published, tuple[str, str]]:
 def same_content(one: Path, other: Path) -> bool:
     """True if the tables that search reads hold the same rows, and the arrays beside them the same bytes.
 
-    The arrays in segments say the same in other places; the tests compare them.
-    """
+    The arrays in segments say the same in other places; the tests compare them."""
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{one}' AS a (READ_ONLY)")
         connection.execute(f"ATTACH '{other}' AS b (READ_ONLY)")

@@ -5,8 +5,7 @@
 
 The first prints how many lists of ten are the same with exact vectors, nDCG@10 of both and with a graph of vectors, and
 how long it takes to replace 300 mails. The second prints recall@10 of a graph over some vectors of a published file. Needs
-the extra `qdrant` and qdrant-edge-py.
-"""
+the extra `qdrant` and qdrant-edge-py."""
 
 import os
 import shutil

@@ -7,8 +7,7 @@ open search that follows `CURRENT` as `weft mcp` does, ask one question after an
 mails come in and are published by a process of its own, in turns in the workspace that is read and in a copy that
 nobody reads. So the questions asked while others publish meet the same load, and differ by the switch of versions
 alone. Prints percentiles of both; fails if a question failed, if a reader saw a version after a later one, or if the
-slowest answer under publishing took more than three times the slowest beside it.
-"""
+slowest answer under publishing took more than three times the slowest beside it."""
 
 import multiprocessing
 import random

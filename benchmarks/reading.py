@@ -5,8 +5,7 @@
 Reads linux-erofs and prints messages/s and MB/s of processor time, the best of the rounds, for Weft, for
 Weft with every mail through the email package (what the quick way is checked against), and for
 Python's `mailbox` and `email` on the same bytes, which decode the text parts and do no more. The
-rounds of the three alternate, so that a busy machine is equally unfair to all.
-"""
+rounds of the three alternate, so that a busy machine is equally unfair to all."""
 
 import email
 import gzip

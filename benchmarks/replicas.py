@@ -62,8 +62,7 @@ class Replicas:
     """Copies of the mail of the lake `base`, each a partition of the source SOURCE of the lake `made`.
 
     Texts are the same; copies have ids and hashes of their own, so that chunks are numbered, mails threaded and
-    texts embedded as in a lake of that size; a tenth of their terms is gone, rare terms are renamed, vectors turned.
-    """
+    texts embedded as in a lake of that size; a tenth of their terms is gone, rare terms are renamed, vectors turned."""
 
     def __init__(self, base: ParquetLake, made: ParquetLake):
         self.base, self.made = base, made

@@ -8,8 +8,7 @@ whole texts and over the same chunks. Beside nDCG@10 stand its 95 % interval, ho
 by query, and the p-value of that. The last table has one line per task: the default beside its peers.
 
 Mails count as items for mail; chunks for documents, right where they hold most of a passage that answers; turns
-for chats, right where they hold the evidence.
-"""
+for chats, right where they hold the evidence."""
 
 import tempfile
 from collections.abc import Mapping

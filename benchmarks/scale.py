@@ -11,8 +11,7 @@ ranked alone and with what describes the hits. If notmuch is installed, `notmuch
 those of the hours. All of it is deleted before the next size; 250,000 mails take 30 GB meanwhile, and so do a million
 whose bodies and attachments are cut to `--longest 1500` bytes.
 
-`python docs/generate.py` makes docs/performance.md of docs/measurements/scale.json.
-"""
+`python docs/generate.py` makes docs/performance.md of docs/measurements/scale.json."""
 
 import argparse
 import json

@@ -6,8 +6,7 @@ Writes monthly mboxrd files. Counts and sizes follow what was read off a databas
 messages, threads, attachments, the quantiles of their sizes, and how many mails answer, refer and quote. Between two
 given quantiles the size is a power of the share that lies above it. The text is that of the mail corpora: paragraphs
 that people wrote, signatures, file diffs and other code, drawn at random and told apart by words and digits that are
-exchanged, so that texts seldom repeat. The same seed, share and corpora give the same bytes.
-"""
+exchanged, so that texts seldom repeat. The same seed, share and corpora give the same bytes."""
 
 import base64
 import gzip
@@ -109,8 +108,7 @@ def sizes(
     """`count` sizes in random order whose quantiles are the given ones, int64.
 
     Between two quantiles the logarithm of the size goes with that of the share above it; with `bend` 1 it goes with
-    the share itself, which makes sizes in between larger.
-    """
+    the share itself, which makes sizes in between larger."""
     above = 1 - (np.arange(count) + 0.5) / count
     made = np.empty(count)
     share, size = quantiles[0]

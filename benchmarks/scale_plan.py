@@ -8,8 +8,7 @@
 Prints the rates of each size with their growth, the exponent of the mails between the smallest and the largest size: 1 where
 twice the mail takes twice as much. The plan multiplies the rates of the largest size; what grows faster is to be measured
 with more mail before it is believed. Of a list that was built, here of a million short mails, it prints what was measured
-beside what the rates of the largest size say of as many chunks.
-"""
+beside what the rates of the largest size say of as many chunks."""
 
 import argparse
 import json

@@ -6,8 +6,7 @@ Builds the PostgreSQL lists and linux-erofs with Weft, copies them with `replica
 prints, measured in this run: opening in a new process until the first hits are there (files that were read before
 may be in the page cache), single searches with snippets and descriptions and without, a hundred searches at once,
 the share of the ten nearest vectors that the default way finds, and the peak memory of the process.
-Queries are the lines of PostgreSQL's TODO list and subjects of commits to erofs.
-"""
+Queries are the lines of PostgreSQL's TODO list and subjects of commits to erofs."""
 
 import argparse
 import json
@@ -137,8 +136,7 @@ def seconds(work: Callable[[], Any]) -> float:
 def peak() -> float:
     """Peak memory of this process in MB, mapped pages included.
 
-    What `getrusage` tells is no less than what the process had that began this one.
-    """
+    What `getrusage` tells is no less than what the process had that began this one."""
     return int(_PEAK.search(Path("/proc/self/status").read_text())[1]) / 1024  # type: ignore[index]
 
 

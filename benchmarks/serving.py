@@ -2,8 +2,7 @@
 
 python benchmarks/serving.py [weft.toml]; prints a row for each kind of page: milliseconds at the server (least, median and
 95th percentile), processor time, kilobytes, and the load of the machine. With `--thread 300` the first 300 mails of the
-sources are made one thread, each the answer to an earlier one, and built in a folder that is removed again.
-"""
+sources are made one thread, each the answer to an earlier one, and built in a folder that is removed again."""
 
 import argparse
 import asyncio

@@ -4,8 +4,7 @@
 
 QUERIES.txt has a query a line. A hit of a mail is *mixed* if its text holds four words in a row that only the quotes of
 the mail have and four that only its author's text has; *empty* if it is a salutation, a sign-off or an attribution and
-nothing else; a *repeat* if four fifths of its four-word sequences stand in a higher hit. `--print` writes the texts.
-"""
+nothing else; a *repeat* if four fifths of its four-word sequences stand in a higher hit. `--print` writes the texts."""
 
 import re
 from argparse import ArgumentParser

@@ -4,8 +4,7 @@
 
 Prints, measured in this run: seconds and rates per stage, peak memory of the build process, the
 same build over half of the files (twice the mail should take about twice the time), a second
-build that finds nothing to do, and single searches (p50 and p95 over the commit subjects).
-"""
+build that finds nothing to do, and single searches (p50 and p95 over the commit subjects)."""
 
 import json
 import resource

@@ -64,8 +64,7 @@ class Text(NamedTuple):
 class Task:
     """Queries and the items that are right for each.
 
-    `without` are items left out of the list of a query; `sources` name the one source that each is asked of.
-    """
+    `without` are items left out of the list of a query; `sources` name the one source that each is asked of."""
 
     name: str
     queries: Sequence[str]
@@ -101,8 +100,7 @@ class Task:
 class Corpus:
     """An index with its tasks.
 
-    `items` names the item of each chunk number; `peers` has the texts that bm25s ranks, by name.
-    """
+    `items` names the item of each chunk number; `peers` has the texts that bm25s ranks, by name."""
 
     name: str
     index: SearchIndex
@@ -120,8 +118,7 @@ def corpus(
 ) -> Corpus:
     """One of CORPORA, UNSEEN or MONTHS, its index built below `state` or brought up to date.
 
-    `changed` are settings of [search], `chunks` of [chunks]; `build` takes the place of `built`.
-    """
+    `changed` are settings of [search], `chunks` of [chunks]; `build` takes the place of `built`."""
     folder, wanted = collections.corpora_folder(), chunks or {}
     build = build or (lambda config: built(config, changed or {}))
     if name == "documents":
@@ -401,8 +398,7 @@ def peer_rankings(corpus: Corpus, task: Task) -> dict[str, Timed]:
 
 def baselines(corpus: Corpus, task: Task) -> dict[str, Ranking]:
     """What anybody would build of the first texts of `peers`: bm25s, with .6 of the best score of the thread added to each
-    mail, and a blend with the vectors of the same texts, both scaled by minimum and maximum, words weighing .6.
-    """
+    mail, and a blend with the vectors of the same texts, both scaled by minimum and maximum, words weighing .6."""
     texts = next(iter(corpus.peers.values()))
     embedder, threads = corpus.index.embedder, dict(corpus.index.connection.execute(_THREADS).fetchall())
     found: dict[str, list] = {

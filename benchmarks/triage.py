@@ -5,8 +5,7 @@
 The issues of the shipped sample, whose frontmatter names what they repeat (`duplicate_of`), and of a built linux-erofs,
 named by its settings file, the cover letters and lone patches, of which those of one series repeat each other: once as they
 are, once without their titles. The confidences of a collection are fitted without it, on the other one; the constants
-printed last, on both, are those of `dagster_project/extras/triage/transforms/duplicates.py`.
-"""
+printed last, on both, are those of `dagster_project/extras/triage/transforms/duplicates.py`."""
 
 import json
 import re

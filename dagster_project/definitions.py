@@ -44,8 +44,7 @@ def defs() -> dg.Definitions:
     """The definitions for `WEFT_CONFIG`, else for `weft.toml` here, else for the shipped sample.
 
     Settings that do not load become one asset that says what to do: the UI hides a load error behind two tracebacks,
-    on a page that nobody opens first.
-    """
+    on a page that nobody opens first."""
     has_settings = os.environ.get(CONFIG_VARIABLE) or Path(DEFAULT_CONFIG).exists()
     try:
         return build_definitions(load_settings(None if has_settings or not SAMPLE.exists() else SAMPLE))

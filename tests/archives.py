@@ -114,8 +114,7 @@ class Workspace:
         """Write the settings file; without sources there is one, `dev`, over mail/*.mbox.
 
         Small published files are changed in place, as large ones are by default. A section of an extra whose folder is not
-        there is left out.
-        """
+        there is left out."""
         sections = {
             name: s for name, s in sections.items() if name != "graph" or name in Settings.model_fields
         }

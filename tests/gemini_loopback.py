@@ -104,8 +104,7 @@ class Loopback:
     API by name, `job_ends` the states in which the coming ones end, SUCCEEDED without any, after `looks` at them; `seen`
     counts these and the jobs. `served` are the models on its list, which was asked for `listed` times, `held` the texts
     that it holds, `holds` how many it was given to hold. `rule`, if given, decides for every request of which `plan` says
-    nothing. `reply` makes the text that answers a prompt.
-    """
+    nothing. `reply` makes the text that answers a prompt."""
 
     url: str
     plan: deque[Fault | None] = field(default_factory=deque)

@@ -20,8 +20,7 @@ Answer = Callable[["_Handler", bytes], None]
 class Archives:
     """What the server has, what it was asked, and how it answers next.
 
-    `plan` holds, per path, answers that are given once each before the true ones.
-    """
+    `plan` holds, per path, answers that are given once each before the true ones."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)

@@ -48,8 +48,7 @@ def listens(port: int) -> bool:
 def forked(work: Callable[..., object], *given: object) -> ForkServerProcess:
     """A process, not started yet, that does some work in the environment of this moment.
 
-    By itself it would have that in which the first of all processes was forked: another test's.
-    """
+    By itself it would have that in which the first of all processes was forked: another test's."""
     return FORKS.Process(target=_in_environment, args=(dict(os.environ), work, given))
 
 

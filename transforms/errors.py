@@ -17,8 +17,7 @@ def shortened(text: str) -> str:
     """The beginning of a text, at the length that a message shows.
 
     >>> shortened("a" * 99) == "a" * 60 + "…"
-    True
-    """
+    True"""
     return str(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -107,8 +106,7 @@ class EmbeddingError(WeftError):
 class RefusedTextError(WeftError):
     """A model will not embed some of the texts it got; `reasons` says why, by their place.
 
-    `vectors` has a row for every text; those of the others are paid for and good.
-    """
+    `vectors` has a row for every text; those of the others are paid for and good."""
 
     exit_code = 9
 

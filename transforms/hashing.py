@@ -17,8 +17,7 @@ def parts_hash(parts: Iterable[str | bytes]) -> str:
     """Hash of a sequence of texts; the boundaries count.
 
     >>> parts_hash(["a", "b"]) == parts_hash(["ab"])
-    False
-    """
+    False"""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -64,8 +64,7 @@ class Footer(Protocol):
 class Parts:
     """A table over the whole lake, stored in parts, one for each partition or bucket that has rows of it.
 
-    Parts that are neither `retained` nor `new` are deleted; `new` gives the names of parts and their staged files.
-    """
+    Parts that are neither `retained` nor `new` are deleted; `new` gives the names of parts and their staged files."""
 
     retained: Collection[str]
     new: Iterable[tuple[str, Staged]]

@@ -23,8 +23,7 @@ _STORED = ("messages", "message_chunks", "attachments")
 class Reads:
     """The columns that a stage in buckets reads of a table; a bucket is made again when `decisive` ones of its rows change.
 
-    All that are read are decisive if none are named.
-    """
+    All that are read are decisive if none are named."""
 
     columns: Sequence[str]
     decisive: Sequence[str] = ()

@@ -79,8 +79,7 @@ def column_lineage(
 ) -> dg.TableColumnLineage:
     """The columns of the tables `inputs` that the columns of `table` are made of.
 
-    `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there.
-    """
+    `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there."""
     deps: dict[str, list[dg.TableColumnDep]] = {}
     columns = {name: REGISTRY[name].schema.columns for name in inputs if name in REGISTRY}
     for column in table.columns:
@@ -125,8 +124,7 @@ def _short(value: Any) -> str | int | float | bool:
 def config_of(name: str, settings: StageSettings | Mapping[str, StageSettings]) -> type[dg.Config] | None:
     """The configuration of a stage: the fields of its settings, with the configured values as defaults.
 
-    Settings by source have a field for each source; None if there is none.
-    """
+    Settings by source have a field for each source; None if there is none."""
     fields: dict[str, Any]
     if isinstance(settings, Mapping):
         fields = {source: _nested(f"{name}_{source}", own) for source, own in settings.items() if source}

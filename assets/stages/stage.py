@@ -248,8 +248,7 @@ class _Run:
     def _outcomes(self) -> Mapping[str, Outcome] | None:
         """The outcomes of the engine for the partitions of this run; None if the stage makes them here.
 
-        The engine knows the settings of the file alone: a run with settings of its own makes its partitions itself.
-        """
+        The engine knows the settings of the file alone: a run with settings of its own makes its partitions itself."""
         run = self.context.run
         if not self.stage.is_task or run.run_config.get("ops"):
             return None
@@ -281,8 +280,7 @@ class Provenance:
     """The tags of the materializations of one step (dagster 1.13, `_build_data_version_tags` and `StaleStatusResolver`).
 
     If an input has partitions, Dagster compares the data versions before and after the event that a materialization
-    points to: the last of all when the step began. If not, it compares the data version itself.
-    """
+    points to: the last of all when the step began. If not, it compares the data version itself."""
 
     def __init__(self, context: dg.AssetExecutionContext, inputs: Collection[str], compared: Collection[str]):
         """`inputs` are the tables that the step reads by partition; those that are not `compared` make nothing stale."""

@@ -68,8 +68,7 @@ class StageRun:
     ) -> Iterator[tuple[MadeTable, Staged, pa.Table]]:
         """Make the tables of one partition and stage those `selected`: the facts of each, its file and its rows.
 
-        `readers` read the inputs of the stage.
-        """
+        `readers` read the inputs of the stage."""
         start, stage = time.perf_counter(), self.stage
         if stage.reads_sources:
             assert self.sources

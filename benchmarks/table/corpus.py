@@ -4,8 +4,7 @@
 
 FOLDER holds one unpacked Debian package a folder (`dpkg-deb --fsys-tarfile`), files `Translation-en` and `Translation-de`
 with the descriptions of Debian's packages, and folders `python*` with sources. A line has `group` (the package), `title`
-(headings, one behind the other), `text` and, where a text is a translation, `english`.
-"""
+(headings, one behind the other), `text` and, where a text is a translation, `english`."""
 
 import gettext
 import gzip

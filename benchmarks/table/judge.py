@@ -6,8 +6,7 @@ Every model ranks the same chunks of the same index: its vectors take the place 
 that train.py wrote, --vectors one with `<corpus>.npz` of a model that does not run here (`passages` in the order of
 chunks, `queries`, and `texts`, the queries that they are of). Printed are, for each task, nDCG@10 of the default
 search and of vectors alone, how far the default is ahead of the static model's with its 95 % interval, and the means of all
-tasks. Of linux-erofs every eighth commit is asked, of the chats every third question.
-"""
+tasks. Of linux-erofs every eighth commit is asked, of the chats every third question."""
 
 import sys
 import tempfile

@@ -11,8 +11,7 @@ as the teacher's vector of the token alone, reduced to 256 dimensions and weighe
 then that the vector of each passage and query is the teacher's (regression), that the likeness of a query to the other
 passages of a batch is the teacher's (distillation), and that a query is nearest its own passage (contrast). A query
 is a passage's title, a sentence or some of its words. A batch is made of blocks of passages of one package each. At the
-end rows grow by a power of their length, so that telling words weigh more.
-"""
+end rows grow by a power of their length, so that telling words weigh more."""
 
 import argparse
 import json

@@ -74,8 +74,7 @@ def build(
     chats are read with every build, but their folders are not watched.
 
     If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source cannot be read,
-    the index keeps its texts of that source and the build ends with exit code 4.
-    """
+    the index keeps its texts of that source and the build ends with exit code 4."""
     if (sources and not only) or (only and (watches or verify or not fetch)):
         raise click.UsageError("SOURCES go with --fetch-only, that with --config, --json and --quiet alone")
     if watches and (as_json or verify):
@@ -132,8 +131,7 @@ def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> No
     """Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour.
 
     One publish follows at the end. Without a daemon, `weft build` does the same in this terminal. If a source cannot be
-    read, the others are asked for, and the command ends with exit code 4.
-    """
+    read, the others are asked for, and the command ends with exit code 4."""
     settings = load_settings(config)
     with open_instance(settings) as instance:
         request = run_backfill(settings, instance, sources)
@@ -179,8 +177,7 @@ def plan(config: Path | None, as_json: bool, prices: bool) -> None:
     """List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.
 
     The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be read, the plan is that
-    of the others and ends with exit code 4.
-    """
+    of the others and ends with exit code 4."""
     settings = load_settings(config)
     if prices:
         _price(settings, as_json)

@@ -25,8 +25,7 @@ def run_command(arguments: list[str] | None = None) -> None:
     """Run the command of `sys.argv`, or of `arguments`, and end this process.
 
     The command runs in a thread of its own. Python handles signals in the main thread, which is thus free to handle
-    them at once, and Dagster, which would take interrupts for failed steps, ignores them in other threads.
-    """
+    them at once, and Dagster, which would take interrupts for failed steps, ignores them in other threads."""
     sys.excepthook = unexpected
     gc.set_threshold(_OBJECTS)
     unasked_pandas.keep_out()
@@ -49,8 +48,7 @@ def run_command(arguments: list[str] | None = None) -> None:
 def _work(arguments: list[str] | None) -> None:
     """Run the command; the processes that it starts inherit the blocked signals of terminals, and `_end` ends them.
 
-    SIGTERM is not blocked: Dagster ends its processes by it.
-    """
+    SIGTERM is not blocked: Dagster ends its processes by it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     main(arguments, prog_name="weft")
 
@@ -58,8 +56,7 @@ def _work(arguments: list[str] | None) -> None:
 def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
     """Say on `stderr` that the command was interrupted, and end this process and all that it started at once.
 
-    That costs no more than a kill: the next build resumes.
-    """
+    That costs no more than a kill: the next build resumes."""
     end_started()
     message = "\x1b[?25h\n" if os.isatty(stderr) else ""  # the cursor, which a progress line hides
     message += f"interrupted ({signal.Signals(number).name}): what was made is kept, the same command goes on from there\n"

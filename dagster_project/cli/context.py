@@ -115,8 +115,7 @@ def context(
     The block is masked as for assistants, since it is written to be given to a model.
 
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
-    NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
-    """
+    NO_HITS (exit code 3) or SYSTEM_ERROR (any other)."""
     if sum(map(bool, (file, from_stdin, window, reproduce, compare, turn))) != 1:
         raise click.UsageError("name one of FILE, --stdin, --window, --reproduce, --compare and --turn")
     if (again or turn) and not session_name:

@@ -81,8 +81,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 def examination(settings: Settings) -> Iterator[Finding]:
     """Every finding, in order; reads every byte of the lake and of the cache, changes nothing.
 
-    Files that reading makes, such as copies of a remote lake, go to a temporary folder.
-    """
+    Files that reading makes, such as copies of a remote lake, go to a temporary folder."""
     with TemporaryDirectory(prefix="weft-doctor-") as folder:
         aside = Path(folder)
         lake = objects.make_lake(settings, aside)

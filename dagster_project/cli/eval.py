@@ -67,8 +67,7 @@ def run(
 def context(config: Path | None, as_json: bool, files: tuple[Path, ...], tag: str | None) -> None:
     """Measure the blocks of `weft context`: parts of a question covered, tokens of right passages, budget used.
 
-    A `query` of the file may be the id of a window of a chat, or the path of a file beside the settings.
-    """
+    A `query` of the file may be the id of a window of a chat, or the path of a file beside the settings."""
     report = measured_blocks(load_settings(config), files, tag)
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))

@@ -28,8 +28,7 @@ def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool
     """Erase mails, an author's mails, documents, chats or sources from all that Weft keeps, and build without them.
 
     They go from lake, published versions, arrays, caches, lenses and Dagster's previews; builds leave out texts that a
-    source still holds, and say so. Without a name, texts that sources no longer hold go from older versions.
-    """
+    source still holds, and say so. Without a name, texts that sources no longer hold go from older versions."""
     settings = load_settings(config)
     target = find(settings, names)
     if not as_json:

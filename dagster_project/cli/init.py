@@ -90,8 +90,7 @@ def init(
     """Write a settings file for the archive at PLACE, or add PLACE to the one that is there.
 
     PLACE is a file or folder, or the address of a public-inbox, as https://lore.kernel.org/linux-erofs. Weft sees by names
-    and first bytes whether it is mail, notes, documents or exported chats. Without PLACE it asks three questions.
-    """
+    and first bytes whether it is mail, notes, documents or exported chats. Without PLACE it asks three questions."""
     file = config or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     settings = load_settings(file) if file.exists() else None
     if settings and language:

@@ -113,7 +113,6 @@ def main() -> None:
 
     `weft init PLACE` writes the settings for an archive, `weft build` reads it, `weft search "some words"` asks it.
     Commands take the settings of --config, else of $WEFT_CONFIG, else of ./weft.toml. `weft help` lists the pages of the
-    documentation.
-    """
+    documentation."""
     for name in ("dagster", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)

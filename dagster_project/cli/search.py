@@ -1,7 +1,6 @@
 """`weft search`, `similar` and `get`: the commands that read hits and texts of the published index.
 
-This module loads nothing that builds: that would take longer than a search.
-"""
+This module loads nothing that builds: that would take longer than a search."""
 
 import json
 import sys
@@ -133,8 +132,7 @@ def _explain(result: Explanation, as_json: bool, rows: int) -> None:
 def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     """Find the nearest mails, documents and windows of conversations to ID, without ID's own.
 
-    ID is as for `weft get`, without bytes.
-    """
+    ID is as for `weft get`, without bytes."""
     with closing(open_index(load_settings(config))) as index:
         result, version = similar(index, name, limit), index.manifest["version"]
     if as_json:
@@ -155,8 +153,7 @@ def get(name: str, config: Path | None, as_json: bool) -> None:
     """Print the exact text of ID, and its kind on standard error.
 
     ID is a Message-ID with or without <>, the id of a chunk, attachment, thread or conversation, a document's id or
-    path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes.
-    """
+    path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes."""
     settings = load_settings(config)
     screen = Screen(settings.safety)
     text = reading(screen.asking(partial(query_current, settings.root / "index")), name)

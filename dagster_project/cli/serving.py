@@ -34,8 +34,7 @@ from transforms.errors import SettingsError, not_installed
 def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) -> None:
     """Serve the published index to assistants by the Model Context Protocol, on standard input and output.
 
-    Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set; pages of `mcp.origins` need one.
-    """
+    Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set; pages of `mcp.origins` need one."""
     context = click.get_current_context()
     if context.invoked_subcommand:
         context.obj = config
@@ -88,8 +87,7 @@ def required_token(*, is_needed: bool) -> str | None:
 def skill(folders: tuple[Path, ...]) -> None:
     """Write weft/SKILL.md, which tells an agent when to ask and how to cite, into FOLDERS of skills.
 
-    Without FOLDERS they are .claude/skills and .agents/skills here, where agents look.
-    """
+    Without FOLDERS they are .claude/skills and .agents/skills here, where agents look."""
     text = (Path(__file__).parents[1] / "servers" / "skill.md").read_bytes()
     for folder in folders or (Path(".claude/skills"), Path(".agents/skills")):
         file = folder / "weft" / "SKILL.md"
@@ -108,8 +106,7 @@ def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
 
     A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if the chain of
     hashes is broken. Receipts that were cut off at the end leave no trace: compare the count and the last hash with those
-    that you noted elsewhere.
-    """
+    that you noted elsewhere."""
     count, hashed = 0, ""
 
     def counted() -> Iterator[dict[str, Any]]:

@@ -27,8 +27,7 @@ from dagster_project.models.embedders import make_embedder
 def sql(statement: str, config: Path | None, as_json: bool, as_csv: bool, lake: bool) -> None:
     """Run one SQL STATEMENT on the published index, read-only.
 
-    Beside the macros of the file it may call search_semantic('some words', 10), the chunks nearest in meaning.
-    """
+    Beside the macros of the file it may call search_semantic('some words', 10), the chunks nearest in meaning."""
     settings = load_settings(config)
     folder = settings.root / "index"
     embedder = partial(make_embedder, settings.embedding, settings.gemini, settings.safety)

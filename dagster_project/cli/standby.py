@@ -1,8 +1,7 @@
 """How `weft` begins: a command that only reads is handed to a process that waits for the same settings file, if one does.
 
 It is handed over with its arguments, environment, folder and streams, so that both ways print the same. This module loads
-only modules of Python.
-"""
+only modules of Python."""
 
 import hashlib
 import json

@@ -1,7 +1,6 @@
 """The process beside a server that stays loaded, and does commands that only read in a fraction of their start.
 
-`weft serve` and `weft mcp --http` start it; it ends with them. It does one command at a time.
-"""
+`weft serve` and `weft mcp --http` start it; it ends with them. It does one command at a time."""
 
 import contextlib
 import json

@@ -1,7 +1,6 @@
 """A build where nothing changed, in a tenth of a second: the last one noted the state of all that it looked at.
 
-This module loads little beside modules of Python. A note is of one day, so that each day has a whole look.
-"""
+This module loads little beside modules of Python. A note is of one day, so that each day has a whole look."""
 
 import fcntl
 import json
@@ -26,8 +25,7 @@ _MOST, _CLOCKS_DIFFER = 100_000, 60
 def states(places: Iterable[Path], but: Path) -> dict[str, list[int]] | None:
     """Kind, size, times, device and inode of all files and folders at and below `places`, `but` one folder.
 
-    None if there are too many, or if a link leads to a folder, which is not entered.
-    """
+    None if there are too many, or if a link leads to a folder, which is not entered."""
     result: dict[str, list[int]] = {}
     waiting, left_out = [str(place) for place in places], _state(str(but))[4:]
     while waiting and len(result) + len(waiting) <= _MOST:

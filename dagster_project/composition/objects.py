@@ -197,8 +197,7 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
     """A resource whose values a run cannot change: plan, searches and other runs go by the settings.
 
     A secret is shown as `{"env": NAME}`, which Dagster takes for a variable of the environment. It is not a `dg.EnvVar`:
-    that puts the value into the run, and ends a run that would have sent nothing where the variable is not set.
-    """
+    that puts the value into the run, and ends a run that would have sent nothing where the variable is not set."""
 
     # Dagster knows this annotation only where it is not a string, so this module does not import `annotations`.
     working: dg.ResourceDependency[WorkingObject]

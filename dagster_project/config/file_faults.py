@@ -72,8 +72,7 @@ def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[st
 def explain(path: Path, error: ValidationError, kinds: Collection[str], settings: type[BaseModel]) -> str:
     """One line per fault: the file, the entry, the fault and, for unknown names, the nearest of `settings`.
 
-    `kinds` are the kinds of source.
-    """
+    `kinds` are the kinds of source."""
     lines = []
     for fault in error.errors():
         # Behind the number of a source, the library names the kind that it took it for.

@@ -32,8 +32,7 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
     """The measures of each query's block (`conversations`), and their means with intervals (`means`).
 
     The conversation is a window of the index if `query` is its id, a file if it is a path below the settings file, else
-    the text itself. GroundTruthError if no query has an answer that the index could hold.
-    """
+    the text itself. GroundTruthError if no query has an answer that the index could hold."""
     evaluator = make_evaluator(settings, files)
     truth = with_tag(required_queries(evaluator), tag)
     relevance = pl.DataFrame(truth.relevance)
@@ -80,8 +79,7 @@ def shown_passages(
 ) -> list[ShownPassage]:
     """The passages of a block with the chunks whose bytes they show as a whole, their own among them.
 
-    `chunks` has the columns of `Contents.chunks`.
-    """
+    `chunks` has the columns of `Contents.chunks`."""
     by_document = chunks.filter(pl.col("doc_id").is_in([passage.doc_id for passage in passages]))
     result = []
     for passage, count in zip(passages, tokens, strict=True):

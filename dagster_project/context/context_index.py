@@ -57,8 +57,7 @@ class IndexForContext:
     """One published version for batches of long queries.
 
     The vectors of queries are kept in `cache` where the model costs money and the cache may be written, so that a
-    window that stays as it is costs nothing in the next version.
-    """
+    window that stays as it is costs nothing in the next version."""
 
     def __init__(self, index: SearchIndex, cache: EmbeddingCache):
         self.index, self.cache = index, cache
@@ -93,8 +92,7 @@ class IndexForContext:
     def _least_of_model(self) -> float:
         """The least cosine of egregora for its own model; for others one that few pairs of the index's own chunks reach.
 
-        Pairs are of two sources, else of two documents: turns of one chat repeat each other.
-        """
+        Pairs are of two sources, else of two documents: turns of one chat repeat each other."""
         if self.index.manifest["model"].partition("+")[0] == _MODEL_OF_DESIGN:
             return _LEAST_OF_DESIGN
         vectors, facts = self.index.vector_sample, self.index.arrays.rows.of(self.index.sampled)
@@ -110,8 +108,7 @@ class IndexForContext:
 
         All queries are answered in one pass: one product with the matrix of vectors, one read of the
         postings. A candidate is a hit of a search and not less similar than `min_similarity`, unless its terms found it.
-        The first hit of a query is there even if too little bears it out: with rank 0.
-        """
+        The first hit of a query is there even if too little bears it out: with rank 0."""
         settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
         if settings.candidates is None:
@@ -159,8 +156,7 @@ class IndexForContext:
     ) -> pl.DataFrame:
         """The hits of each query in the order of a search, second look included; of a document as many as there are.
 
-        Without a lexical weight they are the nearest vectors alone.
-        """
+        Without a lexical weight they are the nearest vectors alone."""
         index = self.index
         searched = index.settings.model_copy(update=_SEARCHED | self._changes(settings))
         chosen = telling_terms(
@@ -201,8 +197,7 @@ class IndexForContext:
     def _evidence(self, candidates: pl.DataFrame, texts: Sequence[str]) -> pl.Series:
         """The evidence for each candidate: share of words plus cosine for the part of its query that it answers best.
 
-        If the model costs money, the cosine is that of the whole query.
-        """
+        If the model costs money, the cosine is that of the whole query."""
         index, settings = self.index, self.index.settings
         evidence = np.zeros(len(candidates))
         rows, similarity = (candidates.get_column(n).to_numpy() for n in ("row", "similarity"))
@@ -250,8 +245,7 @@ class IndexForContext:
     ) -> Iterator[fusion.QueryScores]:
         """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
 
-        They come from the HNSW index if there is one and it finds enough; `paths` counts.
-        """
+        They come from the HNSW index if there is one and it finds enough; `paths` counts."""
         near = Near(settings.candidates or _LEAST_CANDIDATES, settings.nprobe, settings.overfetch)
         for scores in self.index.ranking.nearest(self.index, vectors, allowed, near):
             self.paths["hnsw" if isinstance(scores, HnswScores) else "exact"] += 1

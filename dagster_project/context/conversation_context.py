@@ -113,8 +113,7 @@ def read_conversation(
 
     A chat of a configured source is read as that reads it, with its pseudonyms, so that it asks as its windows do; other
     names stay, since nothing of it is stored. Times without a zone are in `timezone`, else in that of the source, else UTC.
-    SourceError for a file that cannot be read, ChatFormatError for an export that is broken.
-    """
+    SourceError for a file that cannot be read, ChatFormatError for an export that is broken."""
     files = ChatFiles(settings, settings.root / "cache" / "chats.json")
     exports = files.exports_of(path) if path else []
     own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
@@ -210,8 +209,7 @@ def context_of(
     """The context of a conversation in the published index (`open_index`, if given), without the conversation itself.
 
     Its passages pass the screen of `open_index`, else that of answers to assistants. Passages that blocks with the
-    manifests `earlier` showed are left out. QueryError if the conversation has no text.
-    """
+    manifests `earlier` showed are left out. QueryError if the conversation has no text."""
     if not conversation.markdown.strip():
         raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
     start, clock, counter = time.perf_counter(), _Clock(), PackagedTokenCounter()
@@ -290,8 +288,7 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: boo
     """The block of a manifest, rebuilt from the index version that it names, else from the current one.
 
     IndexUnavailableError if that version is not kept and the current one gives other bytes, ContextError if it is kept and
-    does.
-    """
+    does."""
     place = settings.root / "index" / f"weft-{recorded['index_version']}.duckdb"
     is_kept = place.exists()
     with PublishedVersions(settings).open(place if is_kept else None) as index:

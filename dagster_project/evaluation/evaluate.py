@@ -114,8 +114,7 @@ def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None
 
     Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
     paired difference is below 0. Both files answer the current queries. A current file that these
-    settings cannot search, or one that cannot be opened, is not a standard to compare with.
-    """
+    settings cannot search, or one that cannot be opened, is not a standard to compare with."""
     if not settings.evaluation.publish_check or not settings.evaluation.queries:
         return None
 

@@ -1,7 +1,6 @@
 """The registry of extras: finds the folders that are there, and the additions of each to the core.
 
-This is the one module through which the core meets an extra. It imports no module of Weft but the errors.
-"""
+This is the one module through which the core meets an extra. It imports no module of Weft but the errors."""
 
 import re
 from collections.abc import Mapping
@@ -20,8 +19,7 @@ class Command:
     """A command of `weft`: where it is defined (`module:attribute`), its heading in the list, and one sentence of help.
 
     `next` describes it to somebody whose `weft init` added a source, if that is of the kind `next_for`. `former` are
-    the names of commands that this one replaced, each with the text to type now.
-    """
+    the names of commands that this one replaced, each with the text to type now."""
 
     where: str
     section: str
@@ -37,8 +35,7 @@ class RankingOffer:
 
     `opened` is a function of a published file and the section `[index]` that returns the ranking, None if the service does
     not have the file; `mirror` one of `[index]` and `[search]` that returns the mirror of publishes. `url` is the
-    pattern of addresses, `example` one with its meaning.
-    """
+    pattern of addresses, `example` one with its meaning."""
 
     opened: str
     mirror: str
@@ -51,8 +48,7 @@ class EngineOffer:
     """An engine that makes partitions elsewhere, if `engine.kind` has its name.
 
     `make` is a function of the settings that returns the engine, `embedder` one of the settings and an embedder that returns
-    the embedder of many documents.
-    """
+    the embedder of many documents."""
 
     make: str
     embedder: str = ""
@@ -66,8 +62,7 @@ class ModelService:
     `language_model` one of the name, `[gemini]`, the tokens of an answer and the last three of these. `key` returns the
     environment variable with the key. `require_served`, if there is one, is a function of `[gemini]`, the names
     of embedding models and those of language models; it raises ServiceError for one that the service does not have.
-    `scorer` is a function of `[rerank]` that returns a `PassageScorer`. An extra has those of these that it offers.
-    """
+    `scorer` is a function of `[rerank]` that returns a `PassageScorer`. An extra has those of these that it offers."""
 
     embedder: str = ""
     language_model: str = ""
@@ -81,8 +76,7 @@ class Remote:
     """A kind of `[sources.fetch]`: its settings (a `RemoteSettings`), and for which kinds of source it is.
 
     `fetcher` is a function of the settings, the `Landing`, the `Credentials` and the folder that relative paths start from;
-    it returns a fetcher.
-    """
+    it returns a fetcher."""
 
     model: str
     fetcher: str
@@ -93,8 +87,7 @@ class Remote:
 class Extra:
     """Additions of a folder of extras; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
 
-    Texts of the form `module:attribute` name objects that are loaded when they are needed.
-    """
+    Texts of the form `module:attribute` name objects that are loaded when they are needed."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     """By their names."""

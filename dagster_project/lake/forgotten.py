@@ -25,8 +25,7 @@ class Forgotten:
     """The list of forgotten things. It is in the lake, because every maker of partitions reads that.
 
     While it is `unfinished`, an earlier version, a cache or the history may still hold forgotten texts. A person who
-    knows an address can try out its hash; names are in none of them.
-    """
+    knows an address can try out its hash; names are in none of them."""
 
     def __init__(self, base: UPath):
         self._place = base / FILE

@@ -26,8 +26,7 @@ class LakeIOManager(dg.IOManager):
     """Dagster's way into the lake.
 
     A partitioned asset hands over its staged partitions, and another one an Arrow or Ibis table. Inputs are Ibis tables,
-    over all partitions that exist where there are any.
-    """
+    over all partitions that exist where there are any."""
 
     own_events = ONLY_OWN_EVENTS
 
@@ -66,8 +65,7 @@ class LakeIOManager(dg.IOManager):
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
         """An Ibis table over the stored files of `partitions` that are finished; empty if none is.
 
-        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
-        """
+        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there."""
         if self._backend is None:
             self._backend = LakeBackend(threads=1, memory_limit=MEMORY_LIMIT)
             self._backend.reconnect()

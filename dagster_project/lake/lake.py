@@ -72,8 +72,7 @@ class ParquetLake:
     """Tables as Parquet files below a URI: `<table>/<source>/<partition>.parquet` or `<table>.parquet`.
 
     If a table is stored in parts, `<table>.parquet` has no rows: it lists the parts with their hashes. Read without a
-    partition, such a table is the union of its parts.
-    """
+    partition, such a table is the union of its parts."""
 
     def __init__(self, uri: str, tables: Mapping[str, Table], copies: Path | None = None):
         """`copies` is a local folder for copies of the files of a remote lake; a temporary folder by default."""
@@ -112,8 +111,7 @@ class ParquetLake:
     def local(self, table: str, partition: str | None = None) -> Path:
         """The path of the stored table on this machine; FileNotFoundError if it does not exist.
 
-        A remote file is copied once per content.
-        """
+        A remote file is copied once per content."""
         place = self.path(table, partition)
         if is_local(place):
             return Path(str(place))
@@ -130,8 +128,7 @@ class ParquetLake:
     ) -> StagedFile:
         """Write `data`, conformed to the table's schema, beside its place; it is durable on return.
 
-        Equal tables have equal content hashes, whatever their inputs were.
-        """
+        Equal tables have equal content hashes, whatever their inputs were."""
         place = self.path(table, partition)
         temporary = FooterCopies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
         content_hash, rows = write_file(temporary, self.tables[table], data, code_version, inputs)
@@ -225,8 +222,7 @@ class ParquetLake:
         """The stored table, or some columns of it.
 
         FileNotFoundError without a file, LakeDamageError if its content differs from what was written, or a part of it is
-        missing.
-        """
+        missing."""
         if partition is None and table in IN_PARTS:
             if isinstance(footer := self._table_footer(table, None), str):
                 raise self.unusable(table, None, footer)
@@ -365,8 +361,7 @@ class ParquetLake:
         """Delete the temporary files of killed runs; returns their number.
 
         To be called while this process stages nothing: temporary files with its own process id belong to
-        a killed process that had the same id, as happens in containers.
-        """
+        a killed process that had the same id, as happens in containers."""
         count = 0
         if not is_local(self.base):
             FooterCopies(self.copies).sweep()

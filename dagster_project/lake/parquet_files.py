@@ -66,8 +66,7 @@ def write_file(
     """Write `data`, conformed to the declared schema, durably; returns the content hash and the number of rows.
 
     Several tables are written one by one. The content hash covers the encoded columns and nothing of the file's
-    metadata, so equal tables have equal hashes whatever their inputs were. If writing fails, the file is deleted.
-    """
+    metadata, so equal tables have equal hashes whatever their inputs were. If writing fails, the file is deleted."""
     schema, rows = declared.empty().schema.remove_metadata(), 0
     tables = [declared.conform(data)] if isinstance(data, pa.Table) else map(declared.conform, data)
     with ExitStack() as cleanup, file.open("w+b") as raw:
@@ -260,8 +259,7 @@ def stored_file(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
     """Open a file for reading; only one thread may read a file that is not local.
 
     Arrow's threads release a file late. If it is a Python file object and the interpreter is shutting down, the
-    process hangs or aborts (https://github.com/apache/arrow/issues/33975).
-    """
+    process hangs or aborts (https://github.com/apache/arrow/issues/33975)."""
     with pa.OSFile(str(path)) if is_local(path) else path.open("rb") as file:
         yield file
 

@@ -59,8 +59,7 @@ class LakeTexts:
     def of(self, values: Sequence[str | None]) -> list[str | None]:
         """The texts that values refer to; a value that is not a reference is returned unchanged.
 
-        IndexUnavailableError if the lake cannot be read.
-        """
+        IndexUnavailableError if the lake cannot be read."""
         references = {value for value in values if value and value.startswith(MARK)}
         with self._lock:
             by_value = {value: self._cached[value] for value in references & self._cached.keys()}

@@ -29,8 +29,7 @@ def make_embedder(
 def serving(embedder: Embedder, manifest: Mapping[str, str], place: object) -> Embedder:
     """`embedder`, or the table of tokens that the index at `place` is of: it answers until one of another model is complete.
 
-    ModelMismatchError if the index is of a model that is neither.
-    """
+    ModelMismatchError if the index is of a model that is neither."""
     model, dimensions = manifest["model"], int(manifest["dimensions"])
     tables = (EmbeddingSettings.model_validate({"model": name}) for name in BUNDLED)
     for candidate in (embedder, *map(StaticEmbedder, tables)):

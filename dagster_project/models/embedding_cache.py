@@ -64,8 +64,7 @@ class ParquetEmbeddingCache:
 
     A claim is a lock on one byte of the file `.claims`, at an offset computed from the hash: the system
     releases it when the process ends, however it ends. One file for all models stores why texts were
-    refused, another one which texts were requested and have no answer yet.
-    """
+    refused, another one which texts were requested and have no answer yet."""
 
     def __init__(self, root: Path, shared: UPath | None = None):
         """`shared` is a place on an object store with the segments of all machines; notes of requests stay here."""
@@ -110,8 +109,7 @@ class ParquetEmbeddingCache:
     ) -> None:
         """Keep vectors, float32 of shape (hashes, dimensions); durable when the call returns.
 
-        EmbeddingError, and nothing kept, if one is not of unit length and of that width.
-        """
+        EmbeddingError, and nothing kept, if one is not of unit length and of that width."""
         if not hashes:
             return
         require_usable(vectors, len(hashes), dimensions)
@@ -153,8 +151,7 @@ class ParquetEmbeddingCache:
     def begin(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
         """Note texts, which this process claims, before they are sent; durable when the call returns.
 
-        Returns those that are noted already: a process sent them and ended before it saw the answer.
-        """
+        Returns those that are noted already: a process sent them and ended before it saw the answer."""
         unfinished = self.unfinished(model, dimensions, task, hashes)
         self._requests.store({_entry((model, dimensions, task), name): "" for name in hashes})
         return unfinished
@@ -240,8 +237,7 @@ class ParquetEmbeddingCache:
         """Drop the vectors of texts that are not in `keep` and, if given, of models not in `models`.
 
         Returns how many were dropped. Their refusals and requests are forgotten, too. To be called while
-        nothing is embedded.
-        """
+        nothing is embedded."""
         hashes = pa.array(sorted(set(keep)), pa.string())
         allowed = None if models is None else set(models)
         dropped = 0
@@ -298,8 +294,7 @@ class ParquetEmbeddingCache:
     def _matches(self, key: Key, names: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Indexes among `names` and their vectors, segment by segment; FileNotFoundError if a segment vanished.
 
-        A damaged segment is set aside; its texts count as never embedded.
-        """
+        A damaged segment is set aside; its texts count as never embedded."""
         index_of = {name: index for index, name in enumerate(names)}
         for segment in self._segments(*key):
             try:

@@ -29,8 +29,7 @@ def service_of(name: str) -> str:
     """The service of the language model of that name: Google's, or one by OpenAI's protocol after `openai/`.
 
     >>> service_of("openai/llama3.1"), service_of("gemini-3.5-flash")
-    ('openai', 'gemini')
-    """
+    ('openai', 'gemini')"""
     return "openai" if name.startswith("openai/") else "gemini"
 
 
@@ -92,8 +91,7 @@ class Reranker:
     """Gives the first `settings.top` hits of each query a new order.
 
     Where the scorer fails, the features decide, and `reranker` of each hit says why. One that cannot
-    be asked is not asked for the other queries of the batch.
-    """
+    be asked is not asked for the other queries of the batch."""
 
     def __init__(self, settings: RerankSettings, scorer: PassageScorer | None = None):
         self.settings, self.scorer = settings, scorer
@@ -109,8 +107,7 @@ class Reranker:
     ) -> pl.DataFrame:
         """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`.
 
-        `queries` are by number; `diagnostic` has the numbers of those that look for the output of a program.
-        """
+        `queries` are by number; `diagnostic` has the numbers of those that look for the output of a program."""
         parts = reranking.features(candidates, queries, diagnostic)
         if self.scorer is None:
             return reranking.reordered(ranked, reranking.feature_scores(candidates, parts, _FEATURES), limit)

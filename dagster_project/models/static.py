@@ -30,8 +30,7 @@ class Cuts:
     """Where texts are cut into pieces: the kind of each byte, and whether a piece ends between two kinds.
 
     `kinds` has the bytes that are blanks, letters, signs and by themselves, `other` is the kind of the rest of ASCII;
-    others may belong to anything. A text that has one of `special` is not cut.
-    """
+    others may belong to anything. A text that has one of `special` is not cut."""
 
     def __init__(self, kinds: Sequence[str], other: int, ends: Callable[[int, int], bool], *special: str):
         kind_of = {sign: kind for kind, signs in enumerate(kinds) for sign in signs}
@@ -78,10 +77,8 @@ class TokenIds(NamedTuple):
 class PieceTokenizer:
     """The ids that a tokenizer gives, special tokens not added, at some six times its speed.
 
-    The tokenizer merges bytes over the whole of a text, at 2 MB/s. Merging stops at the ends of `pieces`, so
-    each distinct piece is encoded once and remembered. Texts that spell a special token are left to the
-    tokenizer whole.
-    """
+    The tokenizer merges bytes over the whole of a text, at 2 MB/s. Merging stops at the ends of `pieces`, so each
+    distinct piece is encoded once and remembered. Texts that spell a special token are left to the tokenizer whole."""
 
     def __init__(self, load: Callable[[], Any], cuts: Cuts = LLAMA):
         """`load` reads the tokenizer at each call; no token of it reaches over the cuts."""
@@ -164,8 +161,7 @@ class PieceTokenizer:
 def text_pieces(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarray]:
     """The pieces of all texts, one after the other, large_string, and the number of the first piece of each text.
 
-    The numbers, int64, have the number of all pieces at their end.
-    """
+    The numbers, int64, have the number of all pieces at their end."""
     data = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, data)])
     joined = b"".join(data)
@@ -194,8 +190,7 @@ class StaticEmbedder:
     """Mean of the token vectors of a text, scaled to unit length (256 dimensions).
 
     The weights and the tokenizer are read from an installed package, never downloaded. `static`, wordllama's, is
-    case-sensitive, so text that is mostly upper-case is lower-cased first; `weft` knows no case.
-    """
+    case-sensitive, so text that is mostly upper-case is lower-cased first; `weft` knows no case."""
 
     is_paid = remembers = False
     price = 0.0

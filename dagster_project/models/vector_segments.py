@@ -67,8 +67,7 @@ def matches_in(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each row group: the indexes of those texts that it has, and their vectors.
 
-    ArrowException or OSError if it is damaged, FileNotFoundError if it vanished in a merge.
-    """
+    ArrowException or OSError if it is damaged, FileNotFoundError if it vanished in a merge."""
     with pa.OSFile(str(segment)) as file:
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         if not parquet.schema_arrow.equals(schema_of(dimensions)):

@@ -69,8 +69,7 @@ def alert_run(settings: AlertSettings, root: Path, run: dg.DagsterRun, step: str
 def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _TIMEOUT_SECONDS) -> list[str]:
     """Hand the payload to the command and to the URL, each for some `seconds`; returns the faults.
 
-    An alert that cannot be delivered never fails the build or run that it reports.
-    """
+    An alert that cannot be delivered never fails the build or run that it reports."""
     body = json.dumps(payload, sort_keys=True).encode()
     faults = []
     if settings.command:

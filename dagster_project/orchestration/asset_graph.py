@@ -63,8 +63,7 @@ def added_stages(settings: Settings) -> list[Stage]:
 def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """All assets that a build makes, in the order of the pipeline.
 
-    They hold no state, and those of equal settings are the same objects: planning and running ask for them often.
-    """
+    They hold no state, and those of equal settings are the same objects: planning and running ask for them often."""
     return list(_assets_of(_AsWritten(settings.model_dump_json(), settings)))
 
 
@@ -112,8 +111,7 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
 def whole_phases(settings: Settings) -> tuple[list[str], list[str]]:
     """The assets over the whole lake in order: those before the published index, and those that publish.
 
-    Vectors are in both: the checks that may stop a publish are theirs.
-    """
+    Vectors are in both: the checks that may stop a publish are theirs."""
     before: list[str] = []
     after: list[str] = []
     for definition in make_assets(settings):

@@ -54,16 +54,14 @@ def build(
     """Bring the published index up to date: fetch, discover, materialize changed tables, publish.
 
     Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
-    Very long texts are made and published last. Texts to forget that are still somewhere are erased. If a remote
-    fails, the build uses files fetched earlier, and `fetched` of the result has the fault. If a source cannot be read,
-    the index keeps its texts of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of
-    the lake that are corrupt inside are found by `verify`, or when a step fails for no reason of its own, and
-    rebuilt. Raises BusyError while another build of the same storage runs, and WeftError when a run fails, with the step
-    and the reason.
-    Runs of Dagster that work on the same lake are waited for before anything over all of it is made; work that others wait
-    to begin is done here, since nobody knows whether a daemon lives that would start them. Failures and warning checks are
-    sent to `[alerts]`.
-    """
+    Very long texts are made and published last. Texts to forget that are still somewhere are erased. If a remote fails,
+    the build uses files fetched earlier, and `fetched` of the result has the fault. If a source cannot be read, the
+    index keeps its texts of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of the
+    lake that are corrupt inside are found by `verify`, or when a step fails for no reason of its own, and rebuilt.
+    Raises BusyError while another build of the same storage runs, and WeftError when a run fails, with the step and the
+    reason. Runs of Dagster that work on the same lake are waited for before anything over all of it is made; work that
+    others wait to begin is done here, since nobody knows whether a daemon lives that would start them. Failures and
+    warning checks are sent to `[alerts]`."""
     start = time.monotonic()
     behind = clock_behind(settings)
     with (
@@ -119,8 +117,7 @@ def make_texts(
 ) -> None:
     """Bring the lake up to date as far as it costs nothing: all that the texts are made of is there.
 
-    On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does.
-    """
+    On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does."""
     if not may_be_written(settings.root):
         if make_plan(settings, objects.make_sources(settings), objects.make_lake(settings)).publish:
             require_writable(settings.root, settings.root)
@@ -263,8 +260,7 @@ def fetch_sources(
     """Run the assets of all sources with `fetch`, or of those named; returns the outcome of each.
 
     A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the
-    build lock. SettingsError for a name that is not a fetched source.
-    """
+    build lock. SettingsError for a name that is not a fetched source."""
     remote = {s.name: s for s in settings.sources if s.remote}
     if unknown := sorted(set(names) - set(remote)):
         choices = ", ".join(sorted(remote)) or "none"

@@ -39,8 +39,7 @@ class Outlook:
 
     `broken` are sources that cannot be read, with the reason. With `is_full` the index is made from the lake alone, because
     the published one has another layout, tokenizer or model. `texts` have no vector, or may have another one after the
-    build: at most so many are embedded. `waiting_bytes` is of very long texts.
-    """
+    build: at most so many are embedded. `waiting_bytes` is of very long texts."""
 
     partitions: int
     pieces: tuple[Piece, ...]

@@ -43,8 +43,7 @@ def report_freshness(
 ) -> None:
     """Report the outcomes of the checks for a look at the sources, `but` for those that a run evaluates.
 
-    Those that are as the last ones are left out: Dagster deletes no outcome with its run.
-    """
+    Those that are as the last ones are left out: Dagster deletes no outcome with its run."""
     results = {check_key(result): result for result in _results(settings, plan)}
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
     for key in results.keys() - but:

@@ -95,8 +95,7 @@ def _damage(place: Path) -> str | None:
 def open_history(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The instance for a look at earlier runs: an empty one in memory where none is kept, or it may not be written.
 
-    SQLite cannot read Dagster's files without writing beside them.
-    """
+    SQLite cannot read Dagster's files without writing beside them."""
     home = instance_place(settings)
     if home.exists() and may_be_written(home):
         with open_instance(settings) as instance:
@@ -111,8 +110,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The instance in `instance_home`, closed on leaving.
 
     DiskFullError where its files find no room, UnwritableError where they cannot be written, HistoryError where SQLite
-    or Dagster cannot use them.
-    """
+    or Dagster cannot use them."""
     before = os.environ.get("DAGSTER_HOME")
     try:
         with translate_disk_faults(settings.root):

@@ -77,8 +77,7 @@ def report_restored(
     """Report those partitions as made whose last run failed, and which the lake has as they are to be nevertheless.
 
     A source that could not be read for a while leaves them: no run has to make them, and they would be shown as failed.
-    Partitions `busy` in runs under way are left out. Returns table and partition of each.
-    """
+    Partitions `busy` in runs under way are left out. Returns table and partition of each."""
     tables = {table for source_type in SOURCE_TYPES for table in source_type.tables}
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
     tried = {
@@ -130,8 +129,7 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
     """Ask for a backfill of the stale partitions of all sources, or of those named.
 
     Runs of every hour go on meanwhile; when it ends, one publish follows.
-    SettingsError for a name that is not a source, WeftError where no daemon runs that would work it off.
-    """
+    SettingsError for a name that is not a source, WeftError where no daemon runs that would work it off."""
     if unknown := sorted(set(names) - {s.name for s in settings.sources}):
         raise SettingsError(f"no source is called {unknown[0]!r}")
     beat = instance.get_daemon_heartbeats().get(_DAEMON)

@@ -32,8 +32,7 @@ class Plan:
     the sources in the lake. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first
     stale table of a partition is stale. With `is_full` the published version has another layout, tokenizer or model, and a
     build reuses nothing of it. `broken` has the fault of each source that cannot be read; the lake keeps its tables of it.
-    `left_out` names the sources that were forgotten, in whole or some chats.
-    """
+    `left_out` names the sources that were forgotten, in whole or some chats."""
 
     partitions: tuple[SourcePartition, ...]
     stale: Mapping[str, tuple[str, ...]]
@@ -67,8 +66,7 @@ def make_plan(
     """Compare the sources, the lake and the published index, without stale partitions `busy` in runs under way.
 
     A table of a partition is stale if it is missing, corrupt, of another code version, or made from other inputs
-    than the current ones, and so is every table that depends on it.
-    """
+    than the current ones, and so is every table that depends on it."""
     with lake.one_look():
         return _compared(settings, sources, lake, busy)
 
@@ -141,8 +139,7 @@ def _whole(
 ) -> tuple[str, ...]:
     """The tables over the whole lake that are next; none if the index is right.
 
-    Content decides: their footers have their inputs, the name of the version the published ones.
-    """
+    Content decides: their footers have their inputs, the name of the version the published ones."""
     lake, (relations, publishing) = publisher.lake, whole_phases(settings)
     there = {u.key: u.source_type for u in partitions if staleness.is_made(u, lake)}
     if partitions and not there:
@@ -183,8 +180,7 @@ def _damages(
 ) -> dict[str, str]:
     """By path, the faults of files of the lake and of the published one, beside those not made yet.
 
-    Files with the columns of another version of Weft are none of them.
-    """
+    Files with the columns of another version of Weft are none of them."""
     published = publisher.published_partitions()
     # A file that was never made is not damage: a published one was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]

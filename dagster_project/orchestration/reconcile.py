@@ -1,8 +1,7 @@
 """The one function that decides the next runs. It compares the plan with Dagster's runs, and remembers nothing.
 
 Its callers are the sensors, which request the work from Dagster's daemon, and `weft build`, which does it itself. Whoever
-asks late, twice or after a crash gets the right answer, because no event is stored.
-"""
+asks late, twice or after a crash gets the right answer, because no event is stored."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -91,8 +90,7 @@ def reconcile(
 
     That is the first phase with work left in the plan. It begins when nothing before it is stale or under way; a
     refresh does not repeat its attempts, so that a partition that cannot be made keeps no other from the index.
-    `broken` are runs that report the fault of a source.
-    """
+    `broken` are runs that report the fault of a source."""
     steps = _Steps(settings, instance, plan, runs, limit)
     fresh = [work for work in broken if (Phase.PARTITIONS, work.first, "") not in runs.tried]
     if works := [*steps.partitions(plan.stale, Phase.PARTITIONS), *fresh]:
@@ -172,8 +170,7 @@ def next_requests(
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
     and keeps no other from its own. After `partitions` that people made these are completed and published, unless their
     code or settings are others; other stale tables wait for the next refresh. Runs of very long texts begin one at a
-    time, so that a publish waits for no more than that.
-    """
+    time, so that a publish waits for no more than that."""
     runs = runs_of_dagster(settings, instance, refresh)
     if is_held(settings.root / BUILD_LOCK):
         return dg.SkipReason(f"a build of {settings.root} from the command line is running"), False

@@ -38,8 +38,7 @@ def held_by_run(
 
     It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
     while it makes partitions that these are made of; fetches and context need no hold. `tell` hears of
-    those for whom it waits, and of None when it has waited. Without a run nothing is held.
-    """
+    those for whom it waits, and of None when it has waited. Without a run nothing is held."""
     run, instance = context.run, context.instance
     if run is None or instance is None:
         yield
@@ -125,8 +124,7 @@ def close_dead_runs(
     """Report runs whose process is gone as failed, and free their places in pools: a killed daemon leaves them open.
 
     The only command that works on a storage, since it holds the build lock, knows that those before it are gone, also
-    one that was killed as it began or ended a run.
-    """
+    one that was killed as it began or ended a run."""
     result, lives = [], runs_of(root)
     dead = [run_id for run_id in lives if not lives[run_id]]
     if only_command:
@@ -160,8 +158,7 @@ def run_here(
 ) -> dg.ExecuteInProcessResult:
     """Make some tables, or the assets of `keys`, by a run in this process, which Dagster lists like any other.
 
-    The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`.
-    """
+    The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`."""
     selected = list(keys or work.keys)
     job = definitions.resolve_job_def(job_of(selected))
     with listed(instance, job.name):
@@ -223,8 +220,7 @@ def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
     """Delete the runs that ended more than 30 days ago, at most `limit`; their number.
 
     A run stays as long as it is the last that made some partition of some asset: the UI would show that as missing. Results
-    of checks stay, too: Dagster deletes no evaluation with its run, and offers no way to.
-    """
+    of checks stay, too: Dagster deletes no evaluation with its run, and offers no way to."""
     before = datetime.now(UTC) - _KEPT
     old = instance.get_run_ids(filters=dg.RunsFilter(statuses=FINISHED, updated_before=before))
     if not old:

@@ -2,8 +2,7 @@
 
 Dagster makes a SQLAlchemy engine for every event it stores, which compiles every statement again: most of the time
 of a run over many partitions. No setting or public name offers another way; the files and their layout are Dagster's
-own, so that every Dagster tool reads them.
-"""
+own, so that every Dagster tool reads them."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         """The engine of a file, with one connection that stays open; the longest unused is closed.
 
         A commit reaches the operating system but not yet the disk: after a power cut the last events may be missing,
-        and the file is whole (https://www.sqlite.org/pragma.html#pragma_synchronous).
-        """
+        and the file is whole (https://www.sqlite.org/pragma.html#pragma_synchronous)."""
         engines: OrderedDict[str, Engine] = self.__dict__.setdefault("_engines", OrderedDict())
         if shard not in engines:
             engine = engines[shard] = create_engine(

@@ -37,8 +37,7 @@ def stale_context(
     """By window of a conversation the tables of its context that are missing, of other code or of other queries.
 
     The last window of each conversation, which more messages may follow, asks each published version; the others stay
-    with their first context. To be asked when something is published.
-    """
+    with their first context. To be asked when something is published."""
     current = make_publisher(settings, lake).current()
     if current is None:
         return {}
@@ -78,8 +77,7 @@ def stale_reasons(
 ) -> dict[str, str]:
     """The reason for each stale table of a partition; `source_hashes` are of tables that the stages of `order` do not make.
 
-    A table that leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`.
-    """
+    A table that leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`."""
     stale: dict[str, str] = {}
     hashes = dict(source_hashes)
     for stage in order:
@@ -152,8 +150,7 @@ def state_of(partitions: Iterable[SourcePartition], lake: ParquetLake) -> str:
 def whole_are_right(settings: Settings, names: Iterable[str], state: str, lake: ParquetLake) -> bool:
     """True if tables over the whole lake are there, made by the code of now from the lake in this state.
 
-    The parts of a table in parts name their inputs; tables made from it, or beside it, have the state.
-    """
+    The parts of a table in parts name their inputs; tables made from it, or beside it, have the state."""
     versions = whole_tables(settings, lake)
     footers = {table: lake.footer(table) for table in set(names) & versions.keys()}
     return all(

@@ -55,8 +55,7 @@ class Workers:
     def run(self, runs: Sequence[Work], tags: Mapping[str, str]) -> None:
         """Do the work of runs; after a failure no other begins, and its fault is raised.
 
-        WeftError if a process was ended from outside.
-        """
+        WeftError if a process was ended from outside."""
         telling = threading.Thread(target=self._tell)
         telling.start()
         under_way: list[Future[None]] = []

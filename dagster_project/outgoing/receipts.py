@@ -2,8 +2,7 @@
 
 Each line has its number and the hash of the line before it. So the chain shows a line that was changed by a byte, taken out
 between others or put in. It does not show lines that were cut off at the end, nor a chain that somebody wrote over from a
-line on to the end: to know of these, keep the number and the hash of the last receipt elsewhere, and compare.
-"""
+line on to the end: to know of these, keep the number and the hash of the last receipt elsewhere, and compare."""
 
 import fcntl
 import json
@@ -51,8 +50,7 @@ class Receipts:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
 
         It has the SHA-256 of the question and of the shown texts, not the texts. An answer with many passages has a receipt
-        for each part of them.
-        """
+        for each part of them."""
         content = {
             "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
             "tool": tool,
@@ -111,8 +109,7 @@ def _end(file: BinaryIO) -> tuple[int, str]:
     """The number of lines, and the hash that the next receipt names as the one before.
 
     That is the hash of the last receipt; of a line that is not a receipt the hash of its bytes, which `read` then names. A
-    line that a kill cut off is removed: its answer was never given.
-    """
+    line that a kill cut off is removed: its answer was never given."""
     size, read_back, whole = file.seek(0, 2), _READ_BACK, b""
     while True:
         file.seek(max(0, size - read_back))

@@ -42,8 +42,7 @@ _MARK = re.compile(rf"\[({'|'.join(FIND_KINDS)})\]")
 class Screen:
     """The screen for texts of one answer; `finds` counts by kind what it masked or held back.
 
-    Addresses that a pattern of `clear` matches stay as they are.
-    """
+    Addresses that a pattern of `clear` matches stay as they are."""
 
     settings: SafetySettings
     for_assistant: bool = False

@@ -1,9 +1,7 @@
 """Repositories of a public-inbox: cloned once as mirrors, then fetched; nothing of a remote's configuration is run.
 
-git is started without the configuration of system and user, without hooks, templates, prompts and
-submodules, for the protocol of the address alone. Credentials reach it through its environment, not its
-command line.
-"""
+git is started without the configuration of system and user, without hooks, templates, prompts and submodules, for the
+protocol of the address alone. Credentials reach it through its environment, not its command line."""
 
 import asyncio
 import os
@@ -219,8 +217,7 @@ def _end_group(leader: int) -> None:
 def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
     """Commit time, object and name of every branch of a mirror; None where there is none.
 
-    A folder that is not a repository any more is removed, so that the next fetch clones it again.
-    """
+    A folder that is not a repository any more is removed, so that the next fetch clones it again."""
     if not mirror.exists():
         return None
     command = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]

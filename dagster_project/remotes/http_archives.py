@@ -2,8 +2,7 @@
 
 A month is asked for with the validators of the answer before, so that an unchanged one costs a few
 bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2). An answer that is not an mbox,
-such as a login page, never becomes a file.
-"""
+such as a login page, never becomes a file."""
 
 import asyncio
 import bz2

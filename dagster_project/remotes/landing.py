@@ -19,8 +19,7 @@ _SAVED_EVERY = 1.0
 class Landing:
     """The folder of a source's fetched files; unfinished ones and the memory lie in a folder of their own.
 
-    Both are on one file system, so that a finished file gets its place by a rename.
-    """
+    Both are on one file system, so that a finished file gets its place by a rename."""
 
     def __init__(self, fetched: Path, source: str):
         self.source, self.folder = source, fetched / source

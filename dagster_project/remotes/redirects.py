@@ -1,7 +1,6 @@
 """Where a redirect may lead: to the host that the settings name, or from a public host to a public address.
 
-The address that was looked at is the one that is connected to, so that a name cannot stand for another one by then.
-"""
+The address that was looked at is the one that is connected to, so that a name cannot stand for another one by then."""
 
 import asyncio
 import socket
@@ -50,8 +49,7 @@ async def answered(
 ) -> AsyncIterator[httpx2.Response]:
     """The answer at the end of the redirects, its body unread; bodies on the way are not read at all.
 
-    FetchError for a redirect that may not be followed. `Authorization` is sent to the server of `url` alone.
-    """
+    FetchError for a redirect that may not be followed. `Authorization` is sent to the server of `url` alone."""
     first = httpx2.URL(url)
     hop = Hop(first)
     without = {name: value for name, value in headers.items() if name != "Authorization"}

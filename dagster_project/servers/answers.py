@@ -271,8 +271,7 @@ def block(settings: Settings, index: SearchIndex, question: str, budget: int, wh
 def thread(index: SearchIndex, name: str, limit: int, start: int = 0) -> Shown[Thread]:
     """Mails of the thread that `name` means, or that the mail of that name is in, from the place `start` on.
 
-    QueryError if it means neither, or if the thread has no mail there.
-    """
+    QueryError if it means neither, or if the thread has no mail there."""
     kind, id_ = resolved_name(index.ask, name)
     if kind not in ("thread", "message"):
         raise QueryError(f"{name!r} is a {kind}, which is in no thread: name a thread or a mail")

@@ -1,8 +1,7 @@
 """Dagster's web server behind `OwnPages`: its GraphQL runs jobs and reads metadata, and asks nobody who is asking.
 
 `python -m dagster_project.servers.guarded_ui dev …` is `dagster dev …` with that web server; with other arguments it is
-the web server itself, `dagster-webserver …`.
-"""
+the web server itself, `dagster-webserver …`."""
 
 import sys
 import warnings

@@ -41,8 +41,7 @@ _HEADERS = {
 class SafeHeaders:
     """ASGI middleware: no script, style, frame or form but the server's own, no address for others, no stored copy.
 
-    An answer that brings such a header itself keeps it: the page of a mail's HTML has a stricter policy.
-    """
+    An answer that brings such a header itself keeps it: the page of a mail's HTML has a stricter policy."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -63,8 +62,7 @@ class SafeHeaders:
 class WholeBody:
     """ASGI middleware that hands on requests with their whole body: 408 to one that takes too long, 413 to a long one.
 
-    A request whose sender is gone before that is dropped.
-    """
+    A request whose sender is gone before that is dropped."""
 
     def __init__(self, app: ASGIApp, seconds: float = BODY_SECONDS):
         self.app, self.seconds = app, seconds
@@ -115,8 +113,7 @@ class TokenRequired:
 
     It is taken as the password of any user (RFC 7617), which browsers and feed readers ask for, or as a bearer (RFC 6750).
     Who sends many wrong ones gets 429, and for a moment nothing from that address is compared, unless the right token came
-    from there before.
-    """
+    from there before."""
 
     def __init__(self, app: ASGIApp, token: str):
         self.app, self.token = app, token.encode()
@@ -192,8 +189,7 @@ class OwnPages:
     (DNS rebinding) read the answers. So a request must name this server as `Host`, and where a browser sent it, come from
     a page of this server or of a named origin.
 
-    `hosts` are further values of `Host`, as `docs.example.org`; `origins` pages that may ask, `*` is every page.
-    """
+    `hosts` are further values of `Host`, as `docs.example.org`; `origins` pages that may ask, `*` is every page."""
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = (), origins: Collection[str] = ()):
         self.app = app

@@ -40,8 +40,7 @@ def listening(host: str, port: int) -> socket.socket:
 def make_server(app: ASGIApp, head_seconds: float = HEAD_SECONDS) -> uvicorn.Server:
     """A server of an application; run it with the sockets that it listens on.
 
-    A connection whose request has no whole head within `head_seconds` is closed.
-    """
+    A connection whose request has no whole head within `head_seconds` is closed."""
 
     class Timed(_TimedProtocol):
         seconds = head_seconds

@@ -2,8 +2,7 @@
 
 Texts of mails and documents were written by strangers. They are returned as fields of structured results, never as
 instructions; secrets and personal data in them are masked; every answer says how much of a text it left out, and leaves
-a receipt.
-"""
+a receipt."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -81,8 +80,7 @@ def tool(method: _Method) -> _Method:
 def mcp_server(settings: Settings, lens: str | None = None, *, has_sql: bool = False) -> MCPServer[Any]:
     """The server for these settings, under a lens if there is one; faults name their kind.
 
-    Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone.
-    """
+    Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone."""
     tools = _Tools(settings, lens, has_sql=has_sql)
     server: MCPServer[Any] = MCPServer(
         "weft",
@@ -273,8 +271,7 @@ class _Tools:
 def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Sequence[str] = ()) -> Starlette:
     """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those who know it alone.
 
-    Pages of `origins` may ask, too.
-    """
+    Pages of `origins` may ask, too."""
     app = server.streamable_http_app(transport_security=_own_pages(port, origins))
     app.add_middleware(WholeBody)
     if token is not None:
@@ -294,8 +291,7 @@ def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Seque
 def _own_pages(port: int, origins: Sequence[str]) -> TransportSecuritySettings:
     """Whom the server on this port of the loopback interface answers: programs, and pages of these origins alone.
 
-    The library would take pages of every port for its own, as it must here for a free port, which is 0.
-    """
+    The library would take pages of every port for its own, as it must here for a free port, which is 0."""
     own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
     return TransportSecuritySettings(
         allowed_hosts=own, allowed_origins=[*(f"http://{name}" for name in own), *origins]

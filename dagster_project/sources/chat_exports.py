@@ -59,8 +59,7 @@ class Export:
     """One export: its name in the source, its format, its files, and a hash of all that decides the reading.
 
     `chat` names its chat, or begins the names of its chats; no other export of the source has it. `format` is
-    one of those that a source can name, or `zip`, whose content tells its format.
-    """
+    one of those that a source can name, or `zip`, whose content tells its format."""
 
     source: ConversationSourceSettings
     name: str
@@ -100,8 +99,7 @@ def exports_at(
 ) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
     """Place, format and files of each export at or below `root`, without files that only accompany exports.
 
-    A folder that cannot be listed is an export of the format `closed`.
-    """
+    A folder that cannot be listed is an export of the format `closed`."""
     places = [root]
     while places:
         place = places.pop()
@@ -152,8 +150,7 @@ def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
     """For the name and format of each export of a source a name for its chats that no other one has.
 
     It is the name without the ending, and without the words that WhatsApp puts before it. Exports that differ in the
-    ending alone keep it, and so does a zip beside the folder that was unpacked from it.
-    """
+    ending alone keep it, and so does a zip beside the folder that was unpacked from it."""
     plain = [_plain_name(name) for name, _ in exports]
     count, folders = Counter(plain), {str(p) for name in plain for p in PurePosixPath(name).parents}
     return [
@@ -299,8 +296,7 @@ def _plain_name(name: str) -> str:
 def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
     """The format of a zip with these files, and those of them that are read; ChatFormatError if it holds no chat.
 
-    From a WhatsApp export it reads one text, from Slack `users.json` and the days, from others (`files`) all.
-    """
+    From a WhatsApp export it reads one text, from Slack `users.json` and the days, from others (`files`) all."""
     folders = [PurePosixPath(n).parent for n in names if PurePosixPath(n).name in _SLACK_FILES]
     if folders and format_ in ("auto", "slack"):
         top = min(folders, key=lambda f: (len(f.parts), str(f)))

@@ -35,8 +35,7 @@ class ChatFiles:
     """The chats of the configured sources, cut into windows.
 
     The file `memory`, which may be deleted at any time, has the windows of unchanged exports; the chats
-    read last are kept in memory.
-    """
+    read last are kept in memory."""
 
     def __init__(self, settings: Settings, memory: Path):
         self.settings, self._memory_file = settings, memory
@@ -245,8 +244,7 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
     """The key: `WEFT_PSEUDONYM_KEY`, else the content of the file at `path`, which is made if there is none.
 
     A new file is readable by its owner alone and is never written over. SettingsError if the file is
-    in a folder of generated files below `data`, if others may read it, or if the key is too short to keep a secret.
-    """
+    in a folder of generated files below `data`, if others may read it, or if the key is too short to keep a secret."""
     key_text = os.environ.get(VARIABLE)
     if key_text is not None:
         return _long_enough(key_text.encode(), f"the key in {VARIABLE}")

@@ -63,8 +63,7 @@ class Detected:
 def sources_at(place: Path) -> list[Detected]:
     """The sources at a file or folder: one, or those of its folders where they are of several kinds.
 
-    SourceError if nothing is there, or nothing that Weft reads.
-    """
+    SourceError if nothing is there, or nothing that Weft reads."""
     if not place.exists():
         raise SourceError(f"{place}: no file or folder is there; give the place where the archive is")
     sources = _of_folder(place) if is_folder(place) else _of_file(place)

@@ -50,8 +50,7 @@ class DocumentReaders:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
 
         A picture that `is_seen` is kept with its text if `pictures` of the settings says so. Unless it is to `keep`,
-        the text of a file is written nowhere.
-        """
+        the text of a file is written nowhere."""
         is_seen = is_seen and kind == "picture" and self.settings.pictures
         if not keep:
             return self._read(data, kind, is_seen)
@@ -69,8 +68,7 @@ class DocumentReaders:
     def _read(self, data: bytes, kind: str, is_seen: bool, deadline: float | None = None) -> Converted:
         """A process's reading of a file; a new one tries again where an older one ends, as it may over files before.
 
-        Both have until `deadline`, `read_seconds` from the first try on.
-        """
+        Both have until `deadline`, `read_seconds` from the first try on."""
         with self._lock:
             reader = self._idle.pop() if self._idle else None
         reader = reader or _Reader(self.settings)

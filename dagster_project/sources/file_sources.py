@@ -61,8 +61,7 @@ class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
     A file whose size, modification and change times and inode are as remembered is not read
-    again. The file `memory` remembers them; it may be deleted at any time.
-    """
+    again. The file `memory` remembers them; it may be deleted at any time."""
 
     def __init__(
         self,
@@ -135,8 +134,7 @@ class FileSources:
         """The partition behind a partition key; SourceError if no file makes it up.
 
         Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
-        later look will give it: the next build reads it again.
-        """
+        later look will give it: the next build reads it again."""
         if self._partitions is None:
             self.discover()
         assert self._partitions is not None
@@ -161,8 +159,7 @@ class FileSources:
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
         """The mails of the partition's files in order of name, each file read under the caps of the settings.
 
-        Those of a public inbox come in the order of their commits.
-        """
+        Those of a public inbox come in the order of their commits."""
         source = self.settings.source(partition.source)
         assert isinstance(source, SourceSettings)
         for file in self.stored_files(partition):
@@ -177,8 +174,7 @@ class FileSources:
     def _inbox_partitions(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
         """The partitions of a public inbox: mails by the month they were sent in, or by epoch.
 
-        The month is that of the commit's author time, so a new commit changes the partition of its month alone.
-        """
+        The month is that of the commit's author time, so a new commit changes the partition of its month alone."""
         pattern = self.settings.place(source)
         roots = (
             [pattern]

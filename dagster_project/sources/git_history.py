@@ -76,8 +76,7 @@ class Objects:
     def _answer(self, name: str, limit: int) -> tuple[bytearray, bool]:
         """The answer of git for an object, cut if it is far over `limit`; empty where git ends.
 
-        A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says.
-        """
+        A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says."""
         if self._process is None:
             self._process = start(
                 self.repository, "cat-file", "--batch", stderr=subprocess.DEVNULL, unbuffered=True
@@ -173,8 +172,7 @@ _AGAIN = "fetch or clone it again"
 class Change(NamedTuple):
     """A commit: when its author made it, the blob that came and the one that was removed, or empty.
 
-    `fault` names the part of the commit, or of the history before it, that cannot be read.
-    """
+    `fault` names the part of the commit, or of the history before it, that cannot be read."""
 
     commit: str
     at: int | None

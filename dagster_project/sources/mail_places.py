@@ -33,8 +33,7 @@ class MailPath(NamedTuple):
 def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
     """The files of a source, sorted by name; nothing that Weft made.
 
-    SourceError if there are none: a disk that is not mounted must not empty the index.
-    """
+    SourceError if there are none: a disk that is not mounted must not empty the index."""
     pattern = settings.place(source)
     roots = [pattern] if globs.is_there(pattern) else globs.matching_paths(pattern, settings.base)
     paths = [
@@ -87,8 +86,7 @@ _Files = Iterator[tuple[Path, str | None, str]]
 def _maildir(root: Path) -> _Files:
     """The mails of a Maildir and its subfolders, those loose in them, and files that cannot be a mail.
 
-    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. Mails under delivery are left alone.
-    """
+    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. Mails under delivery are left alone."""
     places = [root]
     while places:
         place = places.pop()
@@ -123,8 +121,7 @@ def _delivered(place: Path, folder: str) -> _Files:
 def _archives(root: Path) -> _Files:
     """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes.
 
-    One in the folder itself whose name has a month is an archive of a list, and not a mail folder.
-    """
+    One in the folder itself whose name has a month is an archive of a list, and not a mail folder."""
     for path, error in globs.entries_below(root):
         is_dated = path.parent == root and month_of(path.name)
         folder = "" if is_dated else _folder_name(path.relative_to(root).with_name(_stem(path.name)))
@@ -153,8 +150,7 @@ def _folder_name(place: Path) -> str:
     """The mail folder that a place is: parts divided by `/`, in letters; empty for the top.
 
     Maildir++ divides by dots, Thunderbird writes `.sbd` and Apple Mail `.mbox` behind a part, and IMAP writes
-    letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3).
-    """
+    letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3)."""
     parts = [part for part in PurePosixPath(globs.valid_text(place)).parts if part != "."]
     names = [
         name
@@ -177,8 +173,7 @@ def _utf7_letters(match: re.Match[str]) -> str:
 def _single_mails(root: Path) -> _Files:
     """The files `*.eml` and `*.emlx` at any depth below a folder, files that cannot be a mail, and unreadable folders.
 
-    The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`.
-    """
+    The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`."""
     if not globs.is_folder(root):
         yield root, None, ""
         return
@@ -221,8 +216,7 @@ def without_source(source: str, names: Iterable[str]) -> dict[str, str]:
     """Names of partitions without that of their source at the beginning, by the whole name; two never become one.
 
     >>> without_source("dev", ["dev.2004-01", "docs.2004-01"])
-    {'dev.2004-01': '2004-01', 'docs.2004-01': 'docs.2004-01'}
-    """
+    {'dev.2004-01': '2004-01', 'docs.2004-01': 'docs.2004-01'}"""
     short = {name: re.sub(rf"^{re.escape(source)}[._-]+(?=\w)", "", name) for name in names}
     counts = Counter(short.values())
     return {name: rest if counts[rest] == 1 else name for name, rest in short.items()}

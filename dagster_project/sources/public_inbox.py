@@ -2,8 +2,7 @@
 
 One commit is one change: a blob at path `m` is a mail that came, a blob at path `d` is a mail that
 was removed. Everything is read by the git program's plumbing commands; nothing is checked out, and
-no name inside a repository becomes a path.
-"""
+no name inside a repository becomes a path."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -23,8 +22,7 @@ _EPOCH = re.compile(r"(\d+)\.git")
 class InboxMail(NamedTuple):
     """A mail in a repository: its place, the repository, the blob, and the month it was sent in.
 
-    With a `fault` it is in place of a blob that cannot be read.
-    """
+    With a `fault` it is in place of a blob that cannot be read."""
 
     place: str
     repository: Path
@@ -60,8 +58,7 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     """The mails that the inbox holds now, in the order in which they came, and unreadable ones.
 
     A removal takes away every earlier mail of that content, in older epochs too; a mail that comes
-    again after it is there again. SourceError where git is missing, or a repository gives nothing at all.
-    """
+    again after it is there again. SourceError where git is missing, or a repository gives nothing at all."""
     mails: dict[tuple[str, str], InboxMail] = {}
     places: dict[str, list[tuple[str, str]]] = {}
     for repository in repositories(inbox):

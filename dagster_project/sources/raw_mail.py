@@ -19,8 +19,7 @@ _AROUND = 1 << 16
 def source_mail(settings: Settings, source: str, place: str, message_id: str, raw_bytes: int) -> bytes:
     """The mail of that row of `messages`, with its headers and its encodings.
 
-    SourceError if the source is not here, cannot be read, or holds something else at that place by now.
-    """
+    SourceError if the source is not here, cannot be read, or holds something else at that place by now."""
     try:
         for _, data in mails_at(settings, source, place, raw_bytes):
             identity = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None

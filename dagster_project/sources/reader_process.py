@@ -1,10 +1,8 @@
 """The process that reads PDF, office, book, notebook and picture files: their content can harm it and nothing else.
 
-It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `is_seen`, `seconds`), and answers
-each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
-(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process
-ends over it.
-"""
+It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `is_seen`, `seconds`), and
+answers each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
+(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process ends over it."""
 
 import json
 import math
@@ -47,8 +45,7 @@ def _main() -> None:
 def _limit_time(seconds: float) -> None:
     """End this process once it has used so much more of the processor, whatever the threads, and its children as well.
 
-    A process that waits ends a little later, if nobody is there any more to end it.
-    """
+    A process that waits ends a little later, if nobody is there any more to end it."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))

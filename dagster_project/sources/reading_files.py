@@ -66,8 +66,7 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     """The bytes of a file, decompressed by its ending under the caps of size and ratio.
 
     A compressed file that breaks off, or has something else behind its end, gives the bytes before that, and the
-    reason. TooLargeError if it passes a cap, OSError if it cannot be read.
-    """
+    reason. TooLargeError if it passes a cap, OSError if it cannot be read."""
     if path.suffix not in _MEMBERS:
         return bounded(path, settings.max_archive_bytes, "mail.max_archive_bytes"), None
     data = bytearray()
@@ -110,8 +109,7 @@ def part(path: Path, start: int, count: int) -> bytes:
 def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:
     """The content of all members of a compressed file in pieces; zeros that fill it up behind them are none.
 
-    Python's own readers end silently where bytes behind a member of xz or bzip2 are not one.
-    """
+    Python's own readers end silently where bytes behind a member of xz or bzip2 are not one."""
     rest = stream.read(_BLOCK)
     while rest:
         member = member_of()

@@ -49,8 +49,7 @@ class RememberedSources(FileSources):
     def cut_fetched(self, partitions: Collection[str]) -> None:
         """Take forgotten texts out of the fetched files of partitions, but for chats and the history of a public inbox.
 
-        A later fetch brings it again if its remote has it.
-        """
+        A later fetch brings it again if its remote has it."""
         for partition in self.discover() if partitions else ():
             source = self.settings.source(partition.source)
             if partition.key not in partitions or source.remote is None:

@@ -20,8 +20,7 @@ class SeenPartitions:
     """By partition, the fingerprint that the lake held when a change was first found, and the time of that.
 
     While the lake holds that fingerprint the time stays, however often the files change again: it is that of the text
-    that has waited longest. The file may be deleted; texts that wait then count as seen when they are parsed.
-    """
+    that has waited longest. The file may be deleted; texts that wait then count as seen when they are parsed."""
 
     def __init__(self, memory: Path):
         self.memory = memory

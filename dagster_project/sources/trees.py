@@ -43,8 +43,7 @@ def tree_files(
 
     Pictures are read with OCR alone. Folders that are hidden, excluded or links out of the root are one entry and
     are not entered. SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
-    not empty the index.
-    """
+    not empty the index."""
     if source.kind == "issues" and is_file(root):
         return [TreeFile(root, root.name)]
     if not is_folder(root):
@@ -67,8 +66,7 @@ def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile
 
     `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`: files that take long to
     read apart from the others, both dealt by a hash of the path into as many parts as hold at most some hundred, a power
-    of two: an edit reads one part, and the parts do not depend on earlier files.
-    """
+    of two: an edit reads one part, and the parts do not depend on earlier files."""
     if grain == "whole":
         return {"all": list(files)}
     parts: dict[str, list[TreeFile]] = {}
@@ -93,8 +91,7 @@ def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile
 class _Walk:
     """One walk over a tree; a folder is entered once, so that links cannot lead in circles.
 
-    Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry.
-    """
+    Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry."""
 
     def __init__(self, source: DocumentSourceSettings, root: str, generated: str, reads_pictures: bool):
         self.root, self.generated, self.reads_pictures = root, generated, reads_pictures
@@ -174,8 +171,7 @@ def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
 
     A pattern without a slash is compared with the last part alone, unless one takes back matches of others: on a long
-    path, patterns for any depth are slow.
-    """
+    path, patterns for any depth are slow."""
     lowered = [pattern.lower() for pattern in patterns]
     is_ordered = any(pattern.startswith("!") for pattern in lowered)
     of_parts, of_paths = (

@@ -22,8 +22,7 @@ class ZippedExport:
     """The files in a zip, by name, without those that programs put beside them (`__MACOSX`, names with a dot).
 
     ChatFormatError for a file that is not a zip (`no_zip`), and for one that names a place outside itself
-    (`path_traversal`), as no export does.
-    """
+    (`path_traversal`), as no export does."""
 
     def __init__(self, path: Path, max_bytes: int):
         self._left = max_bytes
@@ -84,8 +83,7 @@ class ZippedExport:
         """The bytes of a file.
 
         ChatFormatError if a password is needed (`encrypted`), if it is broken (`no_zip`), or if the
-        bytes read from the archive pass `max_bytes` or `plausible_bytes` (`too_large`).
-        """
+        bytes read from the archive pass `max_bytes` or `plausible_bytes` (`too_large`)."""
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise ChatFormatError("encrypted: the archive needs a password")

@@ -1,8 +1,7 @@
 """Names that Dagster 1.13 does not export: imported here alone, with reasons.
 
 Three files depend on Dagster's internals without importing them: `assets/stages/stage.py` sets its tags of provenance, the
-event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts a layer before the web server.
-"""
+event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts a layer before the web server."""
 
 import contextlib
 import secrets
@@ -51,8 +50,7 @@ __all__ = [  # without a public name, and used elsewhere: to keep engines of the
 ONLY_OWN_EVENTS = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
 """Metadata that keeps Dagster from recording a materialization of an output; Dagster exports no name for it.
 
-For a range of partitions it would record one data version for all (`_get_output_asset_events`).
-"""
+For a range of partitions it would record one data version for all (`_get_output_asset_events`)."""
 MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
 """The place where Dagster finds Weft, and its name for that; the shipped workspace.yaml says the same."""
 
@@ -62,8 +60,7 @@ def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
     """Runs that this process makes are listed with those of the code location: on the timeline and the job's page.
 
     `execute_in_process` makes them without an origin, and takes none. Their output goes where this process prints: to
-    capture it takes four processes a run.
-    """
+    capture it takes four processes a run."""
     location = ManagedGrpcPythonEnvCodeLocationOrigin(
         LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE), location_name=LOCATION
     )

@@ -107,8 +107,7 @@ def valid_text(path: Path | str) -> str:
 def partition_name(name: str) -> str:
     """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped.
 
-    One that is too long for file systems ends in a hash of it.
-    """
+    One that is too long for file systems ends in a hash of it."""
     escaped = "".join(
         c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode())
         for c in name

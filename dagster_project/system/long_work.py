@@ -51,8 +51,7 @@ def other_thread(
     """Start work in one other thread, on another connection to a database, which begins with some statements.
 
     `start(work, *arguments)` calls `work(connection, *arguments)`, one after another. A failure of this thread ends
-    the work of the other.
-    """
+    the work of the other."""
     started: list[Future[Any]] = []
     with database.cursor() as connection, ThreadPoolExecutor(1) as thread:
         for statement in statements:
@@ -123,8 +122,7 @@ class CountedProgress:
     def step(self, stage: str, partition: str | None, rows: int, processor: float | None = None) -> None:
         """Count one finished piece; the time since the last step goes to its stage.
 
-        So does the processor time of this process, or that of another one that made the piece.
-        """
+        So does the processor time of this process, or that of another one that made the piece."""
         now, used = time.monotonic(), time.process_time()
         own = used - self._used if processor is None else processor
         self.processor[stage] = self.processor.get(stage, 0.0) + own

@@ -28,8 +28,7 @@ def is_left_over(file: Path, pid: str) -> bool:
     """True if the process that wrote a file has ended, or is this one, which has no files in flight yet.
 
     A process of that number which began after the file was last written is another: numbers come again. One that ended
-    keeps its number until its parent asks how, which the first process of a container may never do.
-    """
+    keeps its number until its parent asks how, which the first process of a container may never do."""
     if not pid.isdigit() or int(pid) == os.getpid():
         return True
     try:
@@ -51,8 +50,7 @@ def is_left_over(file: Path, pid: str) -> bool:
 def output_of(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[bytes, bytes]:
     """The output of a process until it ends, and the first bytes of its standard error.
 
-    All of the latter is read and little of it kept, because a process can say any number of bytes.
-    """
+    All of the latter is read and little of it kept, because a process can say any number of bytes."""
     # `communicate` would keep all that it reads.
     complaint, process.stderr = process.stderr, None
     assert complaint
@@ -74,8 +72,7 @@ def end_started() -> None:
 
     A thread that is about to start one, such as those that copy a run's output for Dagster, waits forever instead. One
     that is past that point does start it, hence the second look. All are stopped before the first is killed: a process that
-    one of them starts meanwhile would no longer be known as a descendant.
-    """
+    one of them starts meanwhile would no longer be known as a descendant."""
     for owner, name in _STARTS:
         setattr(owner, name, _never)
     stopped: set[int] = set()

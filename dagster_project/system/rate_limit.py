@@ -37,8 +37,7 @@ class Quota:
     """Requests and tokens that may be spent in any window of time.
 
     The window slides: spent requests and tokens count until they are as old as the window is long, so that the
-    service's own count, wherever its minute begins, is never above the quota.
-    """
+    service's own count, wherever its minute begins, is never above the quota."""
 
     def __init__(
         self,

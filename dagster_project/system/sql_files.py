@@ -2,8 +2,7 @@
 
 A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement (`$name`). Else a
 name in braces has the text: in double quotes it is part of an identifier, in single quotes part of a literal, else
-it is SQL, which the caller composes or which is another statement of the file.
-"""
+it is SQL, which the caller composes or which is another statement of the file."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -29,8 +28,7 @@ class SqlFile:
     def __call__(self, statement: str, /, **values: str) -> str:
         """A statement, with the values of its names in braces.
 
-        KeyError if the file has no such statement or name, or if a name is that of a value and of a statement.
-        """
+        KeyError if the file has no such statement or name, or if a name is that of a value and of a statement."""
         values = self._values | values
         if both := values.keys() & self._statements.keys():
             raise KeyError(f"{self._path.name}: {', '.join(sorted(both))} names a value and a statement")

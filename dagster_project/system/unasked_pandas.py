@@ -1,8 +1,7 @@
 """Keeps pandas out of a process in which no statement imports it.
 
 Arrow and DuckDB look for it at the first value that they convert, in case it is one of pandas. To load it takes a fifth of
-a second and more, of each `weft search` too, and nothing here uses it.
-"""
+a second and more, of each `weft search` too, and nothing here uses it."""
 
 import sys
 from dis import get_instructions, opmap

@@ -1,7 +1,6 @@
 """What Dagster loads from a clone: the sample where nothing is named, one asset that says why where settings are wrong.
 
-And what a process of Weft does not load.
-"""
+And what a process of Weft does not load."""
 
 import os
 import shutil

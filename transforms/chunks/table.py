@@ -31,8 +31,7 @@ def chunk_table(columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
 
     A missing column is neutral (`NEUTRAL`) or derived: `char_count` and `text_lex` from
     `text_display`, `checksum` from `text_embed`. Raises SchemaError that names a missing column
-    that is neither, or an undeclared column.
-    """
+    that is neither, or an undeclared column."""
     filled = dict(columns)
     count = len(next(iter(filled.values()), []))
     display = filled.get("text_display", [])

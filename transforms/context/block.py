@@ -1,8 +1,7 @@
 """Passages to a block of context within a budget, which a manifest reproduces.
 
 Compiling follows the context compilation of AvocadoDB: a fixed order, a budget of tokens, no
-text twice, a citation for every passage, and a manifest that reproduces the same bytes.
-"""
+text twice, a citation for every passage, and a manifest that reproduces the same bytes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -71,10 +70,9 @@ def compile_block(
 ) -> CompiledBlock:
     """The block of as many of `passages`, in their order, as the budget holds, without those that `earlier` blocks showed.
 
-    A passage that repeats a chosen one, or that is inside or across its bytes, is left out. The first one that does
-    not fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and later ones may
-    fit. With `expand`, the rest of the budget shows sections and mails in place of the passages from them, the best
-    first.
+    A passage that repeats a chosen one, or that is inside or across its bytes, is left out. The first one that does not
+    fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and later ones may fit.
+    With `expand`, the rest of the budget shows sections and mails in place of the passages from them, the best first.
     """
     dropped = [_Omission(passage, NOISE) for passage in passages if is_noise(passage)]
     listed = [passage for passage in passages if not is_noise(passage)]
@@ -202,8 +200,7 @@ def _manifest_entry(passage: Passage) -> dict[str, Any]:
 def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
     """The block of a manifest, reproduced byte for byte from `passages` by chunk.
 
-    Raises ContextError if a chunk is missing or if the bytes are not those that the manifest names.
-    """
+    Raises ContextError if a chunk is missing or if the bytes are not those that the manifest names."""
     chosen = []
     for entry in recorded["chosen"]:
         passage = passages.get(entry["chunk_id"])

@@ -55,8 +55,7 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
 
     Documents that only fill come behind those that cover a query. If the settings fill the budget, each turn of a chat is
     a document of its own, and further chunks follow the documents, best first, as many as a block may hold. `vectors` gets
-    only the chunks whose likeness the settings want to know.
-    """
+    only the chunks whose likeness the settings want to know."""
     candidates = shown_candidates(candidates)
     of_chat = pl.lit(settings.fills_budget) & (pl.col("source_kind") == "conversation")
     units = candidates.with_columns(document_id=pl.when(~of_chat).then("document_id"))
@@ -100,8 +99,7 @@ class Retrieval(NamedTuple):
     """The results of the queries of windows.
 
     queries: window_id, query and text; candidates and documents: `schemas.CONVERSATION_CANDIDATES` and
-    `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents.
-    """
+    `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents."""
 
     queries: pl.DataFrame
     candidates: pl.DataFrame
@@ -181,8 +179,7 @@ def query_coverage(
 ) -> list[dict[str, Any]]:
     """A record of each query of one window: the hash of its text, the numbers of its passages, and their best evidence.
 
-    With its `first` candidate, and the reason if the block does not show that.
-    """
+    With its `first` candidate, and the reason if the block does not show that."""
     number = {passage.chunk_id: n for n, passage in enumerate(compilation.chosen, 1)}
     reasons = {omission.passage.chunk_id: omission.reason for omission in compilation.dropped}
     rows = []

@@ -40,8 +40,7 @@ def conversation_attachments(
 ) -> pa.Table:
     """The table `conversation_attachments`: the files that messages of a window name, in order.
 
-    A file that the export does not hold has the reason `missing`. Names of people are masked as in messages.
-    """
+    A file that the export does not hold has the reason `missing`. Names of people are masked as in messages."""
     owner = window_id(f"{source}:{chat.name}", window.key)
     rows: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
@@ -142,8 +141,7 @@ def conversation_chunks(
     lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers
     or whose thread it is in. A chunk of the kind
     `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
-    indexed. Spans are bytes of the window's Markdown, of a file those of its text.
-    """
+    indexed. Spans are bytes of the window's Markdown, of a file those of its text."""
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
     counts: dict[str, int] = {}

@@ -38,8 +38,7 @@ def looks_like_discord(head: bytes) -> bool:
 def read_discord(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of one channel as DiscordChatExporter writes it in JSON (`channel`, `messages`).
 
-    The text of a message has that of its embeds, forwards and polls behind it, and the names of its files.
-    """
+    The text of a message has that of its embeds, forwards and polls behind it, and the names of its files."""
     export, rows = json_rows(data, "messages", "no_discord: the file is no JSON export of a Discord channel")
     channel = fields(export.get("channel"))
     people: dict[str, str] = {}

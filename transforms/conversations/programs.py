@@ -11,8 +11,7 @@ class Program(NamedTuple):
     """A program whose export is one file; `looks_like` is asked of the first bytes of a file with one of the suffixes.
 
     `read` gives the chats of its bytes, whose names are or begin with the name given; times that name no zone are in the
-    zone given. It raises ChatFormatError if the file is another one.
-    """
+    zone given. It raises ChatFormatError if the file is another one."""
 
     suffixes: tuple[str, ...]
     looks_like: Callable[[bytes], bool]
@@ -23,8 +22,7 @@ class Program(NamedTuple):
 class ProgramOfFolders(NamedTuple):
     """A program whose export is a folder with the file `mark` and those whose whole names match the expression `others`.
 
-    `read` gives the chats of the bytes of `mark`, the names and bytes of the others, and a name as for `Program`.
-    """
+    `read` gives the chats of the bytes of `mark`, the names and bytes of the others, and a name as for `Program`."""
 
     mark: str
     others: str

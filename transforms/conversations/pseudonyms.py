@@ -21,8 +21,7 @@ Pseudonym = Callable[[str], str]
 def keyed_pseudonym(key: bytes) -> Pseudonym:
     """A function from a name to its pseudonym: the first 16 bytes of HMAC-SHA-256 in the form of a UUID.
 
-    Names that differ in case, invisible marks, blanks or Unicode form alone are one name.
-    """
+    Names that differ in case, invisible marks, blanks or Unicode form alone are one name."""
 
     def pseudonym(name: str) -> str:
         digest = hmac.digest(key, _folded(name).encode(), "sha256")
@@ -40,8 +39,7 @@ def short_pseudonyms(text: str) -> str:
     """`text` with its pseudonyms cut to their first eight letters, as people read them.
 
     >>> short_pseudonyms("4a230d6a-85bc-5254-acb3-4797a548f01b added you")
-    '4a230d6a added you'
-    """
+    '4a230d6a added you'"""
     return _UUID.sub(lambda match: match[0][:8], text)
 
 
@@ -51,8 +49,7 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
     Replaced are full names of `names` (those of two and more words, and addresses, whatever their
     case, single words as written), a name or an unambiguous first name behind an `@`, a telephone number behind
     an `@`, and whatever is between the marks that WhatsApp puts around a mention. First names
-    without an `@` stay: they are too often other words.
-    """
+    without an `@` stay: they are too often other words."""
     originals = list(texts)
     joined = "\n".join(originals)
     folded = joined.casefold()
@@ -95,8 +92,7 @@ def _first(name: str) -> str:
 def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str]]]]:
     """For each first word the names that begin with it, longest first: the offset of the word, and a pattern.
 
-    Names of several words and addresses are found whatever their case, single words as they are.
-    """
+    Names of several words and addresses are found whatever their case, single words as they are."""
     patterns: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
     for name in sorted(names, key=lambda n: (-len(n), n)):
         first_word = _WORD.search(name)

@@ -43,8 +43,7 @@ def token_segments(text: str, max_tokens: int, overlap_tokens: int, count: Count
     The egregora design: a segment gathers paragraphs while they fit and begins with the last whole
     paragraphs of the one before that have at most `overlap_tokens` tokens together. A paragraph
     that is too large is split at lines, sentences and words. Tokens are counted over the final
-    segments, since the counts of paragraphs do not add up exactly.
-    """
+    segments, since the counts of paragraphs do not add up exactly."""
     limit = max_tokens
     while True:
         paragraphs = _paragraphs(text, limit, count)

@@ -34,8 +34,7 @@ def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, A
     """The chat of one channel of a Slack export: its daily JSON files by name, and `users.json`.
 
     The text of a message has that of its attachments and blocks behind it where they say more, and the titles of its
-    files. A message without any text is a row of the faults, counted by its subtype.
-    """
+    files. A message without any text is a row of the faults, counted by its subtype."""
     listed = [u for u in users if isinstance(u, Mapping) and u.get("id")]
     people, channel = {str(u["id"]): _name(u) for u in listed}, name.rpartition("/")[2]
     names = {n for u in listed for n in _names(u)}

@@ -64,13 +64,11 @@ def looks_like_whatsapp(text: str) -> bool:
 def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto") -> Chat:
     """The chat that an export holds.
 
-    A message runs to the next beginning of one, blank lines included. The date order is the one
-    that the numbers of the whole file allow, else the one in which time runs forward, else
-    day first (month first where the clock has AM and PM). A line that looks like a beginning and is
-    out of the order of time is text, as somebody may type one. `timezone` is the zone of the
-    phone that exported, as exports name none. ChatFormatError if no line begins a message, or
-    if two date orders are mixed.
-    """
+    A message runs to the next beginning of one, blank lines included. The date order is the one that the numbers of the
+    whole file allow, else the one in which time runs forward, else day first (month first where the clock has AM and
+    PM). A line that looks like a beginning and is out of the order of time is text, as somebody may type one.
+    `timezone` is the zone of the phone that exported, as exports name none. ChatFormatError if no line begins a
+    message, or if two date orders are mixed."""
     text = text.replace("\r\n", "\n").removeprefix("\ufeff")
     heads = _heads(text)
     if not heads:
@@ -159,8 +157,7 @@ def _time(head: _Head, order: str) -> datetime | None:
 def _in_order(dated: list[tuple[_Head, datetime]]) -> list[tuple[_Head, datetime]]:
     """The heads in order of time; a few heads far out of order are text that somebody typed.
 
-    The longest sequence that never steps back (Fredman 1975), and heads within a day of it.
-    """
+    The longest sequence that never steps back (Fredman 1975), and heads within a day of it."""
     tails: list[datetime] = []
     tail_indexes: list[int] = []
     predecessors: list[int] = []
@@ -313,8 +310,7 @@ def _members(line: str) -> Iterator[str]:
     """The people whom a line of the program names, and the telephone numbers in it.
 
     >>> sorted(set(_members("Maud hat Jo Pires und +49 170 1234567 hinzugefügt")))
-    ['+49 170 1234567', 'Jo Pires', 'Maud']
-    """
+    ['+49 170 1234567', 'Jo Pires', 'Maud']"""
     text = line.strip(_MARKS_ALONE)
     yield from _PHONE.findall(text)
     for pattern in (*_PEOPLE_ADD, _WITH):
@@ -342,8 +338,7 @@ def attached_file(line: str) -> str | None:
     """The name of the file that a line attaches, as `1.pdf (file attached)` does; None if it names none.
 
     >>> attached_file("Plan.pdf \u2022 2 pages <attached: 00000012-Plan.pdf>"), attached_file("<Media omitted>")
-    ('00000012-Plan.pdf', None)
-    """
+    ('00000012-Plan.pdf', None)"""
     below = ATTACHED_BELOW.search(line)
     match = _FILE.match(line, below.start() if below else 0)
     return (match["a"] or match["b"]).strip(_MARKS_ALONE) if match else None

@@ -49,9 +49,7 @@ class Consolidated(NamedTuple):
 def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     """`chat` ready for storage: valid text and, with a `pseudonym`, without known names.
 
-    Name and title of the chat itself are treated as texts, as an export between two people carries
-    the name of one.
-    """
+    Name and title of the chat itself are treated as texts, as an export between two people carries the name of one."""
     entries = [e._replace(author=_one_line(e.author), text=_clean(e.text)) for e in chat.entries]
     if pseudonym is None:
         return Chat(_one_line(chat.name), entries, chat.names, chat.faults, _one_line(chat.title))
@@ -81,8 +79,7 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
 
     `count`: so many entries each, keys 0001 and on. `day`: one per day of `timezone`, keys the day.
     `gap`: cut at silences of `gap_hours`, and at `messages`; keys the UTC time of the first entry.
-    An entry that is behind a later one belongs to the later one's time.
-    """
+    An entry that is behind a later one belongs to the later one's time."""
     marks = _marks([e.at for e in chat.entries], settings, timezone)
     result: list[Window] = []
     key_counts: dict[str, int] = {}
@@ -156,8 +153,7 @@ def last_windows(partitions: Iterable[str]) -> set[str]:
     """The last of the partitions `<conversation>.<key of a window>` of each conversation: their keys have numbers, by time.
 
     >>> sorted(last_windows(["chat/a.9999", "chat/a.10000", "chat/b.2025-03-27", "chat/unread"]))
-    ['chat/a.10000', 'chat/b.2025-03-27', 'chat/unread']
-    """
+    ['chat/a.10000', 'chat/b.2025-03-27', 'chat/unread']"""
     last: dict[str, tuple[list[int], str]] = {}
     for partition in partitions:
         conversation, _, key = partition.rpartition(".")
@@ -191,11 +187,9 @@ def consolidate(
 ) -> Consolidated:
     """The messages as one Markdown text, in the form of the egregora design.
 
-    Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line
-    and its text; a blank line is between messages and a line end behind the last. A line of a
-    text that looks like such a heading gets a backslash before it, so that nobody can forge a
-    message. No messages make an empty text.
-    """
+    Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line and its text; a blank
+    line is between messages and a line end behind the last. A line of a text that looks like such a heading gets a
+    backslash before it, so that nobody can forge a message. No messages make an empty text."""
     sections: list[str] = []
     ranges = []
     at = 0

@@ -1,8 +1,7 @@
 """Files of a vault or documentation tree to the tables `documents` and `quarantine`: each file is in one of them.
 
 This module has formats, charsets, titles, tags, aliases and times. It finds no files; heading trees are in
-`transforms.documents.nodes`, links in `transforms.documents.links`.
-"""
+`transforms.documents.nodes`, links in `transforms.documents.links`."""
 
 import json
 import re
@@ -68,8 +67,7 @@ class RawFile:
     """The bytes of one file and its path below the root of the source, with forward slashes.
 
     A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with it. `converted` is
-    the Markdown of a file of `CONVERTED_FORMATS`.
-    """
+    the Markdown of a file of `CONVERTED_FORMATS`."""
 
     path: str
     data: bytes
@@ -93,13 +91,11 @@ def read_documents(
 ) -> DocumentTables:
     """The documents of one partition in the order of their paths, and the quarantined files.
 
-    The stored text of Markdown and plain text is the file's own, byte order mark and line ends
-    included; that of other formats is the Markdown it was converted to. Files that are
-    not UTF-8 are decoded and say so in `defects`. Quarantined are files with a fault, of unknown
-    format (`unknown_format`), over `max_document_bytes` (`too_large`), `binary`, `empty` or blank
-    ones, a repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and reStructuredText
-    that cannot be read (`unreadable`).
-    """
+    The stored text of Markdown and plain text is the file's own, byte order mark and line ends included; that of other
+    formats is the Markdown it was converted to. Files that are not UTF-8 are decoded and say so in `defects`.
+    Quarantined are files with a fault, of unknown format (`unknown_format`), over `max_document_bytes` (`too_large`),
+    `binary`, `empty` or blank ones, a repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and
+    reStructuredText that cannot be read (`unreadable`)."""
     rows: list[dict[str, Any]] = []
     quarantine: list[dict[str, Any]] = []
     shared = {"source": source, "partition": partition}
@@ -123,8 +119,7 @@ def file_name(path: str) -> str:
     """The last segment of a path without the extension of a document format.
 
     >>> file_name("notes/Release 2.0.md"), file_name("notes/Release 2.0")
-    ('Release 2.0', 'Release 2.0')
-    """
+    ('Release 2.0', 'Release 2.0')"""
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
     return stem if dot and stem and extension.lower() in _FORMATS else name
@@ -153,8 +148,7 @@ def document_format(path: str) -> str | None:
     """The format of a file by the ending of its name; None for one that is not read.
 
     >>> document_format("notes/Plan.MD"), document_format("notes/plan")
-    ('markdown', None)
-    """
+    ('markdown', None)"""
     _, dot, extension = path.rpartition("/")[2].rpartition(".")
     return _FORMATS.get(extension.lower()) if dot else None
 
@@ -265,8 +259,7 @@ def _page_title(title: str, headings: Sequence[tuple[int, str]]) -> str:
     >>> _page_title("Tests - The Book", [(1, "The Book"), (1, "Tests")]), _page_title("Tests (Book)", [(3, "2 Tests")])
     ('Tests', 'Tests')
     >>> _page_title("The Book", [(1, "Chapter 2: Tests")])
-    'Chapter 2: Tests'
-    """
+    'Chapter 2: Tests'"""
     folded, first = title.casefold(), [name for level, name in headings if level == 1]
     names = {(level, text) for level, name in headings for text in (name, _CHAPTER.sub("", name)) if text}
     places = sorted(
@@ -344,8 +337,7 @@ def _named_day(name: str) -> datetime | None:
     """The day with which the name of a file begins, at midnight UTC.
 
     >>> _named_day("2025_04_20").date().isoformat(), _named_day("20250231 Minutes")
-    ('2025-04-20', None)
-    """
+    ('2025-04-20', None)"""
     day = _DAY.match(name)
     try:
         return day and datetime(int(day[1]), int(day[3]), int(day[4]), tzinfo=UTC)

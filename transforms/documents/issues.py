@@ -1,8 +1,7 @@
 """Exports of issue trackers to files of Markdown: an issue is a document, its comments are turns below headings.
 
 It reads the JSON of GitHub's and GitLab's REST interfaces and of `gh issue list --json`. It does not say what an issue
-lacks, nor which issues it repeats.
-"""
+lacks, nor which issues it repeats."""
 
 import json
 import re
@@ -44,8 +43,7 @@ def looks_like_issues(head: bytes, suffix: str) -> bool:
     """True if a file with this ending (`.json`, `.md`) begins as an export of issues, or as an issue with its state.
 
     >>> looks_like_issues(b'[{"iid": 3, "project_id": 8, "title": "No wind"}]', ".json")
-    True
-    """
+    True"""
     if suffix.removeprefix(".") not in ISSUE_FORMATS:
         return (
             suffix == ".md" and head.startswith(b"---") and bool(_STATES.search(head.partition(b"\n---")[0]))
@@ -66,8 +64,7 @@ def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
     """The issues of exports as files of Markdown, unreadable ones with the reason; other files as they are.
 
     Comments may be in their issue (`comments`, `notes`) or in files of their own, and pages one behind the other in one
-    file. If an issue has several copies, the one changed last is read.
-    """
+    file. If an issue has several copies, the one changed last is read."""
     issues: dict[tuple[str, int], _Issue] = {}
     comments: list[tuple[RawFile, Mapping[str, Any]]] = []
     for file in files:
@@ -252,8 +249,7 @@ def _below(text: str | None) -> str:
     """A text as it may stand below the heading of a turn: nothing in it begins another turn, or hides those behind it.
 
     >>> _below("# Steps\\n```\\n# run")
-    '### Steps\\n```\\n# run\\n```'
-    """
+    '### Steps\\n```\\n# run\\n```'"""
     lines, fence, above = [], "", ""
     for line in (text or "").replace("\0", "\ufffd").splitlines():
         mark = _FENCE.match(line)

@@ -1,8 +1,7 @@
 """References of documents, of each document, and their targets over all documents.
 
 This module has wiki links, embeds, Markdown links and URLs of documents, not the references of
-mails. A target is compared with the paths of known documents, never opened.
-"""
+mails. A target is compared with the paths of known documents, never opened."""
 
 import re
 import unicodedata
@@ -48,8 +47,7 @@ def document_references(documents: pa.Table) -> pa.Table:
     """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
 
     References in code and in comments do not count. URLs count that stand bare in the text, as GitHub and
-    Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
-    """
+    Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties."""
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
     names = ("doc_id", "source", "partition", "format", "text", "body_start")
     for doc_id, source, partition, kind, text, start in rows_of(documents, *names):
@@ -74,12 +72,10 @@ def document_links(
     root of the source, and for a URL, unless a known Message-ID is part of it (`mid:` of RFC 2392,
     and the addresses of mail archives).
 
-    Wiki links are looked up as Obsidian does, whatever the case: by path from the root or from the
-    folder, by the last parts of a path, by file name, and then by title and by alias; of several
-    documents the nearest by folders counts, then the shallowest, then the first by path. Markdown links
-    are paths from the folder, or from the root if they begin with a slash; the extension and the name
-    of a folder's index file may be left out.
-    """
+    Wiki links are looked up as Obsidian does, whatever the case: by path from the root or from the folder, by the last
+    parts of a path, by file name, and then by title and by alias; of several documents the nearest by folders counts,
+    then the shallowest, then the first by path. Markdown links are paths from the folder, or from the root if they
+    begin with a slash; the extension and the name of a folder's index file may be left out."""
     outlines = _Outlines(nodes, references)
     vaults = _vaults(documents)
     columns: dict[str, list[Any]] = {name: [] for name in LINKS.names}
@@ -305,8 +301,7 @@ def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:
     """A path from a folder, or from the root if it begins with a slash; None if it leaves the root.
 
     >>> _resolved_path(("a", "b"), "../c.md"), _resolved_path((), "../c.md")
-    ('a/c.md', None)
-    """
+    ('a/c.md', None)"""
     segments = [] if path.startswith("/") else list(folder)
     for segment in path.split("/"):
         if segment == "..":

@@ -1,8 +1,7 @@
 """Markdown as data: the blocks, links and comments of one text, with UTF-8 byte offsets.
 
 This module makes one pass over the events of a CommonMark parser. Other modules build
-tables of documents, heading trees and chunks from the results of `parse`.
-"""
+tables of documents, heading trees and chunks from the results of `parse`."""
 
 import re
 from typing import Any, NamedTuple, cast
@@ -46,8 +45,7 @@ class MarkdownBlock(NamedTuple):
     lines, line end included; that of a block inside a list, item, quote or footnote begins behind the
     marks of those. `depth` counts the blocks around it. `level` is 1 to 6 for headings, else 0.
     `text` is the plain text of a heading with its code spans, the info string of a code block, the
-    label of a footnote, else empty. `fenced` says how a code block is written.
-    """
+    label of a footnote, else empty. `fenced` says how a code block is written."""
 
     kind: str
     start: int
@@ -62,8 +60,7 @@ class Link(NamedTuple):
     """One link or image, and the half-open byte range of all of it.
 
     `kind` is wiki, embed (`![[…]]`), markdown, image or url (an autolink). `target` is the destination
-    as the parser unescapes it, `text` the plain text or alternative text.
-    """
+    as the parser unescapes it, `text` the plain text or alternative text."""
 
     kind: str
     start: int
@@ -78,8 +75,7 @@ class Markdown(NamedTuple):
     `blocks` in document order, containers before their content; `links` by where they begin.
     `opaque` are the ranges of code, HTML, links and images, in which tags and comments do not count;
     `comments` those of Obsidian's `%%…%%` and of HTML's `<!--…-->`. Headings and links inside comments are left out.
-    `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None.
-    """
+    `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None."""
 
     blocks: list[MarkdownBlock]
     links: list[Link]
@@ -97,8 +93,7 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte 0.
 
     Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists). Without
-    `notes` there are no wiki links, embeds and `%%comments%%`, for text that nobody wrote for Obsidian.
-    """
+    `notes` there are no wiki links, embeds and `%%comments%%`, for text that nobody wrote for Obsidian."""
     data = text.encode()
     body = data[body_start:]
     if _is_too_deep(body):
@@ -123,8 +118,7 @@ class Outline(NamedTuple):
 
     `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` their kinds
     (see `MarkdownBlock`). `code` are the half-open ranges of all code blocks, outermost or not, each with
-    True if it is fenced.
-    """
+    True if it is fenced."""
 
     starts: list[int]
     kinds: list[str]
@@ -135,8 +129,7 @@ def outline(text: str, body_start: int = 0) -> Outline:
     """The outermost blocks of `text` from byte `body_start` on, as `parse` finds them, in a fifth of the time.
 
     It passes over the inside of a block by its range; it looks only into a list, quote or footnote that holds a
-    fence or an indented line, for the code in it.
-    """
+    fence or an indented line, for the code in it."""
     data = text.encode()
     body = data[body_start:]
     result = Outline([], [], [])
@@ -185,8 +178,7 @@ def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tu
     """The ranges of the comments behind byte `body_start`, as `parse` gives them.
 
     `code` are the ranges of code blocks. The text is parsed only if something outside them looks like
-    a comment; inline code, for instance, can only make them fewer.
-    """
+    a comment; inline code, for instance, can only make them fewer."""
     has_html = "<!--" in text
     if not has_html and (
         text.count("%%") < 2 or not _COMMENT.search(masked(text.encode(), code), body_start)

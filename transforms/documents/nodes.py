@@ -1,8 +1,7 @@
 """Documents to the table `document_nodes`: the tree of their headings, with stable ids.
 
 This module has slugs, spans, the hierarchy and breadcrumbs (ra). `transforms.documents.markdown` finds
-headings, `transforms.documents.chunks.headings` turns nodes into chunks.
-"""
+headings, `transforms.documents.chunks.headings` turns nodes into chunks."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def document_nodes(documents: pa.Table) -> pa.Table:
 
     The first node of a document is the document itself. A heading under which nothing but blanks
     is before the next heading of its level or above is not a node and does not use a slug. The span of a
-    node covers its children; its own text is `[byte_start, byte_end)` up to `body_end`.
-    """
+    node covers its children; its own text is `[byte_start, byte_end)` up to `body_end`."""
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_NODES.names}
     names = ("doc_id", "title", "format", "text", "body_start")
     for doc_id, title, kind, text, body_start in rows_of(documents, *names):
@@ -58,8 +56,7 @@ def slug_base(title: str) -> str:
     >>> slug_base("Über C++")
     'über-c'
     >>> slug_base("???")
-    'heading'
-    """
+    'heading'"""
     letters = "".join(c for c in title if c.isalnum() or c in "_ -" or unicodedata.category(c)[0] == "M")
     slug = _JOINTS.sub("-", letters).strip("-").lower()
     return slug[:MAX_SLUG_CHARS].rstrip("-") or "heading"
@@ -70,8 +67,7 @@ class Slugs:
 
     >>> slugs = Slugs()
     >>> slugs.slug("Notes"), slugs.slug("Notes")
-    ('notes', 'notes-1')
-    """
+    ('notes', 'notes-1')"""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

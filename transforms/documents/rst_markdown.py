@@ -29,8 +29,7 @@ def rst_markdown(text: str) -> Converted | None:
     """The text as Markdown; None if docutils fails or keeps nothing of it (a line over 10,000 characters).
 
     Directives that docutils does not know (those of Sphinx) or that are switched off stay as code
-    blocks of their source, roles it does not know as their text. `fields` are those at the top.
-    """
+    blocks of their source, roles it does not know as their text. `fields` are those at the top."""
     try:
         tree = publish_doctree(
             text, settings_overrides=_SETTINGS, parser=Parser(rfc2822=bool(_MAIL_HEADER.match(text)))

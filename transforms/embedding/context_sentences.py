@@ -2,8 +2,7 @@
 
 This module has sentences from known facts, and the prompt of a language model and its answer. A sentence
 says nothing that grows with its thread or moves with a document's other sections, so that an addition there
-changes no other embedded text.
-"""
+changes no other embedded text."""
 
 import json
 import re
@@ -166,8 +165,7 @@ def requests(
     """A request for each chunk of `chunk_facts`, with its place, the chunks before it and its text, each cut; finds by kind.
 
     Texts are screened before they are cut, so that no half of a secret remains. If the model reads documents,
-    a chunk of one with more than `_LONG_CHARS` characters has the document beside it.
-    """
+    a chunk of one with more than `_LONG_CHARS` characters has the document beside it."""
     screening = screened(chunk_facts.column("text_display").to_pylist(), asking.safety)
     chunk_facts = chunk_facts.set_column(
         chunk_facts.schema.get_field_index("text_display"),
@@ -231,8 +229,7 @@ def usable(sentence: str, text: str) -> str | None:
     French one on an English text is not.
 
     >>> usable("The mail is about rye.", "Рожь и соль в каждом хлебе") is None
-    True
-    """
+    True"""
     line = " ".join(sentence.split())
     if not 10 <= len(line) <= SENTENCE_CHARS or not re.search(r"[^\W\d_]", line):
         return None
@@ -267,8 +264,7 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
     """The `chunk_context` table with sentences: rows of `context`, and of chunks that have a sentence alone.
 
     `texts` has the chunk_id and text_embed of every chunk with a sentence; `sentences` its sentence
-    and sentence_kind. The sentence and an empty line are put before the embedded text (SecondBrain).
-    """
+    and sentence_kind. The sentence and an empty line are put before the embedded text (SecondBrain)."""
     context_rows = pl.DataFrame(context).drop("sentence", "sentence_kind")
     alone = (
         pl.DataFrame(texts)

@@ -23,8 +23,7 @@ def parent_context(
 ) -> tuple[pa.Table, pa.Table]:
     """The table `chunk_context` without sentences, and the result of `quotes_moved`, of mail that is published.
 
-    `messages` needs message_id and body; `quotes` is `inferred_quotes`.
-    """
+    `messages` needs message_id and body; `quotes` is `inferred_quotes`."""
     requoted_texts = quotes_moved(
         chunks_with_quotes(chunks, quotes).to_pyarrow(), quoting_bodies(messages, quotes).to_pyarrow()
     )
@@ -41,8 +40,7 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
     """For each chunk that needs its parent and has it in the lake: the start of the parent's text.
 
     Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
-    text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5.
-    """
+    text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5."""
     body = chunks.filter(chunks.attachment_id.isnull())
     parents = tree.select(reply="message_id", answered="parent_id")
     needing = body.filter(body.needs_parent).join(parents, body.doc_id == parents.reply)
@@ -62,8 +60,7 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
 def chunks_with_quotes(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
     """The chunks of bodies that hold inferred quotes among their own text, one row per such quote.
 
-    Columns chunk_id, doc_id, text_lex, quote_lex, text_embed, byte_start and byte_end.
-    """
+    Columns chunk_id, doc_id, text_lex, quote_lex, text_embed, byte_start and byte_end."""
     bodies = chunks.filter(chunks.attachment_id.isnull()).select(
         "chunk_id", "doc_id", "text_lex", "quote_lex", "text_embed", "spans"
     )
@@ -78,8 +75,7 @@ def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
     """Columns chunk_id, text_lex, quote_lex, text_embed and is_quote: chunks with inferred quotes as quotes.
 
     The quoted lines go from `text_lex` to `quote_lex` and leave `text_embed`. A chunk that has
-    nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each.
-    """
+    nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each."""
     bodies = {name: body.encode() for name, body in rows_of(messages, "message_id", "body")}
     quote_lines: dict[str, set[str]] = {}
     chunks: dict[str, dict[str, str]] = {}
@@ -151,8 +147,7 @@ def published_chunks(
 ) -> ibis.Table:
     """The chunks of all source types that are published: of mail those of the canonical copies.
 
-    The columns are those of `message_chunks`: `source`, `partition`, `doc_id` and as many others as are needed.
-    """
+    The columns are those of `message_chunks`: `source`, `partition`, `doc_id` and as many others as are needed."""
     return threads.canonical(message_chunks, memberships, "doc_id").union(
         *(chunks.select(message_chunks.columns) for chunks in (document_chunks, conversation_chunks))
     )
@@ -175,8 +170,7 @@ def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
 def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table) -> ibis.Table:
     """The chunks of documents with their vectors, ordered by document and position.
 
-    Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector.
-    """
+    Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector."""
     vectors = embeddings.select("text_hash", "vector")
     # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     joined = document_chunks.view().left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")

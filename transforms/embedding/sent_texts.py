@@ -20,8 +20,7 @@ _READ_TEXTS = 4096
 class Sent:
     """Texts as they are sent: columns text_hash and text; finds by kind, and the number of texts withheld.
 
-    `renamed` maps the hash of each altered text to the hash of the text as it is sent.
-    """
+    `renamed` maps the hash of each altered text to the hash of the text as it is sent."""
 
     texts: ibis.Table
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -32,8 +31,7 @@ class Sent:
 def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
     """`texts` (text_hash, text) as they are sent, each under the hash of its sent text.
 
-    The cache stores a vector under this hash, so that other settings never use the vector of a text with
-    another mask.
+    The cache stores a vector under this hash, so that other settings never use the vector of a text with another mask.
     """
     finds: Counter[str] = Counter()
     withheld = 0
@@ -89,8 +87,7 @@ def prompt_json(data: Mapping[str, Any], safety: SafetySettings) -> str:
     the object is `data` with its texts screened.
 
     >>> prompt_json({"text": "<b>"}, SafetySettings())
-    '{"text": "\\\\u003cb\\\\u003e"}'
-    """
+    '{"text": "\\\\u003cb\\\\u003e"}'"""
     encoded = json.dumps(_each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False)
     return encoded.translate(_ESCAPED)
 

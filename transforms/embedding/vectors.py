@@ -20,8 +20,7 @@ def batch_ranges(counts: Sequence[int], most_texts: int, most_tokens: int | None
     `counts` are the tokens of each text; a text of more tokens is a range of its own.
 
     >>> list(batch_ranges([3, 3, 9, 1], most_texts=2, most_tokens=8))
-    [range(0, 2), range(2, 3), range(3, 4)]
-    """
+    [range(0, 2), range(2, 3), range(3, 4)]"""
     start = tokens = 0
     for position, count in enumerate(counts):
         full = position - start == most_texts or (most_tokens is not None and tokens + count > most_tokens)

@@ -35,8 +35,7 @@ class GroundTruth(NamedTuple):
 def parse_ground_truth(text: str, file: str) -> GroundTruth:
     """The queries of a YAML file; `file` is its name in faults.
 
-    Raises GroundTruthError with the file, the query, the wrong entry and its fault.
-    """
+    Raises GroundTruthError with the file, the query, the wrong entry and its fault."""
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
@@ -76,8 +75,7 @@ def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix:
     `queries` is JSON lines with `_id` and `text` (BEIR), or lines of id, tab and text; `qrels` is
     lines of query, item and grade (BEIR, with or without its heading) or of query, anything, item
     and grade (TREC). Every item becomes an entry of one form, `prefix` before its id. Queries
-    without an item of a grade above 0 are left out. Raises GroundTruthError naming the line.
-    """
+    without an item of a grade above 0 are left out. Raises GroundTruthError naming the line."""
     texts = _query_texts(queries, file)
     grades: dict[str, dict[str, int]] = {}
     for number, line in enumerate(qrels.splitlines(), 1):
@@ -262,8 +260,7 @@ def draft_queries(
     from_subject. Kinds, as tags: `subject` (the subject of a thread finds it), `heading` (a
     heading finds its section), `link` (the subject of a mail finds the mail that its trailer
     names, the text of a link the place it leads to) and `answered` (a question finds the reply
-    that its author thanked for).
-    """
+    that its author thanked for)."""
     kinds = {
         "subject": _subjects(mails),
         "heading": _headings(nodes),
@@ -284,8 +281,7 @@ def plain_subject(subject: str) -> str:
     """A subject without `Re:` and tags in brackets.
 
     >>> plain_subject("Re: [PATCH v2] AW: fix the lock")
-    'fix the lock'
-    """
+    'fix the lock'"""
     previous = None
     while previous != subject:
         previous, subject = subject, _MARKS.sub("", subject)

@@ -13,13 +13,10 @@ LEVELS = ("document", "thread", "chunk")
 class Contents(NamedTuple):
     """The contents of an index, as far as entries can name them.
 
-    chunks: chunk_id, doc_id, thread_id, source_kind, byte_start, byte_end (null for attachments).
-    documents: doc_id, thread_id of every mail, note and conversation, chunks or not.
-    threads: message_id, thread_id of every mail and ghost.
-    nodes: node_id, doc_id, depth, heading_start, byte_end.
-    texts: doc_id, text of the documents that passages name.
-    turns: chunk_id, text of chunks of neither mail nor document.
-    """
+    chunks: chunk_id, doc_id, thread_id, source_kind, byte_start, byte_end (null for attachments). documents: doc_id,
+    thread_id of every mail, note and conversation, chunks or not. threads: message_id, thread_id of every mail and
+    ghost. nodes: node_id, doc_id, depth, heading_start, byte_end. texts: doc_id, text of the documents that passages
+    name. turns: chunk_id, text of chunks of neither mail nor document."""
 
     chunks: pl.DataFrame
     documents: pl.DataFrame
@@ -32,10 +29,8 @@ class Contents(NamedTuple):
 class Judgements(NamedTuple):
     """The meaning of entries in an index.
 
-    grades: query_id, level (document, thread or chunk), item, grade.
-    entries: query_id, entry, topic, status (found, missing or unanswerable), chunk_ids.
-    passages: query_id, doc_id, byte_start, byte_end of exact passages.
-    """
+    grades: query_id, level (document, thread or chunk), item, grade. entries: query_id, entry, topic, status (found,
+    missing or unanswerable), chunk_ids. passages: query_id, doc_id, byte_start, byte_end of exact passages."""
 
     grades: pl.DataFrame
     entries: pl.DataFrame
@@ -45,12 +40,10 @@ class Judgements(NamedTuple):
 def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
     """The right answers in an index by the entries of `schemas.EVALUATION_RELEVANCE`.
 
-    A document is as good as its best chunk, a thread as its best document. Where entries of one
-    query overlap, the most exact decides: a heading before the document, a deeper heading before a
-    higher one, a mail before its thread. An entry that the index does not hold is `missing` and
-    stays a right answer that cannot be found; an entry of a kind that the index holds nothing of
-    (chat, where no conversation is published) is `unanswerable` and left out.
-    """
+    A document is as good as its best chunk, a thread as its best document. Where entries of one query overlap, the most
+    exact decides: a heading before the document, a deeper heading before a higher one, a mail before its thread. An
+    entry that the index does not hold is `missing` and stays a right answer that cannot be found; an entry of a kind
+    that the index holds nothing of (chat, where no conversation is published) is `unanswerable` and left out."""
     entries = relevance.with_columns(pl.col("entry").cast(pl.Int64))
     ranges = _ranges(entries, contents)
     documents = _documents(entries, contents)

@@ -48,8 +48,7 @@ def distinct(ranked: Sequence[str]) -> list[str]:
     """The items in their order, each at its first position only.
 
     >>> distinct(["a", "b", "a"])
-    ['a', 'b']
-    """
+    ['a', 'b']"""
     return list(dict.fromkeys(ranked))
 
 
@@ -61,8 +60,7 @@ def query_measures(
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
     `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
     The values are those of ir-measures. It orders by score, so its input is the position in
-    the list, as scores might tie. SettingsError if the extra `evaluation` is not installed.
-    """
+    the list, as scores might tie. SettingsError if the extra `evaluation` is not installed."""
     try:
         import ir_measures
     except ImportError as error:
@@ -98,8 +96,7 @@ def passage_score(
     """How much of the relevant text the first `budget` units of length of the ranked spans hold.
 
     Spans are taken in order until the budget is full, the last one cut to fit. Repeated text
-    costs twice and counts once.
-    """
+    costs twice and counts once."""
     retrieved, room = [], budget
     for span in ranked:
         if room <= 0:
@@ -118,8 +115,7 @@ def merge_spans(spans: Sequence[DocumentSpan]) -> list[DocumentSpan]:
     """The same text as spans that do not overlap, sorted.
 
     >>> merge_spans([DocumentSpan("d", 4, 9), DocumentSpan("d", 0, 5)])
-    [DocumentSpan(document='d', start=0, end=9)]
-    """
+    [DocumentSpan(document='d', start=0, end=9)]"""
     disjoint: list[DocumentSpan] = []
     for span in sorted(spans):
         if disjoint and disjoint[-1].document == span.document and span.start <= disjoint[-1].end:
@@ -163,8 +159,7 @@ def judged_parts(relevance: pl.DataFrame, judged: Judgements) -> dict[str, list[
     """By query the right chunks of each of its parts: entries of one topic, and all entries without one together.
 
     `relevance` is `schemas.EVALUATION_RELEVANCE`. An entry that the index does not hold is a part that cannot be
-    covered; one of a kind that it holds nothing of is left out, and so is a query of such entries alone.
-    """
+    covered; one of a kind that it holds nothing of is left out, and so is a query of such entries alone."""
     grades = relevance.select("query_id", pl.col("entry").cast(pl.Int64), "grade")
     entries = judged.entries.filter(pl.col("status") != "unanswerable").join(grades, on=["query_id", "entry"])
     parts = (
@@ -185,8 +180,7 @@ def block_measures(
 
     >>> passages = [ShownPassage(frozenset("a"), 30), ShownPassage(frozenset("x"), 10)]
     >>> block_measures(passages, [{"a", "b"}, {"c"}], 50, 100)
-    BlockMeasures(coverage=0.5, precision=0.75, budget=0.5)
-    """
+    BlockMeasures(coverage=0.5, precision=0.75, budget=0.5)"""
     chunks = frozenset[str]().union(*(passage.chunks for passage in passages))
     right = frozenset[str]().union(*parts)
     covered = sum(not chunks.isdisjoint(part) for part in parts) / len(parts)

@@ -44,8 +44,7 @@ def wilson(hits: int, count: int) -> Interval:
     """The interval of a proportion by Wilson's score (1927); (0, 0, 1) for a count of 0.
 
     >>> [round(end, 3) for end in wilson(9, 10)]
-    [0.9, 0.596, 0.982]
-    """
+    [0.9, 0.596, 0.982]"""
     if not count:
         return Interval(0.0, 0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
@@ -60,8 +59,7 @@ def bootstrap(values: np.ndarray) -> Interval:
 
     The percentiles are moved out as a t interval is wider than a normal one, without which small
     samples cover too little (Hesterberg 2015, "What Teachers Should Know About the Bootstrap").
-    One value has the interval from minus to plus infinity; none is an error of the caller.
-    """
+    One value has the interval from minus to plus infinity; none is an error of the caller."""
     count = len(values)
     if count < 2:
         return Interval(float(values[0]), -math.inf, math.inf)
@@ -75,8 +73,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> _Difference:
 
     The interval is that of `bootstrap` over the differences. The p-value is that of Fisher's
     randomisation test, two-sided, over random signs of the differences (Smucker, Allan and
-    Carterette 2007), counted with the observed signs among them, so that it is never 0.
-    """
+    Carterette 2007), counted with the observed signs among them, so that it is never 0."""
     differences = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     mean, low, high = bootstrap(differences)
     observed = abs(differences.sum())
@@ -145,8 +142,7 @@ def quality(
 
     `runs` is `schemas.EVALUATION_RUNS`; `spans` has chunk_id, doc_id, byte_start and byte_end.
     Coverage and passages are measured on the chunks of a list, and only for queries that have them.
-    A profile that found nothing has 0.
-    """
+    A profile that found nothing has 0."""
     queries = judgements.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
     topics, passages = _topics(judgements), _passages(judgements)
     span_rows = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
@@ -194,8 +190,7 @@ def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[
 def stages_of(runs: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[str]]:
     """The stages whose lists each profile makes, in its order, the final one always.
 
-    A stage that a profile switches off is not there: it lost nothing.
-    """
+    A stage that a profile switches off is not there: it lost nothing."""
     present = set(runs.select("profile", "stage").unique().iter_rows())
     return {
         name: in_order({MAIN[0]} | {stage for profile, stage in present if profile == name})
@@ -207,8 +202,7 @@ def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dic
     """Means with intervals: one row per profile, stage, level and measure, and per tag for MAIN.
 
     `tags` has the tags of each query. Rows have profile, stage, level, tag (null for all queries),
-    measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST queries.
-    """
+    measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST queries."""
     rows = [
         _row(profile, stage, level, measure, None, group["value"].to_numpy())
         for (profile, stage, level, measure), group in groups_by(
@@ -230,8 +224,7 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
     """How much better each of `others` is than `baseline` by MAIN, on the queries both were measured with.
 
     Rows have baseline, profile, measure, queries, difference, low, high, p_value, won and lost (ids of
-    queries whose value rose or fell).
-    """
+    queries whose value rose or fell)."""
     main = values.filter(stage=MAIN[0], level=MAIN[1])
     rows = []
     for profile in others:

@@ -29,8 +29,7 @@ def derived_tags(judgements: Judgements, facts: pl.DataFrame) -> dict[str, list[
 
     `short-reply`: one is too short to be understood alone; `patch-review`: one comments on a patch;
     `long-debate`: one is in a thread of 20 mails or more; `attachment-heavy`: one is in a
-    thread with three attachments or more. `facts` has a row per chunk, see `retrieved_measures`.
-    """
+    thread with three attachments or more. `facts` has a row per chunk, see `retrieved_measures`."""
     right = judgements.grades.filter((pl.col("level") == "chunk") & (pl.col("grade") > 0))
     best = right.filter(pl.col("grade") == pl.col("grade").max().over("query_id"))
     right_facts = best.join(facts, left_on="item", right_on="chunk_id")
@@ -49,8 +48,7 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 
     `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted characters :
     all), checksum (of the embedded text), thread_size and thread_attachments. `duplicates` is the share of
-    chunks whose text is above them in the same list already.
-    """
+    chunks whose text is above them in the same list already."""
 
     def shares(frame: pl.DataFrame) -> dict[str, float | None]:
         means = frame.select(
@@ -74,12 +72,8 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 class Evaluation(NamedTuple):
     """The inputs of a report.
 
-    queries: `schemas.EVALUATION_QUERIES`.
-    judgements: the right answers in the index.
-    runs: `schemas.EVALUATION_RUNS`.
-    contents: the chunks of `judgements.Contents`.
-    facts: a row per chunk, see `retrieved_measures`.
-    """
+    queries: `schemas.EVALUATION_QUERIES`. judgements: the right answers in the index. runs: `schemas.EVALUATION_RUNS`.
+    contents: the chunks of `judgements.Contents`. facts: a row per chunk, see `retrieved_measures`."""
 
     queries: pl.DataFrame
     judgements: Judgements
@@ -94,8 +88,7 @@ def report(
     """The evaluation report, ready for JSON; the same input gives the same report.
 
     `profiles` has the settings that each profile changes, the baseline first; `passage_bytes` is the
-    budget of retrieved text in which passages are searched.
-    """
+    budget of retrieved text in which passages are searched."""
     queries, judgements, runs, contents, facts = evaluation
     values = quality.quality(runs, judgements, contents.drop_nulls("byte_start"), passage_bytes, profiles)
     derived = derived_tags(judgements, facts)
@@ -130,8 +123,7 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
     """Two reports as one with the profiles `before` and `after`: the baseline of each, on common queries.
 
     `before` is measured by the report's own values; queries that only one of them has are listed under
-    `not_measured`. A query whose right answers changed is compared as it was judged each time.
-    """
+    `not_measured`. A query whose right answers changed is compared as it was judged each time."""
     names = ("before", "after")
     sides = dict(zip(names, (first, second), strict=True))
     by_id = {n: {q["id"]: q for q in side["queries"]} for n, side in sides.items()}
@@ -305,8 +297,7 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
     """Right documents that a search did not return: LOSSES, with the stage that dropped the last chunk of each.
 
     `runs` is `schemas.EVALUATION_RUNS`, `right` has query_id and doc_id, `stages` those of each profile in their
-    order. A chunk that is behind the first KEPT of a list is not seen in it.
-    """
+    order. A chunk that is behind the first KEPT of a list is not seen in it."""
     frames = [pl.DataFrame(schema=LOSSES)]
     for profile, order in stages.items():
         right_rows = runs.filter(profile=profile).join(right, on=["query_id", "doc_id"])
@@ -339,8 +330,7 @@ def _followers(order: Sequence[str]) -> dict[str, str]:
 def counts(lost: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """How many right documents each stage dropped for which reason, most first: rows of each profile.
 
-    Scores are left out of the reasons; they differ from hit to hit.
-    """
+    Scores are left out of the reasons; they differ from hit to hit."""
     reason = pl.col("reason").str.replace_all(r"-?\d+\.\d+", "…")
     by_reason = lost.group_by("profile", "stage", reason).agg(answers=pl.len())
     ordered = by_reason.sort("answers", "stage", "reason", descending=[True, False, False])

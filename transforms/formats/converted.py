@@ -33,8 +33,7 @@ class Converted(NamedTuple):
 
     `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin; None without pages.
     `created` and `modified` are the times of its properties, as ISO 8601 writes them. `picture` is a picture that is to
-    have a vector, made small, as `transforms.text.visible` writes it. `fields` are its properties by name.
-    """
+    have a vector, made small, as `transforms.text.visible` writes it. `fields` are its properties by name."""
 
     text: str
     defects: list[str]
@@ -54,8 +53,7 @@ def plain(text: str) -> str:
     r"""Text with a backslash where Markdown would take the beginning of a line, or a comment, for markup.
 
     >>> plain("# apt install weft")
-    '\\# apt install weft'
-    """
+    '\\# apt install weft'"""
     return _MARKUP.sub(r"\\", text)
 
 
@@ -68,8 +66,7 @@ def own_title(text: str | None) -> str | None:
     """A title of a file's properties on one line; None for one that a program made.
 
     >>> own_title("Microsoft Word - letter.doc"), own_title(" Yearly  report ")
-    (None, 'Yearly report')
-    """
+    (None, 'Yearly report')"""
     title = " ".join((text or "").split())
     return title if title and not _JUNK_TITLE.match(title) else None
 
@@ -78,8 +75,7 @@ def is_section(heading: str) -> bool:
     """True if a heading is one that parts of any text have: it names the whole only as the only heading.
 
     >>> is_section("Abstract"), is_section("Abstract nonsense")
-    (True, False)
-    """
+    (True, False)"""
     return bool(_SECTIONS.fullmatch(heading))
 
 

@@ -43,8 +43,7 @@ def html_charset(data: bytes) -> str | None:
 def canvas_markdown(text: str) -> Converted | None:
     """A canvas as Markdown, from its top to its foot: cards with text, embeds of files, links; None if it is none.
 
-    A group is a heading over the cards inside of it, and comes after those in none. Arrows with a label come last.
-    """
+    A group is a heading over the cards inside of it, and comes after those in none. Arrows with a label come last."""
     try:
         canvas = json.loads(text)
         nodes = sorted(canvas.get("nodes", []), key=lambda node: (node["y"], node["x"]))

@@ -248,8 +248,7 @@ _OLD = b"\xd0\xcf\x11\xe0"
 def sheets_markdown(data: bytes) -> Converted:
     """A workbook (xlsx, xlsm, xlsb, xls, ods) as Markdown: values as they are stored, formulas as their last result.
 
-    FormatError if it is none. Rows and columns without a value are left out.
-    """
+    FormatError if it is none. Rows and columns without a value are left out."""
     zipped = None if data.startswith(_OLD) else Zipped(data)
     try:
         with python_calamine.load_workbook(io.BytesIO(data)) as workbook:

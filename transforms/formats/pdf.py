@@ -65,9 +65,8 @@ Ocr = Callable[[bytes], str]
 def pdf_markdown(data: bytes, ocr: Ocr | None = None) -> Converted:
     """A PDF as Markdown with its pages; FormatError if it is encrypted, damaged or without any text.
 
-    Headings are those of the outline, below the title; without an outline lines in larger letters. Running heads
-    and page numbers are dropped but for the first of each. Pages without a text layer are read by `ocr`, if there
-    is one.
+    Headings are those of the outline, below the title; without an outline lines in larger letters. Running heads and
+    page numbers are dropped but for the first of each. Pages without a text layer are read by `ocr`, if there is one.
     """
     try:
         with pypdfium2.PdfDocument(data) as document:
@@ -115,8 +114,7 @@ def _time(value: str | None) -> str | None:
     """A time of PDF (ISO 32000, 7.9.4) as ISO 8601; None if it is none.
 
     >>> _time("D:20221217024144-01'30'"), _time("D:20221217024144Z")
-    ('2022-12-17T02:41:44-01:30', '2022-12-17T02:41:44Z')
-    """
+    ('2022-12-17T02:41:44-01:30', '2022-12-17T02:41:44Z')"""
     match = _TIME.match(value or "")
     if match is None:
         return None
@@ -146,8 +144,7 @@ def pnm(image: Image.Image) -> bytes:
 def _without_running_lines(pages: list[list[Line]]) -> list[list[Line]]:
     """The pages without lines at their head and foot that others repeat but for numbers, the first of each kept.
 
-    Page numbers alone are dropped everywhere.
-    """
+    Page numbers alone are dropped everywhere."""
     edges = [_edges(lines) for lines in pages]
     counts = Counter(key for page in edges for key in {_key(line) for line in page})
     running = {key for key, count in counts.items() if count >= _RUNNING_PAGES}
@@ -178,8 +175,7 @@ def _key(line: Line) -> str:
 def _outline_headings(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> dict[int, _Headings]:
     """For each page its headings of the outline; one that it does not print is where the outline leads to.
 
-    Headings that are numbers alone (`Page 1`, `Page 2`) only if the page prints them.
-    """
+    Headings that are numbers alone (`Page 1`, `Page 2`) only if the page prints them."""
     headings: dict[int, _Headings] = {}
     bookmarks = [(bookmark, bookmark.get_title() or "") for bookmark in document.get_toc(max_depth=8)]
     counts = Counter(_NUMBER.sub("#", title) for _, title in bookmarks)

@@ -38,8 +38,7 @@ _SPACED_LETTERS = 3
 class Line(NamedTuple):
     """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points.
 
-    `bold` is true if its first and its last letter are.
-    """
+    `bold` is true if its first and its last letter are."""
 
     text: str
     size: float
@@ -51,8 +50,7 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
     """The lines of a page in the order of its text layer; a word that is parted at the end of a line is whole.
 
     Cells of a table that stand beside each other and come after each other are one line. `solid` are words of earlier
-    pages that are one word, and gets those of this page.
-    """
+    pages that are one word, and gets those of this page."""
     lines: list[Line] = []
     turned: set[int] = set()
     text_page = page.get_textpage()
@@ -112,8 +110,7 @@ def _is_bold(text_page: pypdfium2.PdfTextPage, at: int) -> bool:
 def _spaced(text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, solid: set[str]) -> str:
     """A line that begins at a place of the page's text, with blanks where its glyphs are apart.
 
-    Programs that place each word by itself leave them out.
-    """
+    Programs that place each word by itself leave them out."""
     box = pdfium.FS_RECTF()
 
     def parted(word: re.Match[str]) -> str:
@@ -138,8 +135,7 @@ def _spaced(text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, s
 def _rows_of_columns(lines: list[Line]) -> list[Line]:
     """`lines` with tables whose text layer goes down column by column put back into rows, cells divided by ` | `.
 
-    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines.
-    """
+    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines."""
     starts = [
         n for n in range(len(lines)) if n == 0 or lines[n].baseline > lines[n - 1].baseline + _SAME_BASELINE
     ]

@@ -22,8 +22,7 @@ _BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 def picture_markdown(data: bytes, ocr: Ocr | None, *, is_seen: bool = False) -> Converted:
     """The text in a picture, each picture of a TIFF a page, and if it `is_seen` the picture itself, made small.
 
-    FormatError if it is a bomb, and, unless it is seen, without OCR or without text.
-    """
+    FormatError if it is a bomb, and, unless it is seen, without OCR or without text."""
     if ocr is None and not is_seen:
         raise FormatError("needs_ocr: it is a picture; set documents.ocr to read it")
     small = None

@@ -17,8 +17,7 @@ _READERS: Mapping[str, Callable[[bytes], Converted]] = {
 def read_format(data: bytes, kind: str, ocr: Ocr | None = None, *, is_seen: bool = False) -> Converted:
     """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read.
 
-    A picture that `is_seen` is kept with its text, and need not have one.
-    """
+    A picture that `is_seen` is kept with its text, and need not have one."""
     if kind == "pdf":
         return pdf_markdown(data, ocr)
     try:

@@ -32,8 +32,7 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
 
     A mail shows that two addresses are one person's if it names both beside the same full name, in To, Cc, trailers or the
     From line with which a patch begins; the author's own counts beside trailers and From line alone, as everybody can
-    send a mail in another's name. If it ends with a signature, it shows something of its author.
-    """
+    send a mail in another's name. If it ends with a signature, it shows something of its author."""
     mails = pl.DataFrame(messages.select(COLUMNS)).rename({"effective_at": "at"})
     bodies = pl.DataFrame({"body": messages.column("body")})["body"]
     authors = mails.select("message_id", "at", addr="from_addr", name=pl.col("from_name").fill_null(""))

@@ -90,8 +90,7 @@ def attachment_text(
 
     The content decides, not the declared type: patches travel as octet-stream. A single file under
     gzip, bzip2 or xz is decompressed, within `max_bytes` and a ratio of sizes; tar
-    and zip are archives and have no text. Line ends become LF.
-    """
+    and zip are archives and have no text. Line ends become LF."""
     if declared_type in _SIGNATURES:
         return AttachmentText("other", None, "signature")
     if not data:
@@ -141,8 +140,7 @@ def text_class(text: str, filename: str) -> str:
     """patch, code, log or text, by the marks of a diff, then the name, then the shape of the lines.
 
     >>> text_class("--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\n", "fix.txt"), text_class("Hello.", "server.log")
-    ('patch', 'log')
-    """
+    ('patch', 'log')"""
     if _PATCH.search("\n" + text):
         return "patch"
     if _LOG_NAMES.search(filename):

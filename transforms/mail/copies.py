@@ -8,8 +8,7 @@ class Copy(NamedTuple):
     """One mail: the id of its header or text, its hashes, its id in the tables, and its place in the archive.
 
     `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an earlier one
-    lacks them. `is_by_bytes` if it lacks author or time, so that all its bytes are compared.
-    """
+    lacks them. `is_by_bytes` if it lacks author or time, so that all its bytes are compared."""
 
     original_id: str
     text_hash: str
@@ -35,8 +34,7 @@ class RejectedCopy(NamedTuple):
 _MOST_VARIANTS = 64
 """Copies with different parts that a mail is compared with; beyond them, only equal copies are recognised.
 
-This bounds the time for thousands of similar mails of one sender.
-"""
+This bounds the time for thousands of similar mails of one sender."""
 
 
 class Copies:
@@ -44,8 +42,7 @@ class Copies:
 
     Mails of one group are copies of one mail. A copy is rejected if another copy has all of its parts;
     two copies that each have a part of their own are different mails. Only among equal copies does the
-    order decide: the first is retained.
-    """
+    order decide: the first is retained."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], Copy] = {}
@@ -65,8 +62,7 @@ class Copies:
     def free_id(self, row: dict[str, Any]) -> str:
         """The id for a new mail: its own, or its own with a suffix if another mail uses that.
 
-        A copy with fewer parts than this one releases its id.
-        """
+        A copy with fewer parts than this one releases its id."""
         ident: str = row["message_id"]
         if ident not in self._used_ids:
             return ident

@@ -1,7 +1,6 @@
 """Times of a mail: the Date header, the Received headers and the From_ line, repaired where they are broken.
 
-The checks use the mail and its archive alone, never the current time.
-"""
+The checks use the mail and its archive alone, never the current time."""
 
 import re
 from collections.abc import Sequence
@@ -77,8 +76,7 @@ def sent_date(text: str) -> SentDate:
     US and foreign spellings.
 
     >>> sent_date("Tue, 2 Mar 04 10:00:00 +0100")
-    SentDate(at=datetime.datetime(2004, 3, 2, 9, 0, tzinfo=datetime.timezone.utc), repaired=True)
-    """
+    SentDate(at=datetime.datetime(2004, 3, 2, 9, 0, tzinfo=datetime.timezone.utc), repaired=True)"""
     if (common := _COMMON.match(text)) is not None:
         day, month, year, hour, minute, second, zone = common.groups()
         number = _MONTHS.get(month.lower())
@@ -108,8 +106,7 @@ def sender_zone(text: str) -> int | None:
     `-0000` says that the zone is not known (RFC 5322 section 3.3).
 
     >>> sender_zone("Tue, 2 Mar 2004 10:00:00 -0330")
-    -210
-    """
+    -210"""
     end = text.partition("(")[0].rsplit(None, 1)[-1:]
     return _zone_minutes(end[0]) if end else None
 
@@ -125,8 +122,7 @@ def _zone_minutes(zone: str) -> int | None:
 def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | None]:
     """The first plausible time in `headers` (Received, newest first), and that of the earliest hop.
 
-    The date follows the last semicolon (RFC 5321 section 4.4); headers without a date are skipped.
-    """
+    The date follows the last semicolon (RFC 5321 section 4.4); headers without a date are skipped."""
     first = next(filter(None, map(_received_time, headers)), None)
     if first is None or len(headers) == 1:
         return first, first
@@ -148,8 +144,7 @@ def effective_time(
     """The time to sort by: sent if plausible, else received, else envelope.
 
     Implausible is a time before 1970-01-02, more than a day after the mail was received, or more
-    than a year before its first hop. Without Received headers the envelope takes their place.
-    """
+    than a year before its first hop. Without Received headers the envelope takes their place."""
     arrival = received or envelope
     hop = first_hop or envelope
     if sent.at is not None and sent.at >= EARLIEST:

@@ -52,8 +52,7 @@ _SPACES = re.compile(r"\s+")
 def header_text(raw: str) -> str:
     """An unstructured header, unfolded, RFC 2047 words decoded, raw 8-bit text through the charset ladder.
 
-    `raw` is as the email package has it: non-ASCII bytes as surrogate escapes.
-    """
+    `raw` is as the email package has it: non-ASCII bytes as surrogate escapes."""
     if raw.isascii() and raw.isprintable() and "=?" not in raw:
         return raw[:MAX_FIELD_CHARS].strip()
     text = _FOLD.sub(" ", raw[:MAX_FIELD_CHARS])
@@ -148,8 +147,7 @@ def addresses(values: Sequence[str]) -> Addresses:
     """Who is named by the To or Cc headers of a mail, each address once; a group (RFC 5322) is its members.
 
     >>> addresses(['"Reiss, Thomas" <t@example.org>, list@example.org'])
-    Addresses(addresses=('t@example.org', 'list@example.org'), names=('Reiss, Thomas', ''))
-    """
+    Addresses(addresses=('t@example.org', 'list@example.org'), names=('Reiss, Thomas', ''))"""
     return _addresses(",".join(values)[:MAX_FIELD_CHARS]) if values else _NOBODY
 
 
@@ -166,8 +164,7 @@ def author(fields: Mapping[str, Sequence[str]]) -> tuple[str | None, str | None]
     names the author in X-Original-From or Reply-To (Mailman's `from_is_list`).
 
     >>> author({"from": ["Ann via Dev <dev@example.org>"], "to": ["dev@example.org"], "reply-to": ["ann@example.com"]})
-    ('Ann', 'ann@example.com')
-    """
+    ('Ann', 'ann@example.com')"""
     name, addr = address(next(iter(fields.get("from", ())), ""))
     if not name or not addr or not (by_list := _IN_PLACE.match(name)):
         return name, addr
@@ -201,8 +198,7 @@ def list_header_id(raw: str) -> str | None:
     """The id of a list in its List-Id header (RFC 2919), lower case; None if there is none.
 
     >>> list_header_id("Linux EROFS <linux-erofs.lists.ozlabs.org>")
-    'linux-erofs.lists.ozlabs.org'
-    """
+    'linux-erofs.lists.ozlabs.org'"""
     inner = raw.rpartition("<")[2].partition(">")[0].strip().lower()
     return inner if inner and " " not in inner and inner.isprintable() and len(inner) < MAX_ID_BYTES else None
 
@@ -211,8 +207,7 @@ def gmail_labels(raw: str) -> list[str]:
     """The labels of the header X-Gmail-Labels, which Google Takeout writes, each once; one with a comma is quoted.
 
     >>> gmail_labels('=?UTF-8?Q?Inbox,B=C3=BCro/T=C3=BCren,"Ann,_Lee"?=')
-    ['Inbox', 'Büro/Türen', 'Ann, Lee']
-    """
+    ['Inbox', 'Büro/Türen', 'Ann, Lee']"""
     names = (
         quoted.replace('""', '"') if quoted else bare for quoted, bare in _LABEL.findall(header_text(raw))
     )
@@ -222,8 +217,7 @@ def gmail_labels(raw: str) -> list[str]:
 def message_id(raw: str) -> str | None:
     """The Message-ID of a header, without brackets and folding blanks; None if it holds no usable one.
 
-    Unusable are an empty id, one longer than a line may be, and a word too short to be unique.
-    """
+    Unusable are an empty id, one longer than a line may be, and a word too short to be unique."""
     if (sound := _SOUND_ID.match(raw)) is not None:
         return sound[1]
     ids = _angled_ids(raw)
@@ -279,8 +273,7 @@ def clean_id(raw: str) -> str | None:
 def subject_norm(subject: str) -> str:
     """`subject` without leading Re:, Fwd: (many languages) and [tags], blanks collapsed, lower case.
 
-    A subject that is nothing but tags and prefixes keeps its text, so that it does not match all others.
-    """
+    A subject that is nothing but tags and prefixes keeps its text, so that it does not match all others."""
     text = subject
     while (prefix := _PREFIX.match(text)) is not None:
         text = text[prefix.end() :]
@@ -310,11 +303,9 @@ def is_reply(subject: pl.Expr) -> pl.Expr:
 def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     """The facts of each subject, one row per subject.
 
-    Columns: is_reply; is_patch (a tag such as `[PATCH v3 2/7]`, `[RFC v2]` or `[3/5]` is before
-    the title); version (1 where none is named), part and parts (null if none is named), branch
-    (the release a backport is for, null for others), title (lower case, without tags, marks and
-    version, blanks collapsed; empty if there is nothing else).
-    """
+    Columns: is_reply; is_patch (a tag such as `[PATCH v3 2/7]`, `[RFC v2]` or `[3/5]` is before the title); version (1
+    where none is named), part and parts (null if none is named), branch (the release a backport is for, null for
+    others), title (lower case, without tags, marks and version, blanks collapsed; empty if there is nothing else)."""
     subject = subjects.fill_null("").str.slice(0, _MAX_CHARS).alias("subject")
     head = pl.col("subject").str.extract(f"({_HEAD})", 1).fill_null("")
     rest = pl.col("subject").str.replace(_HEAD, "")

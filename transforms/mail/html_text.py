@@ -18,8 +18,7 @@ def diff_lines(table: LexborNode) -> list[str]:
     """The lines of the diff that `table` shows, as git writes them; none if it shows something else.
 
     Cells before the text have nothing but the line's numbers or its sign. If the text has no sign, the class
-    of its cell or row says whether the line was added or removed.
-    """
+    of its cell or row says whether the line was added or removed."""
     rows = [cells for row in table.css("tr") if (cells := _cells(row))]
     before = [_text(cell).strip() for cells in rows for cell in cells[:-1]]
     if not any(text.isdigit() for text in before) or not all(_BEFORE.fullmatch(text) for text in before):
@@ -81,10 +80,8 @@ def html_text(markup: str) -> str:
     A row of a table of values is a line, its cells divided by ` | `; a table that only lays out is its blocks, and
     one in which a web view of git shows a diff is that diff.
 
-    A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything
-    from the block with Outlook's top border (its From/Sent lines) to the end. Scripts, styles and
-    hidden elements are dropped.
-    """
+    A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything from the block with
+    Outlook's top border (its From/Sent lines) to the end. Scripts, styles and hidden elements are dropped."""
     root = LexborHTMLParser(shallow_markup(markup)).root
     if root is None:
         return ""

@@ -40,8 +40,7 @@ _BATCH_BYTES = 32 << 20
 class RawMail:
     """The bytes of one mail, their place in the archive, and the time of their From_ line if there is one.
 
-    Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it.
-    """
+    Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it."""
 
     place: str
     data: bytes
@@ -53,8 +52,7 @@ class Means(NamedTuple):
     """The means of reading mails.
 
     Without `quick` every header and every mail is parsed with the email package: slower, with equal tables; tests compare
-    both. `convert` makes texts of attached documents.
-    """
+    both. `convert` makes texts of attached documents."""
 
     quick: bool = True
     convert: Convert | None = None
@@ -76,9 +74,7 @@ def split_mbox(
 ) -> tuple[Iterator[RawMail], list[RawMail]]:
     """The mails of an mbox file, and the bytes outside of mails as mails with a fault.
 
-    The place is `<name>:<byte offset of the From_ line>`. The iterator copies one mail at a time out
-    of `data`.
-    """
+    The place is `<name>:<byte offset of the From_ line>`. The iterator copies one mail at a time out of `data`."""
     layout = mbox_layout(data, dialect)
     mails = (
         RawMail(
@@ -123,15 +119,13 @@ def read_mail(
 ) -> MailTables:
     """The three tables of one partition's mails.
 
-    A mail never fails to load: defects are repaired and listed in `defects`. Quarantined are
-    bytes that are not a mail (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the
-    same Message-ID, author, date, subject, body and parts (`duplicate`), and copies with only a share of
-    another's parts (`lesser_copy`). A repeated Message-ID with other content gets the suffix `+` and
-    the first eight digits of the content hash.
+    A mail never fails to load: defects are repaired and listed in `defects`. Quarantined are bytes that are not a mail
+    (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the same Message-ID, author, date, subject,
+    body and parts (`duplicate`), and copies with only a share of another's parts (`lesser_copy`). A repeated Message-ID
+    with other content gets the suffix `+` and the first eight digits of the content hash.
 
     `raw` is read once, one mail at a time; beside the tables themselves, memory holds a
-    batch of rows and some 500 bytes per mail.
-    """
+    batch of rows and some 500 bytes per mail."""
     shared = {"source": source, "partition": partition, "list_id": list_id}
     messages, attachments, quarantine = (_Rows(table, shared) for table in _TABLES)
     copies = Copies()

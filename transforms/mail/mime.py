@@ -41,8 +41,7 @@ def transfer_decoded(payload: bytes, encodings: Sequence[str], kind: str) -> tup
     its declared encoding, or in an unknown one, is returned unchanged.
 
     >>> transfer_decoded(b"aGVsbG8=", ["base64"], "text/plain")
-    (b'hello', [])
-    """
+    (b'hello', [])"""
     if len(encodings) > 1:
         for encoding in (e for e in _STRICT if e in encodings):
             data, faults = _decoded_payload(payload, encoding, kind)
@@ -161,8 +160,7 @@ def parsed_mail(data: bytes, *, quick: bool = True) -> ParsedMail | None:
     Only a mail whose parts are nested or marked in an unusual way goes through the email package,
     with `quick=False` every mail. The body is the unnamed text/plain parts in order, in
     multipart/alternative instead of their HTML form; HTML without such a form is converted. Named
-    parts, parts that ask to be attachments, everything else, and text outside of the parts are attached.
-    """
+    parts, parts that ask to be attachments, everything else, and text outside of the parts are attached."""
     try:
         headers = read_headers(data, quick=quick)
     except MIME_FAULTS:

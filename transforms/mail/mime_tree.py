@@ -1,8 +1,7 @@
 """The MIME tree of a mail as nodes of the email package: quick for regular mails, repaired for broken ones.
 
 The email package parses; this module builds the tree of a regular multipart itself from its delimiter
-lines, and puts back the lines that the email package leaves out of a broken one.
-"""
+lines, and puts back the lines that the email package leaves out of a broken one."""
 
 import re
 from collections import Counter
@@ -54,8 +53,7 @@ class MimeLeaf(NamedTuple):
 class Tree(NamedTuple):
     """The root of a mail's parts, the text and the pieces that are in none of them, and the defects.
 
-    `behind` is the text that list servers write below the last part; `rest` may hold headers and encoded lines.
-    """
+    `behind` is the text that list servers write below the last part; `rest` may hold headers and encoded lines."""
 
     root: Message
     behind: bytes
@@ -94,8 +92,7 @@ def preferred_type(values: Sequence[str], payload: str) -> str:
     """The one of several Content-Type headers that loses no text.
 
     A multipart whose boundary is in the payload holds parts; plain text shows whatever it is; other
-    text comes before types without text.
-    """
+    text comes before types without text."""
     kinds = [declared(value, "text/plain").kind for value in values]
     for value, kind in zip(values, kinds, strict=True):
         boundary = _with_type(value).get_boundary() if kind.startswith("multipart/") else None
@@ -366,8 +363,7 @@ def regular_parts(payload: bytes, boundary: bytes) -> list[bytes] | None:
     is missing, text follows it, or a part has no line.
 
     >>> regular_parts(b"--x\\n\\none\\n--x\\n\\ntwo\\n--x--\\n", b"x")
-    [b'\\none', b'\\ntwo']
-    """
+    [b'\\none', b'\\ntwo']"""
     delimiter = b"--" + boundary
     parts: list[bytes] = []
     at = 0 if payload.startswith(delimiter) else payload.find(b"\n" + delimiter) + 1

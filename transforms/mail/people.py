@@ -36,8 +36,7 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
     Two addresses are one person if a mail from one names the other beside the author's own full name, in a trailer or in
     the From line of a patch; if the same full name ends mails from both with the same signature, which nobody of another
     name has; or if an alias says so. An equal name alone proves nothing, nor does anything that a shared address shows: of a
-    list, of a program, or with names of many people.
-    """
+    list, of a program, or with names of many people."""
     frame = pl.DataFrame(uses.select([*uses.schema.names]))
     owner = {addr.lower(): name for name, addrs in aliases.items() for addr in addrs}
     names = _names(frame)

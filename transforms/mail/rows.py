@@ -40,8 +40,7 @@ def message_row(mail: ParsedMail, data: bytes, envelope_at: datetime | None) -> 
     """The row of a mail without the columns of its partition, its place and its size; adds defects to the mail.
 
     `message_id` is the id of its header, or is derived from its `text_hash`. If a mail without id lacks author
-    or time, all bytes (`data`) count: nothing else shows that two such mails are copies.
-    """
+    or time, all bytes (`data`) count: nothing else shows that two such mails are copies."""
     return {
         **_times(mail, envelope_at),
         **_identity(mail, data),
@@ -138,8 +137,7 @@ def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
 def part_hashes(parts: Sequence[MimePart]) -> Sequence[str]:
     """A hash of the content of each part, in order of the hashes; of equal parts each has another.
 
-    Names and types of parts do not count, nor do line ends, which relays change.
-    """
+    Names and types of parts do not count, nor do line ends, which relays change."""
     if not parts:
         return ()
     contents = Counter(_content(part).replace(b"\r\n", b"\n").rstrip(b"\n") for part in parts)
@@ -153,8 +151,7 @@ def _content(part: MimePart) -> bytes:
 def without_additions(body: str) -> str:
     """`body` without the additions of lists, so that copies compare equal.
 
-    These are the footers of Mailman or majordomo, and Mailman's notes about removed parts.
-    """
+    These are the footers of Mailman or majordomo, and Mailman's notes about removed parts."""
     tail = body[-_FOOTER_CHARS:]
     footer = _FOOTER.search(tail)
     body = body if footer is None else body[: len(body) - len(tail) + footer.start()]

@@ -35,8 +35,7 @@ def message_trailers(messages: pa.Table) -> pa.Table:
     """The `message_trailers` table of mails with message_id, source, partition and body.
 
     A trailer is at the beginning of a line, so that none in a quote counts. One that names several people is a
-    row for each.
-    """
+    row for each."""
     bodies = pc.cast(messages.column("body"), pa.large_binary()).to_pylist()
     data = b"\n" + b"\n\n".join(bodies)
     starts = 1 + np.cumsum([0, *(len(body) + 2 for body in bodies)])[:-1].astype(np.int64)
@@ -93,8 +92,7 @@ def _people(value: str) -> tuple[tuple[str | None, str | None], ...]:
     >>> _people("Ann Lee <ann@example.org> # v2")
     (('Ann Lee', 'ann@example.org'),)
     >>> _people("Ann Lee, Bo Ek (v3)")
-    (('Ann Lee', None), ('Bo Ek', None))
-    """
+    (('Ann Lee', None), ('Bo Ek', None))"""
     return tuple(_each_person(value)) or ((None, None),)
 
 

@@ -48,8 +48,7 @@ def aggregated(
     two of them, the parent takes their place, and may itself be gathered with its
     siblings then. Last, a match goes into an ancestor that is a match too. A match that replaces others
     has the best of their scores, in the later version the root of the sum of their squares, its own included. The order of
-    `matches` makes no difference.
-    """
+    `matches` makes no difference."""
     standing = {match.node_id: match for match in sorted(matches, key=lambda m: m.node_id)}
     deepest = max((nodes[name].depth for name in standing), default=0)
     for depth in range(deepest, 0, -1):
@@ -95,8 +94,7 @@ def _ancestors(name: str, nodes: Mapping[str, SectionNode]) -> Iterator[str]:
 def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits, with the fact `path`, gathered by `aggregated`; each section is shown by its best chunk, `stands_for` names it.
 
-    Chunks of one node are one match. Hits that are not part of a document stay.
-    """
+    Chunks of one node are one match. Hits that are not part of a document stay."""
     if hits.is_empty():
         return unchanged(hits)
     paths = hits.get_column("path").drop_nulls().explode().drop_nulls().struct.unnest().unique()

@@ -36,8 +36,7 @@ _ROUNDING = 1e-5
 class Weighed:
     """An index under the weights of some settings: frequencies by code, and the norm of the chunk in each slot.
 
-    The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the mean length.
-    """
+    The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the mean length."""
 
     frequency: np.ndarray
     norm: np.ndarray
@@ -67,8 +66,7 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     """Frequencies and lengths as sums over the fields, each times its weight, float32.
 
     As in BM25F without length normalisation per field (Robertson, Zaragoza and Taylor 2004). BM25 adds
-    the norm to the frequency in its denominator.
-    """
+    the norm to the frequency in its denominator."""
     weights = field_weights(settings)
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
     for column, name in enumerate(FIELDS):
@@ -104,8 +102,7 @@ class WeighedWholes:
 
     `document` is the number of the mail (page) of the chunk in each slot, -1 without one; norms are by that number,
     and `count` is how many there are, `mean` their mean length. How many hold a common term is remembered in `counts`. With
-    `by_chunk` a term has its weight in chunks: nearly every long page has the words that tell chunks apart.
-    """
+    `by_chunk` a term has its weight in chunks: nearly every long page has the words that tell chunks apart."""
 
     body: np.ndarray
     title: np.ndarray
@@ -209,8 +206,7 @@ class TermScores:
     first: once the terms that are left could not lift a chunk with none of the others among the best, only chunks that
     are near them are looked up in the long lists of common terms (MaxScore, Turtle and Flood 1995). Both ways add the
     same numbers in the same order. `allowed` masks the chunks that count. `terms` may say how much each one counts, by
-    term.
-    """
+    term."""
 
     def __init__(
         self,
@@ -254,8 +250,7 @@ class TermScores:
     def of_wholes(self, chunks: np.ndarray, wholes: WeighedWholes) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the mails (pages) of some chunks, ascending, and the BM25 score of each as a whole.
 
-        `chunks` are all chunks of these.
-        """
+        `chunks` are all chunks of these."""
         slots = self.slots.of(chunks)
         document = wholes.document.take(slots)
         is_there = np.zeros(len(wholes.norm), dtype=bool)
@@ -301,8 +296,7 @@ class TermScores:
     def _occurrences(self, slots: np.ndarray) -> Iterator[_Occurrences]:
         """Each part of each term's list, which of the slots are in it, and their places there.
 
-        Those of the last slots are kept, as mails, pages and their chunks are scored one after the other.
-        """
+        Those of the last slots are kept, as mails, pages and their chunks are scored one after the other."""
         if self._last is None or not np.array_equal(self._last[0], slots):
             pairs = [(t, part) for t in self.lists for part in t.parts]
             looked_up = lookups(slots, [part for _, part in pairs], self.slots.count)

@@ -59,8 +59,7 @@ class _Span(NamedTuple):
         """As the query language writes it.
 
         >>> str(_Span((2023, 8, 11), (2023, 8, 15)))
-        'd:2023-08-11..2023-08-15'
-        """
+        'd:2023-08-11..2023-08-15'"""
         is_whole = self.first[2] == 1 and self.last[2] == 31
         count = 1 if is_whole and self.first[0] and (self.first[1], self.last[1]) == (1, 12) else 3 - is_whole
         ends = ["-".join(f"{n:02}" if n else "*" for n in end[:count]) for end in self]
@@ -89,8 +88,7 @@ def circumstances(query: str, today: date, authors: Mapping[str, frozenset[str]]
     """The days and authors that a query names; `authors` has names of people by their `keys`.
 
     >>> circumstances("Where was John between August 11 and 15?", date(2024, 1, 1), {}).conditions
-    ['d:*-08-11..*-08-15']
-    """
+    ['d:*-08-11..*-08-15']"""
     if len(query) > _LONGEST or "\n" in query:
         return Circumstances()
     words = [word.lower() for word in _WORD.findall(query)]
@@ -103,8 +101,7 @@ def given_names(query: str) -> list[str]:
     """The single words of a query that stand where a person's name does, in small letters.
 
     >>> given_names("What did Caroline think of Melanie's cat, and how is SQL?")
-    ['caroline', 'melanie']
-    """
+    ['caroline', 'melanie']"""
     return [word.lower() for match in _GIVEN.findall(query) for word in match if word]
 
 
@@ -112,8 +109,7 @@ def keys(name: str) -> list[str]:
     """The words by which a query names a person: the first and last name in small letters, and the first alone.
 
     >>> keys("Tom G. Lane"), keys("Caroline")
-    (['tom lane', 'tom'], ['caroline'])
-    """
+    (['tom lane', 'tom'], ['caroline'])"""
     words = [word.lower() for word in _WORD.findall(name.partition("@")[0])]
     return list(dict.fromkeys([" ".join(dict.fromkeys([words[0], words[-1]])), words[0]])) if words else []
 

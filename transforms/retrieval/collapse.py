@@ -54,8 +54,7 @@ def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
     A chunk that is nothing but an unmarked quote goes into a hit of the mail it repeats; equal texts
     into the best one; of the postings of a patch the latest among the hits stays. A hit that stays has the
-    best score of those that it replaces. Lists that lack the original keep the copy.
-    """
+    best score of those that it replaces. Lists that lack the original keep the copy."""
     if hits.is_empty():
         return Step(hits, nothing_dropped())
     dropped = []

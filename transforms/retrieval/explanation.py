@@ -52,8 +52,7 @@ class Moment(NamedTuple):
 def fate(tables: Sequence[StageTable], chunks: Sequence[int]) -> list[Moment]:
     """The fate of these chunks, stage by stage, up to the one that dropped the last of them.
 
-    Empty where none is a candidate. A stage that lost no chunk but the worse ones tells of the best.
-    """
+    Empty where none is a candidate. A stage that lost no chunk but the worse ones tells of the best."""
     moments = []
     for table in tables:
         steps = table.steps.filter(pl.col("chunk_no").is_in(list(chunks)))

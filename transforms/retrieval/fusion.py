@@ -45,8 +45,7 @@ class Places:
     """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
 
     A chunk that belongs to no mail (`is_mail`) forms its own thread; `is_page` masks documents that are not chats.
-    `given_members` are the `members`, where they are known already.
-    """
+    `given_members` are the `members`, where they are known already."""
 
     document: np.ndarray
     thread: np.ndarray
@@ -120,8 +119,7 @@ class ExactScores:
     """The scores of all chunks at hand, `allowed` masking those that a filter keeps.
 
     Only chunks with a score above `least` are among the best. A chunk without a vector has the score -inf:
-    it is not a candidate of the vector search, and counts as the least similar chunk where its terms make it one.
-    """
+    it is not a candidate of the vector search, and counts as the least similar chunk where its terms make it one."""
 
     def __init__(self, scores: np.ndarray, allowed: np.ndarray | None, least: float = -np.inf):
         self.scores, self.allowed, self.least = scores, allowed, least
@@ -150,8 +148,7 @@ class WholeScores:
 
     A mail of few words that answers a long quote, or a page that says half of a matter in each of two sections, is found by
     all it says. `chunks` are all of these mails (pages), of those that `is_of` masks; the highest score is that of the best
-    of them.
-    """
+    of them."""
 
     def __init__(
         self,
@@ -177,8 +174,7 @@ class Fusion:
 
     `lexical` and `vector` are scores of all chunks that a filter keeps; candidates of their own are the best
     `candidates_lexical` and the best `candidates_vector`. `whole` scores mails and pages as a whole, None if that does not
-    count. `logs` masks chunks whose score is weighed by `log_weight`.
-    """
+    count. `logs` masks chunks whose score is weighed by `log_weight`."""
 
     def __init__(
         self,
@@ -199,8 +195,7 @@ class Fusion:
 
         `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
         (`page_weight`) of the lexical score is that of the whole mail (page). `rrf` adds 1 / (rrf_k + rank) for each list of
-        candidates that holds the chunk (Cormack, Clarke and Buettcher 2009).
-        """
+        candidates that holds the chunk (Cormack, Clarke and Buettcher 2009)."""
         if self.settings.fusion == "rrf":
             lists = (self.by_lexical, self.by_vector)
             parts = [
@@ -241,8 +236,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     """The candidates of one query, best first, ties by chunk number: the columns FUSED.
 
     `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that were found, and
-    with a thread weight all chunks of their threads that could be among the `pool` best documents.
-    """
+    with a thread weight all chunks of their threads that could be among the `pool` best documents."""
     settings, hits = fusion.settings, fusion.chunks
     if not len(hits):
         return pl.DataFrame(schema=FUSED)
@@ -359,6 +353,5 @@ def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 def scaled(scores: np.ndarray, low: float, high: float) -> np.ndarray:
     """Scores with `low` at 0 and `high` at 1; where all are equal, 1 if they are above 0.
 
-    The only hit that a filter leaves is the best there is, and not worth nothing.
-    """
+    The only hit that a filter leaves is the best there is, and not worth nothing."""
     return (scores - low) / (high - low) if high > low else np.full(len(scores), float(high > 0))

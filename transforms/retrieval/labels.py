@@ -17,8 +17,7 @@ LABELS = ("PASS", "WEAK", NOTHING)
 def evidence(support: np.ndarray, cosine: np.ndarray, usual: np.ndarray) -> np.ndarray:
     """The evidence for hits: the share of the query's words in each plus how far its cosine is from the `usual` one to 1.
 
-    A tenth of the index reaches the usual cosine: it differs by model, language and kind of text.
-    """
+    A tenth of the index reaches the usual cosine: it differs by model, language and kind of text."""
     return np.asarray(support + np.maximum(cosine - usual, 0.0) / (1 - usual))
 
 
@@ -36,8 +35,7 @@ def runtime_label(
     half of the scale; else NO_RESULTS if none reaches `label_weak`, else WEAK.
 
     >>> runtime_label([0.4, 0.9], None, SearchSettings())
-    'PASS'
-    """
+    'PASS'"""
     best = max(evidence, default=0.0)
     passes = best >= settings.label_pass if reranks is None else max(reranks) >= _RERANKED
     if passes:

@@ -1,8 +1,7 @@
 """From candidates to hits: the stages in their order, each a table of hits to a table of hits and one of dropped hits.
 
 Stages read nothing but their table. The first of them (`pooling`) need no facts; whoever runs the others (`scaling`,
-`finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two.
-"""
+`finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -39,8 +38,7 @@ STAGES = (
 def in_order(names: Collection[str]) -> list[str]:
     """The names of the lists that a search made, in its order.
 
-    The order of STAGES, but for a search that scales scores by source: it gathers sections before the elbow.
-    """
+    The order of STAGES, but for a search that scales scores by source: it gathers sections before the elbow."""
     order = [name for name in STAGES if name in names]
     if {"sources", "aggregated", "elbow"} <= set(names):
         order.remove("aggregated")
@@ -86,8 +84,7 @@ def pooling(settings: SearchSettings) -> list[SearchStage]:
     """The stages from all candidates to a bounded number of them, which read no facts.
 
     They take the best hits of each document before a stage that looks at a bounded number of hits;
-    behind it if a stage gathers parts to sections, which needs them all.
-    """
+    behind it if a stage gathers parts to sections, which needs them all."""
     least = settings.similarity_threshold
     return _switched_on(
         (
@@ -166,8 +163,7 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
     """The chunks that hits replace: query, into (the chunk of a hit), chunk_no and reason, in this order.
 
     `dropped` has the rows that each stage dropped, in their order. A chunk that went into a hit that later went into
-    another belongs to that one. Rows that only say that a document has more such chunks are left out.
-    """
+    another belongs to that one. Rows that only say that a document has more such chunks are left out."""
     chains = nothing_dropped()
     for drops in dropped:
         if drops.get_column("into").null_count() == len(drops):

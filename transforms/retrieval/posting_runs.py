@@ -26,8 +26,7 @@ class Run(NamedTuple):
     """Rows of `terms` in order of term and chunk.
 
     `terms` are the distinct terms, ascending; the rows of the term at place p are `starts[p]` to `starts[p + 1]` of
-    `chunks` (the chunk's number, int32) and `counts` (place in `lexical.FIELDS` << 16 | frequency, uint32).
-    """
+    `chunks` (the chunk's number, int32) and `counts` (place in `lexical.FIELDS` << 16 | frequency, uint32)."""
 
     terms: pl.Series
     starts: np.ndarray
@@ -49,8 +48,7 @@ def posting_run(
     """Those rows of a `terms` table that are of the chunks `chunk_ids`, whose numbers are `numbers`.
 
     Text and quote of the chunks `restated` are left out. Frequencies are added to `lengths` (int32, fields × chunks).
-    Text columns may be dictionaries, which is several times faster.
-    """
+    Text columns may be dictionaries, which is several times faster."""
     chunk, field, term = (_encoded(rows.column(n)) for n in ("chunk_id", "field", "term"))
     of_row, fields = chunk.indices.to_numpy(), field.indices.to_numpy()
     place = pc.fill_null(pc.index_in(chunk.dictionary, value_set=chunk_ids), -1).to_numpy()
@@ -122,8 +120,7 @@ def ranges(
 def postings(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]) -> pa.RecordBatch:
     """The postings of parts of runs, in order of term and chunk.
 
-    A part is the numbers of its terms, how many rows each has, and the rows' chunks and counts as in `Run`.
-    """
+    A part is the numbers of its terms, how many rows each has, and the rows' chunks and counts as in `Run`."""
     keys = np.concatenate([np.repeat(n, r).astype(np.int64) << _HALF | chunks for n, r, chunks, _ in parts])
     counts = np.concatenate([part[3] for part in parts])
     order = np.argsort(keys)

@@ -18,8 +18,7 @@ class Slots:
     """The slot of each chunk: its place in the segments of an index, the first row of the first segment being 0.
 
     `of` and `chunks` have the slot of each chunk number and the chunk number in each slot, GONE where a chunk is not there
-    any more, int32. Where every chunk has its own number for a slot (`are_numbers`), nothing is looked up.
-    """
+    any more, int32. Where every chunk has its own number for a slot (`are_numbers`), nothing is looked up."""
 
     def __init__(self, of: np.ndarray, count: int):
         """`of` has the slot of each chunk by its number; there are `count` slots."""
@@ -68,8 +67,7 @@ class TermSegment:
 
     The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
     same slice of `codes`, the row of `counts` that says how often the term is in each of `bm25.FIELDS`.
-    `lengths` has a row per field: the terms that each chunk holds in it.
-    """
+    `lengths` has a row per field: the terms that each chunk holds in it."""
 
     numbers: TermNumbers
     starts: np.ndarray

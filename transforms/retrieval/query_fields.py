@@ -42,8 +42,7 @@ _FACTOR = re.compile(r"\d{1,3}(?:\.\d{1,3})?")
 def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
     """The half-open span of time (UTC) of `2004`, `2004-05`, `2004-05-17`, `20040517` or `from..to`; None if it is none.
 
-    Both ends are meant as a whole: 2004..2006 ends with 2006; one of them may be missing.
-    """
+    Both ends are meant as a whole: 2004..2006 ends with 2006; one of them may be missing."""
     first, dots, last = value.partition("..")
     if not dots:
         return _whole(first)
@@ -74,8 +73,7 @@ def age(value: str) -> timedelta | None:
     """The time of `30d`, `2w`, `6m` (months of 30 days) or `1y` (365 days); None if it is none.
 
     >>> age("6m").days
-    180
-    """
+    180"""
     match = re.fullmatch(r"(\d{1,4})([dwmy])", value, re.ASCII)
     return match and timedelta(days=int(match[1]) * _DAYS[match[2]])
 
@@ -84,8 +82,7 @@ def size(value: str) -> int | None:
     """The bytes of `5000`, `100K`, `1.5M` or `1G` (of 1,024); None if it is not a size.
 
     >>> size("1.5K")
-    1536
-    """
+    1536"""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,3})?)([kmg]?)", value.lower(), re.ASCII)
     return match and int(float(match[1]) * _BYTES[match[2]])
 
@@ -107,8 +104,7 @@ def unknown_field(word: str, fields: Collection[str]) -> str | None:
     """The fault of a word that looks like a field and is not one; None for a word.
 
     `psql:dump.sql:10:`, `localhost:80`, `mailto:ann` and the id `notes:Ideas.md` are words, `titel:x` and `owner:ann` are
-    not.
-    """
+    not."""
     match = _NAME.match(word)
     if match is None or match[1] in fields or match[1] in _SCHEMES:
         return None
@@ -127,8 +123,7 @@ def unknown_field(word: str, fields: Collection[str]) -> str | None:
 def is_pattern(word: str) -> bool:
     """True for `vacuu*`, `inde*s` and `vacum~`, which stand for the words of the index that they are like.
 
-    Wildcards follow three letters; a word with slips is in small letters, unlike HEAD~1.
-    """
+    Wildcards follow three letters; a word with slips is in small letters, unlike HEAD~1."""
     if word.islower() and _FUZZY.fullmatch(word):
         return True
     return word not in _POINTERS and _WILDCARD.fullmatch(word) is not None
@@ -143,8 +138,7 @@ def slips(word: str) -> int:
     """How many slips a word of so many letters may have.
 
     >>> slips("vacum"), slips("vaccuuming")
-    (1, 2)
-    """
+    (1, 2)"""
     return 1 if len(word) < _LONG else 2
 
 
@@ -158,8 +152,7 @@ def boosted(word: str) -> tuple[str, str]:
     """A word and the factor behind it: `vacuum^2` has one; the factor of 10^6, e^2 and others is empty.
 
     >>> boosted("vacuum^2.5"), boosted("e^2")
-    (('vacuum', '2.5'), ('e^2', ''))
-    """
+    (('vacuum', '2.5'), ('e^2', ''))"""
     before, _, factor = word.rpartition("^")
     is_factor = len(before) >= _SHORTEST_NAME and before[0].isalpha() and _FACTOR.fullmatch(factor)
     return (before, factor) if is_factor else (word, "")

@@ -1,7 +1,6 @@
 """The parts of a query: the text that ranks, and the conditions that hits must meet.
 
-A text without syntax is taken as it is. docs/search.md describes the language.
-"""
+A text without syntax is taken as it is. docs/search.md describes the language."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ group: LPAR sequence _RPAR
 class Leaf:
     """One thing that is looked for: `value` in `field`; `exact` if it is between quotes.
 
-    `query` and `position` (character) say where it is.
-    """
+    `query` and `position` (character) say where it is."""
 
     field: str
     value: str
@@ -116,8 +114,7 @@ class Query:
 
     `factors` has the weights of some words of the text, and `patterns` those of the words of the index that a pattern
     matches; they rank as well. `identifier` is the query if it could be the id of a mail, document or chunk, without
-    angle brackets.
-    """
+    angle brackets."""
 
     original: str
     text: str
@@ -150,8 +147,7 @@ def storable(text: str) -> str:
 def parsed_query(text: str) -> Query:
     """The query in `text`; QueryError if it is too long or holds syntax that cannot be understood.
 
-    A text of several lines is pasted, and so taken as it is.
-    """
+    A text of several lines is pasted, and so taken as it is."""
     stripped = (text := checked_query(text)).strip()
     if "\n" in stripped:
         return plain_query(text)
@@ -183,8 +179,7 @@ def _tokens(query: str) -> Iterator[Token]:
     """The tokens of a query; a text without syntax is a WORD.
 
     Quotes, parentheses, `-` and fields count at the start of a word alone, so that f(x), 5" and
-    std::vector are words. A parenthesis closes the one opened last, inside of a word or before it.
-    """
+    std::vector are words. A parenthesis closes the one opened last, inside of a word or before it."""
     has_operators, at = query_fields.has_operators(re.sub(r'"[^"]*"', "", query)), 0
     groups: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
     while at < len(query):

@@ -87,8 +87,7 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
 
     Names are quoted texts, identifiers, paths, versions, and capitalised words inside of a
     sentence; content words are of four letters or more and not among the usual words of English and German. Pronouns stay:
-    they cost a search nothing.
-    """
+    they cost a search nothing."""
     if not turns or not (re.search(_LEANING, query) or len(query.split()) <= _SHORT_WORDS):
         return Standalone(query, query)
     recent = list(reversed(turns[-_TURNS:]))

@@ -1,7 +1,6 @@
 """A second look at the best hits: features that need no model, the prompt of a model, and the new order.
 
-This module is pure; models that give scores are in dagster_project/models/language_models.py.
-"""
+This module is pure; models that give scores are in dagster_project/models/language_models.py."""
 
 import re
 from collections import Counter
@@ -57,8 +56,7 @@ class Candidate(NamedTuple):
     """The facts of a hit that reranking reads: its query, rank, score and thread, and of its chunk the rest.
 
     `opens` is true for a mail that is not a reply. `own` is the share of the query that the text says itself (`own_share`),
-    without its quotes; it is not computed for a mail that is not brief.
-    """
+    without its quotes; it is not computed for a mail that is not brief."""
 
     query: int
     rank: int
@@ -117,8 +115,7 @@ def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
     """The share of the weight of a query's terms that is of `terms`, those of a text without its surroundings.
 
     >>> own_share({"insulin": 3.0, "cost": 1.0}, {"cost", "cap"})
-    0.25
-    """
+    0.25"""
     return sum(w for term, w in weights.items() if term in terms) / (sum(weights.values()) or 1.0)
 
 
@@ -142,8 +139,7 @@ def features(
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
     characters of its author ("Thanks, applied."), times the share of the query's words that they do not say. `asker`: of
     a query that is a question, 1 for later mails of the author of the first mail of a thread, and for that mail if it
-    asks and somebody else of the thread is a candidate.
-    """
+    asks and somebody else of the thread is a candidate."""
     of_titles, of_texts = (_words([getattr(c, name) for c in candidates]) for name in ("title", "text"))
     rows = list(zip(candidates, of_titles, of_texts, strict=True))
     parts: list[tuple[float, ...]] = []
@@ -268,8 +264,7 @@ def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
     """Hits whose `score` is that of the reranker, where it gave one; the others keep theirs, made smaller in
     one proportion (below 0: by one amount) where they would stand above the lowest of those.
 
-    A score of features is one between the lowest and the highest score of the hits that it was given to.
-    """
+    A score of features is one between the lowest and the highest score of the hits that it was given to."""
     score, queries = (hits.get_column(c).to_numpy() for c in ("score", "query"))
     again = hits.get_column("rerank_score").to_numpy(writable=True)
     by_features = is_given(hits.get_column("rerank_parts"))
@@ -295,8 +290,7 @@ def _one_scale(score: np.ndarray, again: np.ndarray, by_features: np.ndarray) ->
 def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.DataFrame:
     """The first `limit` hits of each query in the order of the scores, ranks from 1, with the columns RERANKED.
 
-    Hits without a score follow those that have one. Ties keep their order.
-    """
+    Hits without a score follow those that have one. Ties keep their order."""
     queries, before = (ranked.get_column(name).to_numpy() for name in ("query", "rank"))
     of_scores, ranks = (scores.get_column(name).to_numpy() for name in ("query", "rank"))
     scored = np.searchsorted(queries, of_scores) + ranks - 1

@@ -40,8 +40,7 @@ def asked_and_said(turn: str) -> tuple[str, str]:
 def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
     """Hits without those that another hit replaces, which gets the better score of the two; windows lend none.
 
-    `units` are some of the hits, query by query and best first; the others stay as they are.
-    """
+    `units` are some of the hits, query by query and best first; the others stay as they are."""
     into: dict[tuple[int, int], tuple[int, str]] = {}
     for query, of_query in groupby(units, key=lambda unit: unit.query):
         into |= {(query, chunk): other for chunk, other in _stand_ins(list(of_query)).items()}

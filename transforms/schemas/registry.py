@@ -15,8 +15,7 @@ class LakeTable:
 
     `partitions` names whose partitions it has: a source type, or an extra that adds to those of one; None for a table
     over the whole lake. `published` is the table of the published file that shows its rows, None without one;
-    `is_input` says that a publish reads it.
-    """
+    `is_input` says that a publish reads it."""
 
     schema: Table
     partitions: str | None = None

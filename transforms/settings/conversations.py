@@ -68,8 +68,7 @@ class ContextSettings(StageSettings):
     """How a conversation's context is found and put together.
 
     The profile `seed` follows the egregora design; `recommended` covered most topics in
-    `benchmarks/conversations.py`. A value that the settings file has holds in both.
-    """
+    `benchmarks/conversations.py`. A value that the settings file has holds in both."""
 
     profile: Literal["recommended", "seed"] = Field("recommended", description="seed: as the egregora design")
     strategy: Literal["window", "chunks", "hybrid", "adaptive", "adaptive_tokens", "off"] = Field(

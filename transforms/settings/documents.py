@@ -79,8 +79,7 @@ class DocumentChunkSettings(StageSettings):
     """How documents become chunks.
 
     The profile `seed` has the sizes of the SecondBrain design, and the faults of Information Graph's chunker;
-    `recommended` those that found most in `benchmarks/passages.py`. A size that is set holds in both.
-    """
+    `recommended` those that found most in `benchmarks/passages.py`. A size that is set holds in both."""
 
     profile: Literal["recommended", "seed"] = Field(
         "recommended", description="seed: the sizes of SecondBrain, the faults of Information Graph's chunker"

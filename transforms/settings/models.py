@@ -82,8 +82,7 @@ def prefixes_of(name: str) -> Prefixes:
     """The prefixes of a model by its name, empty where none are known.
 
     >>> prefixes_of("intfloat/multilingual-e5-base").document
-    'passage: '
-    """
+    'passage: '"""
     bare = name.lower()
     fits = (p for family, p in _PREFIXES.items() if family in bare and "instruct" not in bare)
     return next(fits, Prefixes("", ""))
@@ -102,8 +101,7 @@ def successor_of(name: str, served: Sequence[str], default: str) -> str:
     """The model to use if `name` is not `served`: its known successor, else one of a like name, else `default`.
 
     >>> successor_of("gemini-2.5-flash", ["gemini-3.5-flash-lite", "gemini-4-pro"], LANGUAGE_NAME)
-    'gemini-3.5-flash-lite'
-    """
+    'gemini-3.5-flash-lite'"""
     successor = _RETIRED.get(name, "")
     alike = get_close_matches(name, served, 1)
     return successor if successor in served else alike[0] if alike else default
@@ -117,8 +115,7 @@ def gemini_embedding(name: str | None) -> GeminiEmbedding:
 def language_dollars(name: str, sent: int, output: int, cached: int = 0) -> float:
     """The list price of so many tokens sent, and thought and answered; of an unknown model that of LANGUAGE_NAME.
 
-    The service holds `cached` of the tokens sent.
-    """
+    The service holds `cached` of the tokens sent."""
     prompt, answer = _LANGUAGE_PRICES.get(name, _LANGUAGE_PRICES[LANGUAGE_NAME])
     return ((sent - cached + cached * HELD_SHARE) * prompt + output * answer) / 1e6
 
@@ -220,8 +217,7 @@ class EmbeddingSettings(StageSettings):
     def model_id(self) -> str:
         """Name of the weights and of how texts are handed to them; vectors, cache and manifest carry it.
 
-        Two settings that could give a text different vectors never share it.
-        """
+        Two settings that could give a text different vectors never share it."""
         if self.model in BUNDLED:
             base = f"{BUNDLED[self.model]}-{self.dimensions}"
         else:
@@ -298,8 +294,7 @@ class GeminiSettings(StageSettings):
 class SafetySettings(StageSettings):
     """The treatment of secrets and personal data in texts that are sent to a service.
 
-    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is.
-    """
+    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is."""
 
     secrets: Literal["mask", "hold", "send"] = Field(
         "mask",

@@ -78,8 +78,7 @@ _INDEXED_VECTORS = 1_000
 
 With 1,000 mails such a run takes 3.3 s of processor time without the index, which adds 0.2 s to a full rebuild and 0.5 s
 to an update (256 dimensions); to measure it, which is a step of its own, takes 0.4 s. The publisher alone takes 0.9 s
-for a full rebuild of 1,000, 1.7 s of 10,000 and 5.3 s of 50,000, and with the index 1.1, 7.0 and 83 s.
-"""
+for a full rebuild of 1,000, 1.7 s of 10,000 and 5.3 s of 50,000, and with the index 1.1, 7.0 and 83 s."""
 
 
 OWN_TARGET = "duckdb"

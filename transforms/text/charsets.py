@@ -65,8 +65,7 @@ def decode_text(data: bytes, declared: str | None) -> Decoded:
     A Latin or US-ASCII label on valid UTF-8 counts as wrong. `had_nul` reports removed NULs.
 
     >>> decode_text("größer".encode(), "iso-8859-1")
-    Decoded(text='größer', outcome='utf-8', had_nul=False)
-    """
+    Decoded(text='größer', outcome='utf-8', had_nul=False)"""
     text, outcome = _climb(data, declared)
     if "\0" in text:
         return Decoded(text.replace("\0", ""), outcome, True)
@@ -106,8 +105,7 @@ def holds(declared: str | None, outcome: str) -> bool:
     """True if text that was decoded with `outcome` is sure to be its sender's.
 
     It is not sure if the charset was detected, if characters were replaced, or if Python does not know the
-    declared charset or cannot decode its escapes: such text may look like ASCII.
-    """
+    declared charset or cannot decode its escapes: such text may look like ASCII."""
     if outcome == "replaced" or outcome.startswith("detected"):
         return False
     if not declared or outcome != "utf-8":

@@ -1,8 +1,6 @@
 """Diffs: their segments, the files and functions that they name, the lines that they add and remove.
 
-The fixed prefixes of lines identify unified and context diffs and plain `diff` output; nothing here
-applies a patch.
-"""
+The fixed prefixes of lines identify unified and context diffs and plain `diff` output; nothing here applies a patch."""
 
 import re
 from collections.abc import Iterator
@@ -75,8 +73,7 @@ def diff_segments(
     """Segments that cover a diff without overlap: by file, else by hunk, else by lines.
 
     A file's diff is one segment up to `patch_chars` characters and `patch_hunks` hunks. Above, its
-    hunks are packed up to `pack_chars` characters, and a hunk over `patch_chars` is cut at lines.
-    """
+    hunks are packed up to `pack_chars` characters, and a hunk over `patch_chars` is cut at lines."""
     files = file_starts(text, start, end)
     for a, b in pairwise(sorted({start, *files, end})):
         name = _file_name(text, a, b)
@@ -118,8 +115,7 @@ def _file_name(text: str, start: int, end: int) -> str:
     """The file that a diff changes, without git's `b/`; empty if its header names none.
 
     >>> _file_name("--- a/src/main.c\\n+++ b/src/main.c\\n", 0, 34)
-    'src/main.c'
-    """
+    'src/main.c'"""
     for match in _FILE_NAME.finditer(text, start, min(end, start + 2000)):
         name = str(match.group(match.lastgroup or 0)).strip()
         if name != "/dev/null":
@@ -153,8 +149,7 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
     `diffs` has the columns diff (text of a diff or of a segment of one), file and hunk (the file and
     the hunk header that the segment begins in, empty if its text names them). Columns: diff_files,
     diff_functions (lists, in order, each name once), lines_added, lines_removed (counts),
-    added_lex, removed_lex (those lines without their sign) and rest (all other lines).
-    """
+    added_lex, removed_lex (those lines without their sign) and rest (all other lines)."""
     diff = pl.col("diff").str.replace_all(_UNIFIED_HEADER, " --- $1\n +++ ")
     diff = diff.str.replace_all(_GIT_VERSION, "$1")
     unified = diffs.with_columns(

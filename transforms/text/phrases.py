@@ -22,8 +22,7 @@ def holding(texts: pl.Series, phrase: str) -> pl.Series:
     A word with signs must be in the text as it is written. Takes time in proportion to the texts and to the phrase.
 
     >>> holding(pl.Series(["The torn-record flag", "torn records", None]), "torn record").to_list()
-    [True, False, False]
-    """
+    [True, False, False]"""
     words = phrase.split()
     if not words:
         return texts.is_not_null()
@@ -43,8 +42,7 @@ def words_pattern(words: list[str]) -> str:
 
     >>> texts = pl.Series(["a RED lamp", "stored", "isRedLamp", "redLamp", "REDO"])
     >>> texts.str.contains(words_pattern(["red"])).to_list()
-    [True, False, True, True, False]
-    """
+    [True, False, True, True, False]"""
     small = "|".join(_letters(word) for word in words)
     capital = "|".join(_letters(word[:1].upper() + word[1:]) for word in words)
     strict = rf"(?:^|{_EDGE})(?i:{small})(?:{_EDGE}|$)"

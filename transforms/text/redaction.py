@@ -31,8 +31,7 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     which a command line or JSON may contain but a request cannot, becomes a question mark. A picture stays as it is.
 
     >>> screened(["password: hunter2 of ann@example.org"], SafetySettings(emails="mask")).texts
-    ['password: [password] of [email]']
-    """
+    ['password: [password] of [email]']"""
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     actions, finds, withheld, rows = _actions(settings), Counter[str](), 0, list[int]()
     for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), actions):
@@ -59,8 +58,7 @@ def masked_in_place(
     Finds that the settings send stay as they are, and so does an address that one of the patterns `clear` matches.
 
     >>> masked_in_place(["Ask ann@example.org or bo@example.net."], SafetySettings(), ["*@example.net"])[0]
-    ['Ask [email]******** or bo@example.net.']
-    """
+    ['Ask [email]******** or bo@example.net.']"""
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     finds = Counter[str]()
     for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), _actions(settings)):
@@ -91,8 +89,7 @@ def sensitivity(texts: pl.Series) -> pl.Series:
     """Each text's sensitivity: `secret` with a key or password, else `personal` with an address or number, else `public`.
 
     >>> sensitivity(pl.Series(["It works.", "Ask ann@example.org.", 'password: "hunter2"'])).to_list()
-    ['public', 'personal', 'secret']
-    """
+    ['public', 'personal', 'secret']"""
     names = ["public"] * len(texts)
     for row, finds in finds_in(texts, FIND_KINDS):
         names[row] = "secret" if any(find.kind in SECRETS for find in finds) else "personal"

@@ -19,8 +19,7 @@ def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
     """Positions at most `target` characters apart, each at the strongest break nearby.
 
     >>> list(splits("One two. Three four.", 0, 20, 12))
-    [9]
-    """
+    [9]"""
     while end - at > target:
         remaining = end - at
         at = _split(
@@ -72,8 +71,7 @@ class ProseLimits(NamedTuple):
     """Sizes of prose segments, in characters.
 
     A segment has at most `segment` characters and repeats up to `overlap` characters of the previous
-    one. A longer paragraph stays in one segment up to `paragraph` characters unless `recursive`.
-    """
+    one. A longer paragraph stays in one segment up to `paragraph` characters unless `recursive`."""
 
     segment: int
     overlap: int
@@ -84,13 +82,11 @@ class ProseLimits(NamedTuple):
 def prose_segments(text: str, start: int, end: int, limits: ProseLimits) -> Iterator[TextSegment]:
     """Segments that cover a range of text in order.
 
-    Cuts fall on paragraphs. A paragraph over the limits is cut at sentences, else lines, else words,
-    else anywhere.
+    Cuts fall on paragraphs. A paragraph over the limits is cut at sentences, else lines, else words, else anywhere.
 
     >>> text = "One two.\\n\\nThree four."
     >>> [text[s.start : s.end] for s in prose_segments(text, 0, 21, ProseLimits(12, 0, 40))]
-    ['One two.\\n\\n', 'Three four.']
-    """
+    ['One two.\\n\\n', 'Three four.']"""
     overlap = min(limits.overlap, limits.segment // 4)
     paragraphs = [m.end() for m in PARAGRAPH.finditer(text, start, end)]
     at = start
@@ -143,8 +139,7 @@ def line_windows(text: str, start: int, end: int, limit: int) -> Iterator[tuple[
     """Ranges of at most `limit` characters that cover a range, cut at line ends if it has any.
 
     >>> list(line_windows("ab\\ncd\\nef", 0, 8, 4))
-    [(0, 3), (3, 6), (6, 8)]
-    """
+    [(0, 3), (3, 6), (6, 8)]"""
     while end - start > limit:
         cut = text.rfind("\n", start, start + limit) + 1
         if cut <= start:
@@ -163,8 +158,7 @@ def section_segments(text: str, limit: int) -> Iterator[TextSegment]:
 def code_segments(text: str, limit: int) -> Iterator[TextSegment]:
     """Definitions at the left margin, packed up to `limit` characters; a longer one is cut at lines.
 
-    A definition includes the comment above it if no blank line separates them.
-    """
+    A definition includes the comment above it if no blank line separates them."""
     yield from _packed(text, [m.end() for m in DEFINITION.finditer(text)], limit)
 
 
@@ -176,8 +170,7 @@ def sql_segments(text: str, limit: int) -> Iterator[TextSegment]:
 
     >>> text = "select ';';\\nselect 2;"
     >>> [text[s.start : s.end] for s in sql_segments(text, 15)]
-    ["select ';';\\n", 'select 2;']
-    """
+    ["select ';';\\n", 'select 2;']"""
     try:
         tokens = sqlglot.tokenize(text, read="postgres")
     except TokenError:

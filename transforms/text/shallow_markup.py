@@ -1,8 +1,7 @@
 """HTML whose elements nest no deeper than a reader needs: the time of parsers grows with the square of the depth.
 
 Depth is counted with fewer rules than HTML has. An end tag that HTML may ignore closes nothing here, so that the count
-is never too low; on a malformed page it may be too high.
-"""
+is never too low; on a malformed page it may be too high."""
 
 import re
 from collections import Counter
@@ -70,8 +69,7 @@ def shallow_markup(markup: str) -> str:
     An element keeps its first `MAX_ATTRIBUTES` attributes; the code of scripts is left out.
 
     >>> shallow_markup("<div>" * 513 + "text")[-13:]
-    '<div><br>text'
-    """
+    '<div><br>text'"""
     if markup.count("<") < MAX_FORMATS and len(markup) < _FEW_CHARS:
         return markup
     parts: list[str] = []

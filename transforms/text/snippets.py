@@ -31,8 +31,7 @@ LENGTH = 240
 class Snippet(NamedTuple):
     """A text, on one line unless lines are kept, and the half-open character ranges in it that match the query.
 
-    `words` are all that match in the whole text, lower case, `first` the number of the first one in the snippet.
-    """
+    `words` are all that match in the whole text, lower case, `first` the number of the first one in the snippet."""
 
     text: str
     highlights: list[list[int]]
@@ -51,8 +50,7 @@ def stored_texts(stored: str, spans: Sequence[tuple[int, int]]) -> list[StoredTe
     """The texts of half-open ranges of UTF-8 bytes of a stored text.
 
     >>> stored_texts("año nuevo", [(0, 4), (5, 10)])
-    [StoredText(start=0, text='año'), StoredText(start=5, text='nuevo')]
-    """
+    [StoredText(start=0, text='año'), StoredText(start=5, text='nuevo')]"""
     data = stored.encode()
     return [StoredText(first, data[first:last].decode(errors="replace")) for first, last in spans]
 
@@ -62,8 +60,7 @@ def words_by_term(
 ) -> dict[str, list[tuple[int, str]]]:
     """The words of some texts by each of their terms in `targets`, with the number of the term among those of the word.
 
-    Term 0 is that of the complete word, the others are those of the parts of an identifier.
-    """
+    Term 0 is that of the complete word, the others are those of the parts of an identifier."""
     words = set[str]().union(*(_word(text).findall(text) for text in set(texts)))
     words_of = {term: [(0, term)] for term in targets if _UNSPACED.fullmatch(term)}
     terms_of = _terms_of_words(settings)
@@ -103,8 +100,7 @@ def snippet(
     """The window of about `length` characters with the distinct terms of `matching_words` that weigh most, 1 if not named.
 
     White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line.
-    Ties go to the earliest window.
-    """
+    Ties go to the earliest window."""
     folded = _whole_lines(text) if keep_lines else " ".join(text.split())
     gap = "\n" if keep_lines else " "
     matches = _matches(folded, matching)
@@ -138,8 +134,7 @@ def stored_ranges(
     """The ranges of the highlighted words of a snippet in the stored text: half-open, in UTF-8 bytes.
 
     `stored` are the ranges that the text of the snippet consists of, in order. Matching words of both are aligned
-    in their order; None for a word that the stored ranges lack (a name of a file added before a diff).
-    """
+    in their order; None for a word that the stored ranges lack (a name of a file added before a diff)."""
     ranges: list[tuple[int, int]] = []
     words: list[str] = []
     for first, text in stored:
@@ -156,8 +151,7 @@ def _aligned(snippet_words: Sequence[str], stored_words: Sequence[str], numbers:
     """The positions in `stored_words` of the words `numbers` of `snippet_words`, if both have them in the same order.
 
     A common start and end align directly; between them only words near `numbers` are compared, because the time
-    grows with the number of pairs of equal words.
-    """
+    grows with the number of pairs of equal words."""
     least = min(len(snippet_words), len(stored_words))
     head = next((n for n in range(least) if snippet_words[n] != stored_words[n]), least)
     tail = next(

@@ -33,8 +33,7 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
 
     Two things are taken other than the RFC has them, because real archives show their meaning. A line
     of nothing but blanks joins nothing: most are empty lines of a quoted diff. A line that is stuffed
-    and then begins with `>` is a quoted one: such lines are quotes that were pasted.
-    """
+    and then begins with `>` is a quoted one: such lines are quotes that were pasted."""
     fragments: list[str] = []
     open_depth: int | None = None
     end = min(end, len(body))
@@ -73,8 +72,7 @@ class ByteOffsets:
     """Maps characters of a text to UTF-8 bytes; in ASCII text they are equal.
 
     >>> ByteOffsets("año")(2)
-    3
-    """
+    3"""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -98,8 +96,7 @@ def merged_ranges(spans: Iterable[Span]) -> list[tuple[int, int]]:
     """The ranges of spans in order, adjacent ones joined.
 
     >>> merged_ranges([Span(0, 2, "own"), Span(2, 5, "anchor"), Span(7, 9, "own")])
-    [(0, 5), (7, 9)]
-    """
+    [(0, 5), (7, 9)]"""
     out: list[tuple[int, int]] = []
     for start, end, _ in spans:
         if out and out[-1][1] == start:
@@ -115,8 +112,7 @@ def display_text(text: str, spans: list[Span], gap: str = "\n\n", body_format: s
     Every chunk text that shows a range of a body or attachment comes from this function.
 
     >>> display_text("one\\ntwo\\nthree", [Span(0, 3, "own"), Span(8, 13, "own")], " … ")
-    'one … three'
-    """
+    'one … three'"""
     if len(spans) == 1:
         return span_text(text, spans[0].start, spans[0].end, body_format).strip("\n")
     return gap.join([span_text(text, *span, body_format).strip("\n") for span in merged_ranges(spans)])
@@ -125,12 +121,10 @@ def display_text(text: str, spans: list[Span], gap: str = "\n\n", body_format: s
 class Offsets:
     """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same.
 
-    Memory holds only the bytes that do not begin a character: their positions, and the characters
-    before them.
+    Memory holds only the bytes that do not begin a character: their positions, and the characters before them.
 
     >>> Offsets("año").bytes([2]), Offsets("año").chars([3])
-    ([3], [2])
-    """
+    ([3], [2])"""
 
     def __init__(self, text: str):
         self._inner: np.ndarray | None = None

@@ -16,8 +16,7 @@ def rules(text: str) -> tuple[_Rule, ...]:
     comment.
 
     >>> rules("pg => postgres  # one way")
-    ((('pg',), ('postgres',)),)
-    """
+    ((('pg',), ('postgres',)),)"""
     parsed: list[_Rule] = []
     for number, line in enumerate(text.splitlines(), 1):
         bare = line.partition("#")[0].strip()
@@ -39,8 +38,7 @@ def added(text: str, file: str) -> list[str]:
     """Words that the rules of a file add to those of a text, each once, in the order of the rules.
 
     >>> added("why is the WAL large", "wal, write-ahead log")
-    ['write', 'ahead', 'log']
-    """
+    ['write', 'ahead', 'log']"""
     lowered = text.lower()
     has = {
         word: re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", lowered)

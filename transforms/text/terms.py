@@ -114,8 +114,7 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     or in camelCase counts whole and in its parts. Each character of Chinese and Japanese counts, and each pair of
     neighbours (as in Lucene's CJKBigramFilter), and a word of other letters beside them by itself. Versions, CVE
     numbers, paths of files, C++ and C# count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
-    Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
-    """
+    Snowball. A distinct word becomes terms once; occurrences are counted as numbers."""
     words, compounds = _occurrences(texts, WORD), _occurrences(texts, COMPOUND)
     word_terms = _with_parts(words)
     stemmed = stems(word_terms.get_column("term").to_list(), settings)
@@ -127,8 +126,7 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `form`, `term` and `texts`: the words that stemming changes, and how many texts hold each.
 
-    With these rows a word becomes its term without a stemmer; every other word is its own term.
-    """
+    With these rows a word becomes its term without a stemmer; every other word is its own term."""
     words = _occurrences(texts, WORD)
     forms = _with_parts(words).with_columns(pl.col("term").str.slice(0, MAX_TERM_CHARS))
     distinct = forms.get_column("term").unique().sort()
@@ -155,8 +153,7 @@ def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
 def _with_parts(words: _Occurrences) -> pl.DataFrame:
     """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers.
 
-    A word with UNSPACED characters becomes its `_pieces`.
-    """
+    A word with UNSPACED characters becomes its `_pieces`."""
     every = pl.DataFrame(
         {"code": np.arange(len(words.distinct)), "term": words.distinct}, schema_overrides=_CODED
     )
@@ -227,8 +224,7 @@ def _pieces(word: str, *, every: bool = False) -> list[str]:
     A character alone is one piece; if `every`, each is, as it is in the index.
 
     >>> _pieces("SQL\u7528\u8a9e\u96c6"), _pieces("\u732b"), _pieces("\u8a9e\u96c6", every=True)
-    (['SQL', '\u7528\u8a9e', '\u8a9e\u96c6'], ['\u732b'], ['\u8a9e\u96c6', '\u8a9e', '\u96c6'])
-    """
+    (['SQL', '\u7528\u8a9e', '\u8a9e\u96c6'], ['\u732b'], ['\u8a9e\u96c6', '\u8a9e', '\u96c6'])"""
     pieces: list[str] = []
     for number, run in enumerate(_UNSPACED_RUN.split(word)):
         if number % 2 == 0:
@@ -250,8 +246,7 @@ def word_parts(text: str, settings: TermSettings) -> list[str]:
     """The terms of the words of one text, each once, in order; those with underscores in their parts alone.
 
     Every text that holds these words in any case has these terms, which is not so of the parts of camelCase, nor of a
-    part with humps of a word with underscores: `log_errReturn` is known by log, err and return.
-    """
+    part with humps of a word with underscores: `log_errReturn` is known by log, err and return."""
     words = pl.Series([text], dtype=pl.String).str.extract_all(WORD).explode().drop_nulls().to_list()
     words = _in_pieces(words)
     cut = [part for word in words for part in word.split("_") if part == word or not _HUMP.search(part)]
@@ -272,8 +267,7 @@ def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings)
     """The `terms` table of the context that a join over the lake adds to chunks.
 
     The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of `restated` are the fields
-    `text` and `quote`, in place of the chunk's own text there.
-    """
+    `text` and `quote`, in place of the chunk's own text there."""
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
     fields = {
         "context": pl.DataFrame(context.select(["chunk_id", "context"])),
@@ -313,8 +307,7 @@ def query_terms(
 
     A query that has other terms loses those of `stopwords`, but for words in capitals among others in small letters. The
     terms equal those of `counted_terms`, which is faster for many texts; but an identifier that a chunk contains (`df` of
-    its term is not 0) has no parts here.
-    """
+    its term is not 0) has no parts here."""
     names = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
     rows: list[tuple[int, str]] = []

@@ -1,8 +1,7 @@
 """Text that others wrote, as a terminal or a log may get it, and pictures as texts (`data:` addresses).
 
 A sign that would steer or deceive the reader is shown as its escape in JSON, whose value stays as it is. Two signs without
-width stay, U+200C and U+200D: Persian, the scripts of India and many emoji are not readable without them.
-"""
+width stay, U+200C and U+200D: Persian, the scripts of India and many emoji are not readable without them."""
 
 import json
 import re
@@ -53,8 +52,7 @@ def picture_text(picture: Picture) -> str:
     """The picture as a text, by which it has a hash and a vector.
 
     >>> picture_text(Picture("image/png", b"\\x89PNG"))
-    'data:image/png;base64,iVBORw=='
-    """
+    'data:image/png;base64,iVBORw=='"""
     return f"data:{picture.media_type};base64,{b64encode(picture.data).decode()}"
 
 

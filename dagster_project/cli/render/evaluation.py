@@ -56,8 +56,7 @@ def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
 def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
     """A bar on stderr; call the function that it yields after each of `count` steps.
 
-    Where queries come in several batches, the bar grows with each.
-    """
+    Where queries come in several batches, the bar grows with each."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = SafeConsole(sys.stderr)
     with Progress(

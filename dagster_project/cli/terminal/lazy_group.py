@@ -20,8 +20,7 @@ class SafeStream:
     """A text stream on another one, which is `beneath`; it is not a terminal, since colours would be escaped, too.
 
     Text is made visible here, not in commands, so that no command, no message of a library, no log line and no traceback
-    can forget it. Pipes and files get the same text: somebody prints them later.
-    """
+    can forget it. Pipes and files get the same text: somebody prints them later."""
 
     def __init__(self, beneath: TextIO):
         self.beneath = beneath

@@ -30,8 +30,7 @@ class RayCluster:
     def run(self, place: str, count: int) -> Iterator[Outcome]:
         """The outcomes of the tasks 0 to `count` of the file at `place`, as they come.
 
-        EngineError if Ray cannot be reached, or a task is lost more than three times.
-        """
+        EngineError if Ray cannot be reached, or a task is lost more than three times."""
         try:
             connect(self.settings)
             yield from self._outcomes(place, count)
@@ -120,8 +119,7 @@ def actors(resources: Mapping[str, float], tasks: int | None) -> tuple[int, dict
     >>> actors({"CPU": 64.0, "GPU": 4.0}, None)
     (4, {'num_gpus': 1})
     >>> actors({"CPU": 8.0}, 2)
-    (2, {'num_cpus': 1})
-    """
+    (2, {'num_cpus': 1})"""
     unit = "GPU" if resources.get("GPU", 0) >= 1 else "CPU"
     there = max(1, int(resources.get(unit, 1)))
     return min(there, tasks or there), {f"num_{unit.lower()}s": 1}

@@ -37,8 +37,7 @@ class SparkCluster:
     def run(self, place: str, count: int) -> list[Outcome]:
         """The outcomes of the tasks 0 to `count` of the file at `place`; Spark repeats those of a lost executor.
 
-        EngineError if Spark cannot be reached or gives up.
-        """
+        EngineError if Spark cannot be reached or gives up."""
         at_once = min(count, self.settings.tasks or count)
         try:
             with warnings.catch_warnings():

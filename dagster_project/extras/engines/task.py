@@ -1,8 +1,7 @@
 """A task: one partition, whose tables it makes and writes to the lake. Imports no Dagster.
 
 A file of the lake has the contents of the tasks. So an engine gets only the place of this file and a number, and
-returns names, hashes and counts; a machine that does not see the lake finds no file.
-"""
+returns names, hashes and counts; a machine that does not see the lake finds no file."""
 
 import contextlib
 import json
@@ -71,8 +70,7 @@ def run_task(place: str, number: int) -> Outcome:
     """Make the stale tables of a partition, stage by stage, and commit each; a repetition writes the same bytes.
 
     `place` is that of the file of the tasks. A failure is the fault of the outcome, with partition, stage, reason and
-    machine, so that the engine repeats only lost tasks; EngineError where the machine does not see the lake.
-    """
+    machine, so that the engine repeats only lost tasks; EngineError where the machine does not see the lake."""
     world = _world(place)
     partition = world.partitions[number]
     tables: dict[str, MadeTable] = {}

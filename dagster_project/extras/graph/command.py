@@ -75,8 +75,7 @@ def print_prompted(hits: Sequence[Prompted]) -> None:
 def stripe(document: str, config: Path | None, as_json: bool, count: int, technical: bool) -> None:
     """Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.
 
-    DOCUMENT is the id of a document, its path, or the end of its path.
-    """
+    DOCUMENT is the id of a document, its path, or the end of its path."""
     folder = load_settings(config).root / "index"
     rows = stripes_and_prompts.stripe_of(folder, document, count, "technical" if technical else "conceptual")
     if as_json:
@@ -116,8 +115,7 @@ def graph_app(folder: Path, settings: GraphSettings, host: str = "") -> Starlett
     """The ASGI application that serves the graph in `folder`, read-only, to programs and pages of `settings.origins`.
 
     It answers under the names of the loopback interface, the address that it listens on, `host` (a name and a port) and the
-    host of `settings.base_url`. IndexUnavailableError if nothing is exported there.
-    """
+    host of `settings.base_url`. IndexUnavailableError if nothing is exported there."""
     if not (folder / INDEX).is_file():
         raise IndexUnavailableError(
             f"no graph is exported in {folder}: set `enabled = true` in [graph] and run `weft build`"
@@ -161,8 +159,7 @@ class _GraphFiles(StaticFiles):
 def serve(config: Path | None, host: str, port: int) -> None:
     """Serve the exported graph of documents over HTTP, read-only, until interrupted.
 
-    Programs may read it, and pages of the origins in `graph.origins`.
-    """
+    Programs may read it, and pages of the origins in `graph.origins`."""
     settings = load_settings(config)
     listener = listening(host, port)
     app = graph_app(

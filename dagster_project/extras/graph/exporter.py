@@ -32,8 +32,7 @@ class FileGraphExporter:
 
         A document's folder is exchanged whole, so its index and chunks are always of one version; the
         indexes over it follow, and removed files are deleted last, when nothing leads to them. A folder that
-        is right already is not touched. A crash leaves a readable export; the next one ends the work.
-        """
+        is right already is not touched. A crash leaves a readable export; the next one ends the work."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._alone():
             done: Counter[str] = Counter(written=0, unchanged=0, deleted=0)

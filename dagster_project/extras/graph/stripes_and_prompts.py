@@ -43,8 +43,7 @@ def stripe_of(folder: Path, document: str, count: int, baseline: str = "conceptu
     """The first `count` chunks of a document's stripe in the index below `folder`, the baseline first.
 
     `document` is an id, a path, or the end of a path. Rows have the columns of the SQL macro `stripe` and
-    doc_id. UnknownIdError if it names no document, or one without such a stripe; QueryError if it names several.
-    """
+    doc_id. UnknownIdError if it names no document, or one without such a stripe; QueryError if it names several."""
     doc_id = _document(folder, document)
     rows = query_current(
         folder,
@@ -59,8 +58,7 @@ def stripe_of(folder: Path, document: str, count: int, baseline: str = "conceptu
 def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
     """The chunks of stored questions that differ from the query by at most MOST_BITS, nearest first.
 
-    The chunk that answers a question comes before its others.
-    """
+    The chunk that answers a question comes before its others."""
     query_hash = simhash(checked_query(query))
     stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
     if not query_hash or not stored.num_rows:

@@ -2,8 +2,7 @@
 
 The folder is opened with EXAMINE and mails are read with BODY.PEEK (RFC 9051, sections 6.3.3 and 6.4.5.1), so that
 nothing changes there. A file's name says which mail it is: a hash of server, folder, user and UIDVALIDITY, and
-the UID; so the files of the folder are the only memory.
-"""
+the UID; so the files of the folder are the only memory."""
 
 import asyncio
 import os
@@ -67,8 +66,7 @@ class ImapFolder:
     def _ask(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
         """The answer of the server; every fault of it as a FetchError that says what was asked for.
 
-        At most so many bytes of literals are read.
-        """
+        At most so many bytes of literals are read."""
         self._count()
         self.wire.allow(literals)
         fault: FetchError

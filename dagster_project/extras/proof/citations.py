@@ -47,8 +47,7 @@ def references_in(text: str) -> list[Reference]:
     """The citations of a text: those in `⟨ ⟩`, and addresses of pages of `weft serve`; without any, the text is one.
 
     >>> references_in("> Yes.\\n\\n⟨a@b bytes 0-4⟩ He said “No.” http://x/m/c%40d?bytes=3-6#cited")
-    [Reference(citation='a@b bytes 0-4', quote='> Yes.'), Reference(citation='c@d bytes 3-6', quote='No.')]
-    """
+    [Reference(citation='a@b bytes 0-4', quote='> Yes.'), Reference(citation='c@d bytes 3-6', quote='No.')]"""
     result, last = [], 0
     for match in _NAMED.finditer(text):
         before, last = text[last : match.start()], match.end()
@@ -69,8 +68,7 @@ def _citation_of(url: SplitResult) -> str:
 def cited_text(index: SearchIndex, citation: str) -> tuple[Reading, int, int]:
     """The stored text that a citation names a part of, and the bytes of the part; UnknownIdError or QueryError as `reading`.
 
-    QueryError also for a thread or a chunk: neither is a range of bytes of one text.
-    """
+    QueryError also for a thread or a chunk: neither is a range of bytes of one text."""
     ask = asking(index.connection)
     part = reading(ask, citation)
     if part.kind in ("thread", "chunk"):

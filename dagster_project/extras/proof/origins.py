@@ -39,8 +39,7 @@ def origin_links(
 ) -> list[ProofLink]:
     """The links from a stored text to its source, and on to the signatures of a mail's sender.
 
-    The sources remember in the folder `memory` which files they read.
-    """
+    The sources remember in the folder `memory` which files they read."""
     ask = asking(index.connection)
     rows = ((kind, row) for kind, rows in _ROWS.items() for row in ask(rows, {"id": doc_id}).to_pylist())
     kind, row = next(rows)

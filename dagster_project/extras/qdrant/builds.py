@@ -1,7 +1,6 @@
 """The builds of a published file whose vectors and postings go to a collection: the file has neither, and refers to texts.
 
-The vectors that are to be sent are written to a folder aside, which the publish removes.
-"""
+The vectors that are to be sent are written to a folder aside, which the publish removes."""
 
 from pathlib import Path
 

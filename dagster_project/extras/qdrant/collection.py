@@ -2,8 +2,7 @@
 
 A point is a chunk as one publish had it. Its id is the first half of the chunk's id and the number of that publish; the
 payload says from which publish on (`since`) and up to which (`until`) it counts, so that a reader of one version sees
-all of it and nothing else while the next is written.
-"""
+all of it and nothing else while the next is written."""
 
 import atexit
 import os
@@ -55,8 +54,7 @@ class Point(NamedTuple):
 class Allowed(NamedTuple):
     """The points that a search may find: those of a publish, unless `number` is None, or those with some ids.
 
-    Those with the ids in `but` are left out.
-    """
+    Those with the ids in `but` are left out."""
 
     number: int | None = None
     ids: Sequence[str] | None = None
@@ -85,8 +83,7 @@ def point_id(key: int, since: int) -> str:
     """The id of a point: 64 bits of the chunk's id, and the number of the publish that sent it.
 
     >>> point_id(0xABCD << 48, 7)
-    'abcd0000-0000-0000-0000-000000000007'
-    """
+    'abcd0000-0000-0000-0000-000000000007'"""
     return str(UUID(int=(key << 64) | since))
 
 
@@ -239,8 +236,7 @@ class Collection:
     def dense(self, ids: Sequence[str]) -> np.ndarray:
         """The dense vectors of some points, float32, a row for each id; zeros for a point without one.
 
-        IndexUnavailableError if a point is not there.
-        """
+        IndexUnavailableError if a point is not there."""
         with request_faults(self.name):
             by_id: dict[str, Any] = {
                 str(point.id): point.vector

@@ -51,8 +51,7 @@ class QdrantMirror:
     def state_of(self, published: Path) -> str | None:
         """The state of the collection of a published file, in words; None if nothing says where its points are.
 
-        IndexUnavailableError if it lacks some of them.
-        """
+        IndexUnavailableError if it lacks some of them."""
         if (stored := mirrored(published)) is None:
             return None
         facts, ids = stored
@@ -72,8 +71,7 @@ class QdrantMirror:
 
         Returns the collection, the points sent and superseded, and the drift of the mean length. New points count
         for readers of `new` alone, and removed ones go on counting for those of `before`. UnfitBaseError if all points
-        would have to be sent, and the vectors that `before` has too are not beside the file.
-        """
+        would have to be sent, and the vectors that `before` has too are not beside the file."""
         with closing(duckdb.connect(str(new), read_only=True)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             version = _Version(connection, new, self.search)

@@ -23,8 +23,7 @@ class Mirrored:
 
     `layout` is equal for versions that one collection can hold. `chunks` and `wholes` (of mails, of pages) are the
     mean lengths that its vectors were made with, `drift` the share by which those of this version are others, `moved` the
-    terms with numbers of their own (`sparse_vectors.moved_terms`).
-    """
+    terms with numbers of their own (`sparse_vectors.moved_terms`)."""
 
     collection: str
     number: int

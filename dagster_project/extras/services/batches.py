@@ -39,8 +39,7 @@ class BatchJobs:
 
     A request is noted before its job is submitted, under a name that the job carries, and until `forget` is called. So a
     run that was killed at any moment leaves nothing that the next one would pay for again: it looks for a noted job
-    by its name, and submits only requests that no job holds.
-    """
+    by its name, and submits only requests that no job holds."""
 
     def __init__(self, gemini: GeminiSettings, folder: Path):
         self.service = GeminiService(gemini.model_copy(update={"concurrency": _JOBS_AT_ONCE}))
@@ -57,8 +56,7 @@ class BatchJobs:
     async def answers(self, client: AsyncClient, keys: Sequence[str], create: Create) -> list[Any]:
         """The answer of a job to each of some requests, which `create` submits where no job has them.
 
-        Each has a `response` or an `error`. ServiceError if jobs fail again and again.
-        """
+        Each has a `response` or an `error`. ServiceError if jobs fail again and again."""
         answers: dict[int, Any] = {}
         noted = self.notes.known(keys)
         for job in sorted({note.rpartition("/")[0] for note in noted.values()}):

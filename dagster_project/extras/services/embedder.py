@@ -32,11 +32,9 @@ _PICTURE_TOKENS = 600
 class RemoteEmbedder(ABC):
     """Vectors by a service, scaled to unit length; a subclass sends a request and reads its answer.
 
-    Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and
-    shorter than Gemini's, so that a text has fewer tokens there than are counted here. A text
-    longer than the limit is cut before it is sent. Secrets and personal data in texts and queries are
-    masked or held back as `safety` says.
-    """
+    Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and shorter than
+    Gemini's, so that a text has fewer tokens there than are counted here. A text longer than the limit is cut before it
+    is sent. Secrets and personal data in texts and queries are masked or held back as `safety` says."""
 
     is_paid, remembers = True, False
     price: float
@@ -162,8 +160,7 @@ class Sending:
     async def fill(self) -> None:
         """Set the vectors; halves parts that the service refuses until the refused texts are found.
 
-        RefusedError if it refuses a harmless text as well: then the fault is not in a text.
-        """
+        RefusedError if it refuses a harmless text as well: then the fault is not in a text."""
         for part in _requests(self.texts):
             try:
                 await self._send(part)

@@ -160,8 +160,7 @@ _SECONDS = 10
 def require_served(gemini: GeminiSettings, embedding: Iterable[str], language: Iterable[str]) -> None:
     """ServiceError with the successor of the first of these models that Google's list of models does not have.
 
-    Without a list, for lack of a key or a connection, it returns: a build with nothing to ask needs neither.
-    """
+    Without a list, for lack of a key or a connection, it returns: a build with nothing to ask needs neither."""
     try:
         served = served_models(gemini)
     except WeftError as fault:

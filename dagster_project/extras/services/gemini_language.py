@@ -221,8 +221,7 @@ class GeminiLanguageModel(RemoteLanguageModel):
     def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int, int, int]:
         """The value, the tokens that were sent and that came back, and those sent ones that the service held.
 
-        RefusedError for no answer or half of one, ValidationError for one of another shape.
-        """
+        RefusedError for no answer or half of one, ValidationError for one of another shape."""
         feedback = answer.prompt_feedback
         if feedback is not None and feedback.block_reason is not None:
             blocked = self.service.shown(feedback.block_reason.value)

@@ -15,8 +15,7 @@ class RemoteLanguageModel:
 
     Tokens of prompts are counted as `RemoteEmbedder` does, and `max_output_tokens` are added for
     each answer, so that the budget holds for every answer. Quotes in prompts are screened as
-    `safety` says; the instruction is sent apart from it, as the system's.
-    """
+    `safety` says; the instruction is sent apart from it, as the system's."""
 
     def __init__(
         self,

@@ -40,8 +40,7 @@ def key_variable() -> str:
 class OpenAIService(Service):
     """Sends requests to the address in OPENAI_BASE_URL with the key in OPENAI_API_KEY, if there is one.
 
-    Limits of time and attempts are those of [gemini]; it has no quota.
-    """
+    Limits of time and attempts are those of [gemini]; it has no quota."""
 
     keys, address_key = (KEY_VARIABLE,), ADDRESS_VARIABLE
 
@@ -79,8 +78,7 @@ class OpenAIService(Service):
 class OpenAIEmbedder(RemoteEmbedder):
     """Vectors of a model behind the endpoint (`POST embeddings`), scaled to unit length.
 
-    Texts have the prefixes of the settings, else those known of the model by its name.
-    """
+    Texts have the prefixes of the settings, else those known of the model by its name."""
 
     def __init__(
         self,

@@ -29,8 +29,7 @@ Call = Callable[[Any], Awaitable[T]]
 class TransientError(Exception):
     """A fault after which the same request may succeed; `pause` is the seconds that the service asks for.
 
-    `may_be_paid` if the service may count the request as answered.
-    """
+    `may_be_paid` if the service may count the request as answered."""
 
     def __init__(self, reason: str, pause: float | None = None, may_be_paid: bool = False):
         super().__init__(reason)
@@ -49,8 +48,7 @@ class Service(ABC):
     """Runs calls of a client, several at once, each repeated while that may help.
 
     The key is read from the environment when the first call is made, and taken out of every text
-    that leaves this class. A subclass opens the client and explains the faults that the service reports.
-    """
+    that leaves this class. A subclass opens the client and explains the faults that the service reports."""
 
     keys: ClassVar[tuple[str, ...]]
     """Variables of the environment with a key."""
@@ -82,8 +80,7 @@ class Service(ABC):
 
         A job is asked for when there is room for it. After a fault no more are asked for, those
         under way are brought to their end, and the fault is raised last. ServiceError when the time
-        limit is over. It is an UnansweredError where a request that went out may be paid for.
-        """
+        limit is over. It is an UnansweredError where a request that went out may be paid for."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -153,8 +150,7 @@ class Service(ABC):
         The number beside it counts the calls of the service for it.
 
         `check` raises EmbeddingError for a bad answer. ServiceError when the service
-        refuses for good or `attempts` attempts failed; pauses that the service asks for do not count.
-        """
+        refuses for good or `attempts` attempts failed; pauses that the service asks for do not count."""
         calls = failed = 0
         may_be_paid = False
         while True:
@@ -185,8 +181,7 @@ class Service(ABC):
         """The answer of one attempt; its faults are TransientError, or ServiceError for good.
 
         A fault is raised outside of the handler of the one below it: that one carries the request
-        and the answer, and may hold the key.
-        """
+        and the answer, and may hold the key."""
         fault: Exception
         try:
             async with asyncio.timeout(self.settings.timeout_seconds):
@@ -268,8 +263,7 @@ def trusted() -> ssl.SSLContext:
 def bounded_connections(settings: GeminiSettings) -> httpx2.AsyncClient:
     """A client whose every answer has `MAX_ANSWER_BYTES` at most, and is not compressed, which swells in memory.
 
-    httpx2.RemoteProtocolError for any other answer.
-    """
+    httpx2.RemoteProtocolError for any other answer."""
 
     class Bounded(httpx2.AsyncClient):
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:

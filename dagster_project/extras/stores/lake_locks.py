@@ -103,8 +103,7 @@ def store_lock(
     """Hold a lock of the lake at an address, shared or exclusive.
 
     Later processes wait, so that many that share it cannot keep out one that wants it alone. `on_wait` is called before
-    waiting. Without `waits` BusyError names the holder at once.
-    """
+    waiting. Without `waits` BusyError names the holder at once."""
     queue = _Queue(UPath(lake, use_listings_cache=False) / ".locks" / name, exclusive)
     lease = _Lease(queue)
     renewing = threading.Thread(target=lease.renew, daemon=True)

@@ -1,8 +1,7 @@
 """A prefix of an object store as a folder: files that changed there are copied, files that are gone there go.
 
 ETag, size and time in the listing show the changes; no file is read for it. Names of
-objects become paths only where every part is a plain file name.
-"""
+objects become paths only where every part is a plain file name."""
 
 import asyncio
 import time

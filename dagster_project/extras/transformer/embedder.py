@@ -24,8 +24,7 @@ class TransformerEmbedder:
     """Vectors as the model's own files say: pooling, prefixes and maximum length, scaled to unit length.
 
     `settings.name` is a folder or a name on the Hugging Face hub; a model of the hub is fetched when
-    it is first needed, unless HF_HUB_OFFLINE is set.
-    """
+    it is first needed, unless HF_HUB_OFFLINE is set."""
 
     is_paid = remembers = False
     price = 0.0
@@ -148,8 +147,7 @@ class CrossEncoderScorer:
     """Reads query and passage together; any model with one score, by folder or name on the Hugging Face hub.
 
     Passages are scored in their order until `seconds` are over, the first few always; a score is ten times the
-    model's probability. The model is opened when it is first asked; that time does not count.
-    """
+    model's probability. The model is opened when it is first asked; that time does not count."""
 
     def __init__(self, settings: RerankSettings, clock: Callable[[], float] = time.monotonic):
         self.settings, self.name, self._clock = settings, str(settings.name), clock

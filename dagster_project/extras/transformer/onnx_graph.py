@@ -15,8 +15,7 @@ def run_by_onnx(model: Any, settings: EmbeddingSettings) -> None:
 
     Tokenizer, pooling and all that follows stay as the model's files say. The library's own way asks for packages
     that stop at older versions of transformers. SettingsError if the runtime or the file is missing, or the graph
-    gives no vectors of tokens.
-    """
+    gives no vectors of tokens."""
     try:
         import onnxruntime
         from onnxruntime.capi import onnxruntime_pybind11_state as faults

@@ -130,8 +130,7 @@ def written_summaries(
 ) -> dict[str, str]:
     """A language model's summaries by document, of the sources that want them.
 
-    Each issue is asked about by itself, so that nothing in it speaks on another one.
-    """
+    Each issue is asked about by itself, so that nothing in it speaks on another one."""
     requests = []
     for doc_id, source, title, text in issues.select("doc_id", "source", "title", "text").iter_rows():
         if settings.kinds.get(source) in WRITTEN_KINDS and text.strip():

@@ -76,8 +76,7 @@ def triage(
 ) -> None:
     """Print the summary, finds and gaps of each issue, and earlier ones that it may repeat; the newest first.
 
-    NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed.
-    """
+    NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed."""
     settings = load_settings(config)
     if not any(s.kind == "issues" for s in settings.sources):
         raise SettingsError(

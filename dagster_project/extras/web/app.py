@@ -53,8 +53,7 @@ def web_app(
     It answers under the names of the loopback interface, the address that a request comes in at, and `hosts`; with a
     `token` to those who know it alone. A question that takes longer than `seconds` is given up, a
     request whose body takes longer than `body_seconds` is refused. Under a `lens` the pages
-    show only its texts.
-    """
+    show only its texts."""
     site = Site(settings, seconds, lens)
 
     async def help_page(request: Request) -> Response:

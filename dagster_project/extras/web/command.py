@@ -29,8 +29,7 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], len
     """Serve a page to search and read the published index in, until interrupted.
 
     On the loopback interface anyone on this machine may read. Any other address or name needs a token in
-    WEFT_SERVE_TOKEN, which browsers ask for as a password; put a proxy with TLS before it.
-    """
+    WEFT_SERVE_TOKEN, which browsers ask for as a password; put a proxy with TLS before it."""
     settings = load_settings(config)
     require_lens(settings, lens)
     token = required_token(is_needed=bool(names) or not _is_loopback(host))

@@ -113,8 +113,7 @@ def _edges(first: date, last: date) -> tuple[list[date], str]:
     """The days at which spans begin and end that cover two days, and the format of a span's name.
 
     >>> _edges(date(2019, 5, 7), date(2021, 2, 1))[0][:2]
-    [datetime.date(2019, 5, 1), datetime.date(2019, 6, 1)]
-    """
+    [datetime.date(2019, 5, 1), datetime.date(2019, 6, 1)]"""
     if (last - first).days <= _MOST_DAYS:
         return [first + timedelta(number) for number in range((last - first).days + 2)], "day"
     if last.year - first.year < _MONTHS_OF_YEARS:

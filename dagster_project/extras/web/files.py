@@ -53,8 +53,7 @@ def media_type(head: bytes) -> str | None:
     """The media type of a file that a browser may show, by its first bytes; None if it is to save.
 
     >>> media_type(b"%PDF-1.7"), media_type(b"<svg onload=alert(1)>")
-    ('application/pdf', None)
-    """
+    ('application/pdf', None)"""
     return next((kind for form, kind in _SHOWN if re.match(form, head, re.DOTALL)), None)
 
 

@@ -57,8 +57,7 @@ def policy(*, remote: bool) -> str:
 def html_mail(data: bytes, media_type: Callable[[bytes], str | None], *, remote: bool) -> HtmlMail | None:
     """The HTML of a raw mail with pictures of the mail itself, `remote` ones too; None if it has no HTML.
 
-    `media_type` says of the first bytes of a file whether they are a picture that may be shown.
-    """
+    `media_type` says of the first bytes of a file whether they are a picture that may be shown."""
     headers, faults = read_headers(data), ParsedMail()
     # The quick way through the parts leaves their Content-ID out.
     tree = parsed_tree(headers.fields, data[headers.body_start :])

@@ -50,8 +50,7 @@ class DiffFile:
 class Part:
     """A part of a mail: text, aligned (text in columns), trailers, quote, header, code, diff or signature.
 
-    A quote has its first line as `summary`, its number of lines and its depth; it is open if cited bytes lie in it.
-    """
+    A quote has its first line as `summary`, its number of lines and its depth; it is open if cited bytes lie in it."""
 
     kind: str
     html: Markup = Markup("")
@@ -109,8 +108,7 @@ def flowing(html: Markup, data: bytes) -> Markup:
 
     >>> flowing(Markup("a line as long as most programs allow before they\\nwrap it\\n- item"), \
             b"a line as long as most programs allow before they\\nwrap it\\n- item")
-    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')
-    """
+    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')"""
     pieces, lines = html.split("\n"), data.split(b"\n")
     breaks = [
         Markup('<span class="wrap">\n</span>') if len(line) >= _WRAPPED and after[:1] not in _LISTED else "\n"
@@ -122,8 +120,7 @@ def flowing(html: Markup, data: bytes) -> Markup:
 def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     """The lines of a text with their kinds: text or aligned, which is known of a paragraph as a whole, or trailers.
 
-    Blank lines have the kind of the line before.
-    """
+    Blank lines have the kind of the line before."""
     kind = "text"
     for is_blank, run in groupby(lines, key=lambda line: not line.strip()):
         paragraph = list(run)
@@ -222,8 +219,7 @@ def _file_name(line: bytes) -> str:
     """The name in a line of a diff's header; empty without one.
 
     >>> [_file_name(line) for line in (b"+++ b/fs/data.c\\t2020", b"diff --git a/x.c b/x.c", b"index 12..34")]
-    ['fs/data.c', 'x.c', '']
-    """
+    ['fs/data.c', 'x.c', '']"""
     match = _NAME.match(line.decode(errors="replace").rstrip())
     name = next(filter(None, match.groups()), "") if match else ""
     return "" if name == "/dev/null" else name

@@ -162,8 +162,7 @@ _LOOKED_AT = 10
 def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False) -> list[Mapping[str, Any]]:
     """One to three hits, rows of `schemas.SEARCH_HITS`, of the thread of a mail, in its order.
 
-    Empty if the query has no words or cannot be understood, or if the thread lacks all of its words.
-    """
+    Empty if the query has no words or cannot be understood, or if the thread lacks all of its words."""
     try:
         words = index.resolved([query], plain=plain)[0].understood.text
         result = (

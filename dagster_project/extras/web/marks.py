@@ -1,7 +1,6 @@
 """Stored texts as HTML: every character escaped, cited bytes marked, links to other texts and to the web; Markdown, too.
 
-Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an attribute of its own.
-"""
+Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an attribute of its own."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -35,8 +34,7 @@ def followed(address: str) -> bool:
     """True for an address of the web or of a mailbox; every other scheme stays text.
 
     >>> [followed(a) for a in ("https://x.org/", "mailto:a@b", "javascript:alert(1)", " data:text/html,x")]
-    [True, True, False, False]
-    """
+    [True, True, False, False]"""
     return _FOLLOWED.fullmatch(address) is not None
 
 
@@ -95,8 +93,7 @@ class Marked:
 def linked(html: Markup, address: str) -> Markup:
     """A link to a page or an anchor of this server, or to an address that `followed` allows; else the text alone.
 
-    Every link that a text names passes here.
-    """
+    Every link that a text names passes here."""
     if _OWN.fullmatch(address):
         return Markup('<a href="{}">{}</a>').format(address, html)
     if not followed(address):
@@ -147,8 +144,7 @@ def markdown_html(
 
     `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to.
     Pictures beside the document `shown_of` are shown; all others are links, as all are if it is None. A text that nests too
-    deep to be parsed is shown as it is.
-    """
+    deep to be parsed is shown as it is."""
     body = text.data[body_start:].decode()
     if parse(body).defect:
         return Markup("<pre>{}</pre>").format(Markup(text.html(body_start, len(text.data))))

@@ -67,8 +67,7 @@ class Series:
 class _Difference:
     """The two patches that are compared, as rows of `messages`, and their lines: class and text, a diff of diffs.
 
-    `note` says why there are none.
-    """
+    `note` says why there are none."""
 
     old: Mapping[str, Any]
     new: Mapping[str, Any]

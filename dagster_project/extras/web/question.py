@@ -27,8 +27,7 @@ def page_of(kind: str, id_: str, byte_start: int | None = None, byte_end: int | 
     >>> page_of("message", "a/b@c", 3, 9)
     '/m/a%2Fb%40c?bytes=3-9#cited'
     >>> page_of("node", "docs:faq.md#torn-records")
-    '/d/docs%3Afaq.md#torn-records'
-    """
+    '/d/docs%3Afaq.md#torn-records'"""
     slug = ""
     if kind == "node":
         id_, _, slug = id_.partition("#")
@@ -42,8 +41,7 @@ def file_of(kind: str, id_: str, embeds: str = "") -> str:
     """Where the file of an attachment or document is, or a picture that the document embeds.
 
     >>> file_of("document", "notes:a b.md", "x.png")
-    '/document-file/notes%3Aa%20b.md?embeds=x.png'
-    """
+    '/document-file/notes%3Aa%20b.md?embeds=x.png'"""
     address = ("/file/" if kind == "attachment" else "/document-file/") + quote(id_, safe="")
     return f"{address}?embeds={quote(embeds, safe='')}" if embeds else address
 
@@ -72,8 +70,7 @@ MAX_START = 90
 class Question:
     """A query, its filters by parameter, the number of the first hit that is shown.
 
-    The query may be `plain` text without syntax; `weak` shows hits even if none is near, `by_date` the newest first.
-    """
+    The query may be `plain` text without syntax; `weak` shows hits even if none is near, `by_date` the newest first."""
 
     query: str
     values: Mapping[str, str]

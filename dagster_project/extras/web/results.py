@@ -74,8 +74,7 @@ class Results:
     """The data of the template of results; `warning` says how far they can be trusted.
 
     Where none is near enough to be shown, `meant` are words of the index that may have been meant, each with its address,
-    and `weaker` is the address that shows the hits nevertheless.
-    """
+    and `weaker` is the address that shows the hits nevertheless."""
 
     groups: list[Group]
     facets: Facets

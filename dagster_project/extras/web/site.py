@@ -50,8 +50,7 @@ class Trouble:
 def index_state(root: Path, published_at: str | None, lens: str | None) -> _State:
     """The state of the index below `root`, whose version says when it was published.
 
-    Under a lens nothing is said of builds and of sources, which may be others than those that it shows.
-    """
+    Under a lens nothing is said of builds and of sources, which may be others than those that it shows."""
     published = datetime.fromisoformat(published_at) if published_at else None
     if lens is not None:
         return _State(published, False, None)

@@ -31,8 +31,7 @@ def update_arrays(
     """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
 
     They say the same as after a full rebuild; only the place of a chunk depends on when it came. Returns the
-    numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other.
-    """
+    numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other."""
     old_no, new_no, is_recounted = _numbers(connection)
     was_there = old_no >= 0
     stays = was_there & ~is_recounted
@@ -60,8 +59,7 @@ def _write_segments(
 ) -> None:
     """Share the segments of `before` and write one with the chunks that came, merged with the last ones if due.
 
-    `slots` has the slots before of the chunks that stay, and gets those of now.
-    """
+    `slots` has the slots before of the chunks that stay, and gets those of now."""
     segments = segments_of(before)
     edges = np.cumsum([0, *map(chunks_in, segments), len(came)])
     slots[came] = edges[-2] + np.arange(len(came), dtype=np.int32)

@@ -1,8 +1,7 @@
 """The parts of a published file that search reads most, as arrays beside it that are mapped into memory.
 
 The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They open
-without being read, share their memory between processes, and only the pages that a query touches are loaded.
-"""
+without being read, share their memory between processes, and only the pages that a query touches are loaded."""
 
 import contextlib
 import os
@@ -68,8 +67,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
 
     `facts` is its manifest. Where the folder of the file cannot be written to, they are made in a
     temporary folder, which costs their making in each process. IndexUnavailableError if that fails, if they are
-    damaged, or if they cannot be read.
-    """
+    damaged, or if they cannot be read."""
     folder = folder_of(index)
     created = None
     if posting_arrays.VECTORS_IN in facts and not fits(folder, facts):
@@ -149,8 +147,7 @@ def write_arrays(
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
 
     `started` is a folder with `PostingArrays` of it and the files of `write_chunk_rows`, if they are there; they are
-    moved.
-    """
+    moved."""
     with appearing(folder, facts) as aside:
         if started:
             for path in started.iterdir():
@@ -180,8 +177,7 @@ def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimens
 def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -> Iterator[Path]:
     """A folder to write arrays to, which takes the place of `folder` when all is written.
 
-    It may share files with `before`, the arrays of another version.
-    """
+    It may share files with `before`, the arrays of another version."""
     aside = folder.with_name(f".{folder.name}-{os.getpid()}-{secrets.token_hex(4)}")
     aside.mkdir(parents=True)
     try:
@@ -213,8 +209,7 @@ def fits(folder: Path, facts: dict[str, str]) -> bool:
 def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = False) -> str | None:
     """The damage of the arrays of the published file at `index`, whose manifest is `facts`; None without damage.
 
-    Only small files are read, unless it `reads_all`. OSError if one cannot be read.
-    """
+    Only small files are read, unless it `reads_all`. OSError if one cannot be read."""
     folder = folder_of(index)
     if not fits(folder, facts):
         return f"{folder.name} is missing, damaged, or of another version"

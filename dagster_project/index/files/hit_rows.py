@@ -1,8 +1,7 @@
 """The row of a hit, and the text it is in, in SQLite files beside a published file.
 
 A table of a published file is read in thousands of rows; these cost as much as the few rows that are read. Facts that
-only hits show are one column of JSON.
-"""
+only hits show are one column of JSON."""
 
 from __future__ import annotations
 
@@ -95,8 +94,7 @@ class HitRows:
         That is `chunk_no` and its columns of `schemas.SEARCH_HITS`; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_key`, the key of the
         text that has its bytes. For a mail `answered_name` and `answered_text` are the author and, for a short reply,
-        words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
-        """
+        words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes."""
         numbers, cache = {*chunks}, self._cache
         rows = self._by_chunk(numbers - cache.keys(), "text_key", "size", "facts")
         cache = cache | {number: self._row(**row) for number, row in rows.items()}
@@ -190,8 +188,7 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
 
     They have the rows of the documents that the temporary table `changed_facts` names, and the texts of those in
     `changed_texts`. Rows of chunks that went stay until the next full rebuild. ValueError if a file that is copied
-    differs from what was written.
-    """
+    differs from what was written."""
     os.link(before / FILE, folder / FILE)
     if has_later := (before / LATER).exists():
         require_intact(before, [before / LATER])

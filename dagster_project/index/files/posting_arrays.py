@@ -53,8 +53,7 @@ class PostingArrays:
     """Chunk numbers of all postings by term, their codes, and the frequencies per field of each code.
 
     Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
-    the number of a combination, in the order of their bytes.
-    """
+    the number of a combination, in the order of their bytes."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -88,8 +87,7 @@ class PostingArrays:
 def _write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], code_of: dict[bytes, int]) -> None:
     """Write codes, and the frequencies of the combinations in `code_of` that occur, numbered in the order of their bytes.
 
-    `codes` gives them in parts; it is called twice.
-    """
+    `codes` gives them in parts; it is called twice."""
     occurs = np.zeros(len(code_of), dtype=bool)
     for part in codes():
         occurs[part] = True

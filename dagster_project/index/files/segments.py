@@ -117,8 +117,7 @@ def first_merged(sizes: Sequence[int]) -> int:
 def merge(segments: Sequence[Path], stays: Sequence[np.ndarray], merged: Path) -> pl.DataFrame:
     """Write the chunks of some segments that stay, one segment after the other, as one.
 
-    Returns the terms of the chunks that do not stay, and of how many each was: columns term and df.
-    """
+    Returns the terms of the chunks that do not stay, and of how many each was: columns term and df."""
     merged.mkdir()
     lengths = [
         np.load(s / "lengths.npy", mmap_mode="r")[:, rows] for s, rows in zip(segments, stays, strict=True)
@@ -198,8 +197,7 @@ _BLOCK = 1 << 20
 def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) -> None:
     """Write the identity of a complete folder and the checksums of its files; all of it is durable when the call returns.
 
-    `before` is the folder of another version, with which it may share files.
-    """
+    `before` is the folder of another version, with which it may share files."""
     previous = _files(before) if before else {}
     files, new = {}, []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -226,8 +224,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
 def file_damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
     """Each file of a folder that is missing, or of another size or content than was written, with the reason.
 
-    Only the smallest files are read, unless it `reads_all`. OSError if one cannot be read.
-    """
+    Only the smallest files are read, unless it `reads_all`. OSError if one cannot be read."""
     budget = _CHECKED_AT_ONCE
     for name, (size, checksum) in sorted(_files(folder).items(), key=lambda file: file[1][0]):
         path = folder / name

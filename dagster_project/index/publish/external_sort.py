@@ -43,8 +43,7 @@ class PostingFiles:
     def add(self, file: Path, chunks: pa.Table, restated: pa.Array) -> None:
         """Add those rows of a stored `terms` table that belong to `chunks` (chunk_id, chunk_no).
 
-        Text and quote of the chunks `restated` are left out.
-        """
+        Text and quote of the chunks `restated` are left out."""
         chunk_ids = chunks.column("chunk_id").combine_chunks()
         numbers = chunks.column("chunk_no").to_numpy()
         for table in _stored_terms(file):

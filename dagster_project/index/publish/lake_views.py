@@ -58,8 +58,7 @@ class LakeViews:
     ) -> None:
         """Create a view over some parts of a table, with the column `part`; their content is verified.
 
-        It is a single scan: of several scans, each would keep its read buffers until the last one ends.
-        """
+        It is a single scan: of several scans, each would keep its read buffers until the last one ends."""
         declared = self.lake.tables[table]
         names = ", ".join(f'"{name}"' for name in declared.names)
         rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS part LIMIT 0"
@@ -99,8 +98,7 @@ def lake_file(lake: ParquetLake, folder: Path) -> Path:
     """The file in `folder`, with a view for each stored table of the lake, by its name there; it holds no rows.
 
     Views of partitions have the column `partition`. A view reads the files that are there when it is asked. The file is
-    written again where a table came or went, unless it may not be written. LakeDamageError if a part is missing.
-    """
+    written again where a table came or went, unless it may not be written. LakeDamageError if a part is missing."""
     file = folder / _NAME
     with lake.one_look():
         views = _views(lake)

@@ -57,8 +57,7 @@ _MUCH_KILOBYTES = 1 << 20
 class Mirror(Protocol):
     """Sends each publish to the service that ranks, and builds the files whose vectors the service has.
 
-    `layout` are the texts by which the layout of these files differs from that of others.
-    """
+    `layout` are the texts by which the layout of these files differs from that of others."""
 
     full_build: type[IndexBuild]
     update: type[IndexUpdate]
@@ -70,8 +69,7 @@ class Mirror(Protocol):
     def state_of(self, published: Path) -> str | None:
         """The state of a published file at the service, in words; None if nothing says that it has it.
 
-        IndexUnavailableError if it lacks some of it.
-        """
+        IndexUnavailableError if it lacks some of it."""
 
     def holds(self, published: Path) -> bool:
         """True if all of a published file is there."""
@@ -96,8 +94,7 @@ class DuckDBPublisher:
         """`sightings` knows when the partitions of the lake were first seen.
 
         `guard` gets each new file before it is published, and the current one; it may raise to refuse the new one.
-        `mirror` gets it before that.
-        """
+        `mirror` gets it before that."""
         self.lake, self.folder, self.settings = lake, folder, settings
         self.sightings, self.guard, self.mirror = sightings, guard, mirror
 
@@ -115,8 +112,7 @@ class DuckDBPublisher:
         If the current version holds just that, nothing is built. An incremental build replaces the rows that differ
         in a copy of the current version; if that cannot be used, or much changed since the last full rebuild, all is
         built from the lake. A crash at any point leaves the current version unchanged. CheckFailedError names the
-        rule that the new file breaks.
-        """
+        rule that the new file breaks."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock():
             self._sweep()
@@ -336,8 +332,7 @@ class DuckDBPublisher:
     def _lock(self, how: int = 0) -> Iterator[None]:
         """Allow one publish at a time; the system releases the lock when the process ends.
 
-        With LOCK_NB, BlockingIOError if another publishes.
-        """
+        With LOCK_NB, BlockingIOError if another publishes."""
         with (self.folder / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | how)
             yield

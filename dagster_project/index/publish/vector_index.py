@@ -53,8 +53,7 @@ def measured(file: Path) -> dict[str, Any]:
     """The facts of the index of a published file: kind (`hnsw` or `none`), vectors, seconds, and how well it finds.
 
     `recall_at_10` is the share of the ten nearest by exact search that the index finds too, a mean over 30 vectors of
-    the file; `used_by_sql` says that DuckDB plans such a statement on the index.
-    """
+    the file; `used_by_sql` says that DuckDB plans such a statement on the index."""
     with duckdb.connect(str(file), read_only=True) as connection:
         manifest = dict(connection.execute("FROM manifest").fetchall())
         vectors = int(json.loads(manifest["rows"])["embeddings"])

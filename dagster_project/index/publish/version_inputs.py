@@ -28,8 +28,7 @@ TABLES_OF_TYPE = {source_type.name: source_type.tables for source_type in SOURCE
 class PublishSettings:
     """The settings that a version depends on; `search` gives the SQL macros their defaults.
 
-    `recorded` are the settings that the manifest records, `added` names the tables of extras that are published.
-    """
+    `recorded` are the settings that the manifest records, `added` names the tables of extras that are published."""
 
     index: IndexSettings
     embedding: EmbeddingSettings
@@ -62,8 +61,7 @@ class VersionInputs:
 
     `hashes` has the content hashes of the tables of each partition, and below the key '' those of the other tables.
     `sightings` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
-    file itself does not give: version, layout, settings as JSON. `phases` gets each phase of the build.
-    """
+    file itself does not give: version, layout, settings as JSON. `phases` gets each phase of the build."""
 
     lake: ParquetLake
     partitions: Mapping[str, str]

@@ -38,8 +38,7 @@ def chosen_chunks(
     """The chunk to show for each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
 
     A mail shows its author's own words before an attachment that matches no better, and the chunk that was
-    ranked before another that matches little better.
-    """
+    ranked before another that matches little better."""
     places, rows = version.arrays.places, version.arrays.rows
     document = places.document
     queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
@@ -107,8 +106,7 @@ def _explained(
     """The chunk to show for each hit: in place of a piece of a patch the opening of its mail, where this explains it.
 
     It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
-    is above, count for both.
-    """
+    is above, count for both."""
     patches = {
         place: opening
         for place, (n, opening) in enumerate(zip(numbers, openings, strict=True))

@@ -110,8 +110,7 @@ def explanation(
     If `plain`, nothing in the query is syntax.
 
     The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
-    QueryError if the thing with that id has no text.
-    """
+    QueryError if the thing with that id has no text."""
     with faults_translated(index.path):
         return _explanation(index, query, ident, filters, limit, plain)
 

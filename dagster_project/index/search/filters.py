@@ -49,8 +49,7 @@ class Filters:
     `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
     The time of a document is the one its frontmatter gives; one without is in no span of time.
     `list_id`, `source`, `author`, `path`, `tag` and `series` are understood as the query language
-    understands l:, source:, f:, path:, tag: and series:.
-    """
+    understands l:, source:, f:, path:, tag: and series:."""
 
     list_id: str | None = None
     source: str | None = None
@@ -67,8 +66,7 @@ class Filters:
     def conditions(self) -> list[Leaf]:
         """The filters as conditions of the query language; those on time are not among them.
 
-        QueryError if one is too long.
-        """
+        QueryError if one is too long."""
         values = {
             "l": self.list_id, "source": self.source, "kind": self.kind, "f": self.author, "path": self.path,
             "tag": self.tag, "has": self.has, "series": self.series,
@@ -94,8 +92,7 @@ def excluded_leaves(conditions: Iterable[Condition]) -> set[Leaf]:
     """The leaves that conditions name to exclude, and not to include.
 
     >>> sorted(leaf.value for leaf in excluded_leaves(where_conditions("kind:message -(l:a -l:b) -l:c")))
-    ['a', 'c']
-    """
+    ['a', 'c']"""
     sides: tuple[set[Leaf], set[Leaf]] = set(), set()
     stack = [(condition, 0) for condition in conditions]
     while stack:
@@ -114,8 +111,7 @@ class Understood(NamedTuple):
 
     `order` is score, newest (nothing ranks) or id (the query is one); `note` names an attempt in vain. Where the hits
     are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
-    of those that no text holds. Hits that meet one of `lifts` rank higher.
-    """
+    of those that no text holds. Hits that meet one of `lifts` rank higher."""
 
     text: str
     conditions: list[dict[str, Any]]
@@ -131,8 +127,7 @@ class Resolved(NamedTuple):
 
     Without a text the hits are the chunks of `listed`: none if that is null. With one they follow those that rank.
     Its hits hold a text that the query demands if `demands_text`, and are in one of the sources and lists of `places`.
-    `factors` have the weights of some words of the text, beside 1. `fields` say the same as the mask, if fields can.
-    """
+    `factors` have the weights of some words of the text, beside 1. `fields` say the same as the mask, if fields can."""
 
     text: str
     mask: np.ndarray | None
@@ -158,8 +153,7 @@ class Conditions:
     """Conditions evaluated on the tables of one published index.
 
     A condition on text holds for a mail, a window or a section of a document as a whole: a phrase may stand in any of
-    its chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
-    """
+    its chunks, and `-word` leaves out all chunks of a mail that holds the word in one."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, arrays: SearchArrays
@@ -175,8 +169,7 @@ class Conditions:
         """True of chunks that meet all filters and conditions, by chunk number; None without filters and conditions.
 
         A mail or section that meets them allows its chunks that hold the text of a condition; all of them
-        without such a condition, or if none of them does.
-        """
+        without such a condition, or if none of them does."""
         return self._mask(filters, [*filters.conditions, *conditions], {})
 
     def shown(
@@ -184,8 +177,7 @@ class Conditions:
     ) -> ShownCopies:
         """The copies and chunks that a lens of conditions, none on text, shows; it may exclude a name that nothing has.
 
-        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names known ones.
-        """
+        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names known ones."""
         masks = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
         self._look_up(conditions, masks)
 
@@ -269,8 +261,7 @@ class Conditions:
         """The hits of queries that list chunks, `per_document` of a document as in a ranked search: scores are 0.
 
         They stand behind the hits that each query has `before` them.
-        Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without.
-        """
+        Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without."""
         columns = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64}
         scores = ("score", "fused_score", "thread_score", "lexical_score", "vector_score", "support")
         parts = [pl.DataFrame(schema=columns)]

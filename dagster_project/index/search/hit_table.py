@@ -33,8 +33,7 @@ from transforms.text import passages, snippets
 class RankedHits:
     """Hits of a batch of queries (`pipeline.RANKED`), the chunks they replace (`pipeline.constituents`), a label per query.
 
-    `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that the search lacks.
-    """
+    `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that the search lacks."""
 
     hits: pl.DataFrame
     constituents: pl.DataFrame
@@ -47,8 +46,7 @@ class RankedHits:
 class SearchResult:
     """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the time in seconds.
 
-    Each query has a label and its reading; `completeness` says how much was searched.
-    """
+    Each query has a label and its reading; `completeness` says how much was searched."""
 
     hits: pa.Table
     labels: tuple[str, ...]
@@ -89,8 +87,7 @@ def without_hits(
 ) -> tuple[RankedHits, dict[int, Understood]]:
     """The hits without those of the queries in `understood`, and the reading of each of these with words in their place.
 
-    Words of the index are named only if with them the query `is_near` to a text.
-    """
+    Words of the index are named only if with them the query `is_near` to a text."""
     is_hidden = pl.col("query").is_in(list(understood))
     first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
     facts = version.arrays.rows.of(first.get_column("chunk_no"))

@@ -122,8 +122,7 @@ class Reading:
     `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id. `text` is
     stored text, cut to a citation's bytes if there is one, then with `byte_start` and `byte_end` in the text
     of `doc_id` or the attachment. The text of a thread is that of its mails, quoted, below their headers. `facts` are
-    further columns of the published file.
-    """
+    further columns of the published file."""
 
     kind: str
     id: str
@@ -157,8 +156,7 @@ def reading(ask: Ask, text: str) -> Reading:
     It is a Message-ID with or without angle brackets, the id of a chunk, attachment, thread or conversation, the id
     or the path of a document or its end, perhaps with `#slug`, or a citation as hits print it. UnknownIdError with
     the nearest ids if nothing has that name, QueryError if several things have it, if it lacks a text, or if the
-    bytes are outside of it.
-    """
+    bytes are outside of it."""
     name = text.strip().strip("\u27e8\u27e9").strip()
     if things := _named_things(ask, name):
         return _read(ask, *_one(name, things))

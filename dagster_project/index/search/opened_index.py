@@ -38,8 +38,7 @@ def open_index(
 
     It is the current version, or the file at `place`.
 
-    SettingsError if no lens has that name, LensError if it cannot be applied to this version.
-    """
+    SettingsError if no lens has that name, LensError if it cannot be applied to this version."""
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     place = place or current_version(settings.root / "index")
@@ -112,8 +111,7 @@ def _scope(
 ) -> ShownCopies:
     """The chunks and copies that a lens of these conditions shows; it judges a mail by the copy and threads that it shows.
 
-    A file that is narrowed by the places alone is in `folder` until that is known.
-    """
+    A file that is narrowed by the places alone is in `folder` until that is known."""
     from dagster_project.index.publish.lens.lens_file import LensBuild, Narrowing
 
     scope = whole.conditions.shown(conditions)
@@ -178,8 +176,7 @@ class FollowedIndex:
     def index(self) -> Iterator[SearchIndex]:
         """The version that answers now, for one question.
 
-        IndexUnavailableError or ModelMismatchError if the current one cannot be opened.
-        """
+        IndexUnavailableError or ModelMismatchError if the current one cannot be opened."""
         index = self._take() or self._opened_now()
         try:
             yield index

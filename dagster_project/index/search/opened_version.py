@@ -52,8 +52,7 @@ class Interruptible(Protocol):
 class OpenedVersion:
     """One published version, opened read-only; arrays that are often read stay in memory.
 
-    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as `serving` says.
-    """
+    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as `serving` says."""
 
     def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
         self.path, self.term_settings = path, term_settings
@@ -187,8 +186,7 @@ class OpenedVersion:
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 
-        Written to `out` unless it is None.
-        """
+        Written to `out` unless it is None."""
         return self.vectors.comparing(queries, out, self.threads.map)()
 
     @cached_property

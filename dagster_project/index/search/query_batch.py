@@ -30,8 +30,7 @@ class QueryBatch:
     """Queries numbered from `first`; the common work of several settings is done once.
 
     `masks` say which chunks each query may find, None for all; `factors` the weights of words of each, where that is not 1.
-    `vector_path` is how vectors were searched last, `seconds` the time of each kind of candidates.
-    """
+    `vector_path` is how vectors were searched last, `seconds` the time of each kind of candidates."""
 
     def __init__(
         self,
@@ -140,8 +139,7 @@ class QueryBatch:
         """For each hit the share of the words of its query that it holds (`support`), and its `evidence`.
 
         Hits are in the order of their queries. For a query that names nothing the evidence is at most `label_weak`; names of
-        people that pseudonyms replaced take nothing from it up to that.
-        """
+        people that pseudonyms replaced take nothing from it up to that."""
         queries, chunks, cosine = (
             hits.get_column(name).to_numpy() for name in ("query", "chunk_no", "vector_score")
         )
@@ -192,8 +190,7 @@ class QueryBatch:
         """Scores of each query, on the path that `vector_search` names.
 
         A filter beside the HNSW index would lose hits silently, and so does an index with many
-        deleted rows: when it returns fewer chunks than requested, another path is taken.
-        """
+        deleted rows: when it returns fewer chunks than requested, another path is taken."""
         if self.near is not None:
             return self.near(self.vectors, self.masks)
         near = self._by_hnsw(settings)

@@ -21,8 +21,7 @@ class Near(NamedTuple):
     """How many chunks near to a vector are to be found, and how they are searched.
 
     With `in_view` vectors in view by the HNSW index, if there is one, which is asked for `overfetch` times as many; with 0
-    all vectors are compared.
-    """
+    all vectors are compared."""
 
     limit: int
     in_view: int = 0
@@ -75,8 +74,7 @@ class FileRanking:
         """The cosines of each vector: by the HNSW index if that is wanted, there and finds enough, else by all vectors.
 
         Vectors are multiplied a block at a time into the same memory: new memory for every block would cost as much as the
-        product.
-        """
+        product."""
         approximate = near.in_view > 0 and version.has_vector_index
         block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), version.chunk_count), dtype=np.float32)
         for number, (vector, mask) in enumerate(zip(vectors, masks, strict=True)):
@@ -108,8 +106,7 @@ BY_FILE = FileRanking()
 def ranking_of(published: Path, settings: IndexSettings) -> Ranking:
     """The ranking of a published file: the service that `index.target` names if it has the file, else the file itself.
 
-    SettingsError if the packages of that extra are missing.
-    """
+    SettingsError if the packages of that extra are missing."""
     offer = ranking_at(settings.target)
     ranking: Ranking | None = load(offer.opened)(published, settings) if offer else None
     return ranking or BY_FILE

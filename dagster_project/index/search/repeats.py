@@ -22,8 +22,7 @@ def said_once(
 
     Queries in `complete` keep all rows. A text is repeated by its own mail or document, and by a mail that quotes it;
     two patches that explain themselves alike have each their own diff and stay. A quote that a hit answers is not shown
-    again if a higher one shows it.
-    """
+    again if a higher one shows it."""
     result: list[dict[str, Any]] = []
     for query, of_query in groupby(rows, key=lambda row: row["query"]):
         listed = list(of_query)
@@ -36,8 +35,7 @@ def said_once(
 def _beside_once(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows; a neighbour of a turn, and a section or attachment that matches as well, is named once.
 
-    It is left out if it is a hit itself, or is beside a higher one.
-    """
+    It is left out if it is a hit itself, or is beside a higher one."""
     named = {(row["doc_id"], (row["breadcrumb"] or "").removeprefix("> ")) for row in rows}
     by_doc: dict[str, list[str]] = {}
     for row in rows:
@@ -71,8 +69,7 @@ def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows; the quote that one answers is left out if another row says it, or a higher one quotes it.
 
-    A reply of few words, or of tags alone, says nothing without it, and goes into the other. A patch has its diff.
-    """
+    A reply of few words, or of tags alone, says nothing without it, and goes into the other. A patch has its diff."""
     texts = [row["snippet"] for row in rows] + [row["quoted_text"] or "" for row in rows]
     origins = passages.repeated(texts)[len(rows) :]
     result: dict[int, dict[str, Any]] = dict(enumerate(rows))

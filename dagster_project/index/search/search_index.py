@@ -88,8 +88,7 @@ class SearchIndex(OpenedVersion):
         the id of a mail, document or chunk finds that alone; one with conditions and no text finds the texts
         that meet them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
         has no hits, unless `weak` is set. QueryError if one is empty and there are no filters. `settings` replace those
-        of the index.
-        """
+        of the index."""
         start, settings = time.perf_counter(), settings or self.settings
         resolved = self.resolved(queries, filters, plain)
         limit = limit or settings.limit
@@ -107,8 +106,7 @@ class SearchIndex(OpenedVersion):
     ) -> SearchResult:
         """The result of `search` from queries and their `ranked` hits: the first `limit` hits of each, described.
 
-        With `settings.weak` also the hits of a query without a near one; `start` is when the search began.
-        """
+        With `settings.weak` also the hits of a query without a near one; `start` is when the search began."""
         ranked = replace(ranked, hits=ranked.hits.filter(pl.col("rank") <= limit * _SPARE))
         complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
         understood = {number: query.understood for number, query in enumerate(resolved)}
@@ -161,8 +159,7 @@ class SearchIndex(OpenedVersion):
         """The hits of `search`, not described; plain text is under these filters, resolved queries have theirs.
 
         `report` gets the list of each stage. `settings` replace those of the index. Ranked are `spare` hits for each one
-        of the limit, to which labels keep.
-        """
+        of the limit, to which labels keep."""
         settings = settings or self.settings
         if limit:
             settings = settings.model_copy(update={"limit": limit})
@@ -209,8 +206,7 @@ class SearchIndex(OpenedVersion):
         lexical scores depend on, those that need a model last.
 
         Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds each
-        profile would take alone; `done` gets each profile that is through with a batch.
-        """
+        profile would take alone; `done` gets each profile that is through with a batch."""
         has_model = self.reranker is not None and self.reranker.scorer is not None
         costs = {n: has_model and settings.rerank == "as_set" for n, settings in profiles.items()}
         order = sorted(profiles, key=lambda n: (costs[n], bm25.lexical_key(profiles[n]), n))

@@ -58,8 +58,7 @@ class SecondLook:
     def step(self, hits: pl.DataFrame) -> Step:
         """Hits in the order of the reranker, `score` made one scale of its scores and those of the hits behind.
 
-        Only the texts of the hits that the reranker scores are read.
-        """
+        Only the texts of the hits that the reranker scores are read."""
         assert self.reranker is not None
         rank = places(hits)
         is_top = rank <= self.reranker.settings.top

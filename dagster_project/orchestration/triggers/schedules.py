@@ -2,8 +2,7 @@
 requests one run when edits in vaults and document trees have settled, not one per edit.
 
 The sensor of edits keeps no cursor. Its process remembers a fingerprint of names, sizes and times for which Dagster has a
-run, or nothing was left to do; one that it does not know is an edit. A new process asks once in vain.
-"""
+run, or nothing was left to do; one that it does not know is an edit. A new process asks once in vain."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -79,8 +78,7 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
 def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
     """True if the index does not show the sources as they are, or a source cannot be read.
 
-    SourceError without a partition whose run could say so, ServiceError if a model of the settings is not served.
-    """
+    SourceError without a partition whose run could say so, ServiceError if a model of the settings is not served."""
     try:
         plan = planned(settings, instance)
     except SourceError:
@@ -99,8 +97,7 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
 
     It keeps no cursor. The runs that had ended when nothing was left to ask for are in the memory of its process, not the
     last of them, since a clock may be set back; a new process looks once in vain. After a run that a person launched, other
-    partitions wait for the next refresh; those of that run are completed and published.
-    """
+    partitions wait for the next refresh; those of that run are completed and published."""
     old_ids: set[str] = set()
 
     @dg.sensor(

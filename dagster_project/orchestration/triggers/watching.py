@@ -55,8 +55,7 @@ def builds_after_edits(
 ) -> Iterator[str]:
     """Build at first and after each of `edits` that changes a document; yields a line for each build.
 
-    A build that fails is a line, too; its edits are built with the next.
-    """
+    A build that fails is a line, too; its edits are built with the next."""
     before = documents_fingerprint(settings)
     yield _built(settings, instance, "the sources as they are")
     for changes in edits:

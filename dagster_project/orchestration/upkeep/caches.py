@@ -48,8 +48,7 @@ _CHARS_OF_TOKEN = 3
 def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
     """The cost of embedding the texts in the lake now, and of writing sentences for them.
 
-    A text whose sentence is still to be written counts with a sentence of the greatest length.
-    """
+    A text whose sentence is still to be written counts with a sentence of the greatest length."""
     tables = _context_tables(settings)
     context, _ = joined_context(tables)
     kinds = settings.sentence_kinds()
@@ -110,8 +109,7 @@ def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, in
     """Drop vectors of texts and answers about chunks that the lake does not hold; with `other_models` all of others.
 
     With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
-    Returns how many were dropped, by kind. BusyError while a build runs.
-    """
+    Returns how many were dropped, by kind. BusyError while a build runs."""
     with only_build(settings.root, settings.lake_uri):
         cache = make_embedding_cache(settings)
         if refused:
@@ -170,8 +168,7 @@ def used_hashes(settings: Settings) -> set[str]:
 def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int, int]:
     """Take the vectors of a published index into the cache: its model, vectors in it, vectors that were new.
 
-    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector.
-    """
+    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector."""
     if not index.is_file():
         raise IndexUnavailableError(f"{index} is not a file: name a published index, as index/weft-….duckdb")
     try:

@@ -51,8 +51,7 @@ def begin(settings: Settings) -> None:
 def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
     """After a publish: erase the remains of texts to forget; counts by kind, empty if nothing was to be erased.
 
-    Nothing is finished while the lake still holds it, as it does where a source cannot be read.
-    """
+    Nothing is finished while the lake still holds it, as it does where a source cannot be read."""
     lake = make_lake(settings)
     forgotten = Forgotten(lake.base)
     if not forgotten.unfinished or any(partitions_with(lake, forgotten)):

@@ -28,8 +28,7 @@ _MESSAGES = ("message_id", "header_message_id", "from_addr", "body")
 class Target:
     """The target of `weft forget`: names by kind, the rows of the lake that they name, their partitions, their lines.
 
-    A person is named by all their addresses. `quoted_by` are the Message-IDs of mails of others that quote a line.
-    """
+    A person is named by all their addresses. `quoted_by` are the Message-IDs of mails of others that quote a line."""
 
     names: tuple[tuple[Kind, str], ...]
     mails: int = 0
@@ -48,8 +47,7 @@ def find(settings: Settings, names: Sequence[str]) -> Target:
     """The rows of the lake that the names mean: Message-IDs, addresses, documents, chats or their windows, sources.
 
     UnknownIdError for a name that means nothing; SourceError if a source that holds a part of it cannot be read, for
-    its partitions could not be made again.
-    """
+    its partitions could not be made again."""
     lake = make_lake(settings)
     targets = [_target(settings, lake, name) for name in names]
     partitions = {partition for target in targets for partition in target.partitions}
@@ -78,8 +76,7 @@ def forget(
 ) -> BuildResult:
     """Note the target, and build without it; `erased` of the result counts erasures beside the rows.
 
-    Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does.
-    """
+    Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does."""
     with only_build(settings.root, settings.lake_uri):
         Forgotten(make_lake(settings).base).begin(target.names)
     return build(settings, instance, fetch=False, tell=tell)

@@ -1,8 +1,7 @@
 """Whatever the order of edits, ticks, ends of runs, deaths, jumps of the clock: two ticks later the index shows the sources.
 
 Memories and answers of the sensor are lost, too. The first test has a lake in memory, under `reconcile` and a real instance
-of Dagster; the second one has real sources, runs and publishes.
-"""
+of Dagster; the second one has real sources, runs and publishes."""
 
 import random
 import secrets

@@ -1,8 +1,7 @@
 """People search and read in Chromium: on a desk and on a phone, with and without JavaScript; hostile mails stay inert.
 
 Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are made
-again by `make pictures`.
-"""
+again by `make pictures`."""
 
 import io
 import os

@@ -33,8 +33,7 @@ def listed(profile: str, query: int, stage: str, chunks: list[str]) -> list[dict
 def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Six queries; for each the documents d0 (grade 2) and d1 (grade 1) are right.
 
-    Profile `good` has d0 first; `bad` loses d0 between the fused list and the final one.
-    """
+    Profile `good` has d0 first; `bad` loses d0 between the fused list and the final one."""
     queries = EVALUATION_QUERIES.from_rows(
         [
             {"query_id": f"q{n}", "query": f"text {n}", "tags": ["even" if n % 2 == 0 else "odd"], "file": "f",

@@ -1,8 +1,7 @@
 """Shapes of secrets and personal data, filled with letters drawn by lot: no file holds a text that looks like a real key.
 
 A line of `secret_shapes.txt` is a shape; what stands between « and » must not stay in a masked text. `⟨a:20⟩` are twenty
-letters of an alphabet, `⟦…⟧` is base64, and `\\n` and `\\u200b` are the characters.
-"""
+letters of an alphabet, `⟦…⟧` is base64, and `\\n` and `\\u200b` are the characters."""
 
 import random
 import re

@@ -25,8 +25,7 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     The text of a chunk is the node's own text, for the document node with the frontmatter; a node
     without own text is indexed by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
     titles down to it without the document's. Spans have the role own; those of a heading without own
-    text cover the heading. Ids come from the document, the title and the text.
-    """
+    text cover the heading. Ids come from the document, the title and the text."""
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
     bodies = _bodies(nodes)

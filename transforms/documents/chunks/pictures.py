@@ -13,8 +13,7 @@ PICTURE = "picture"
 def picture_chunks(documents: pa.Table) -> pa.Table:
     """A chunk of the kind `picture` for each of `documents`, all with a `picture`, which is embedded.
 
-    Its words are those of its file's name and those that OCR finds in it.
-    """
+    Its words are those of its file's name and those that OCR finds in it."""
     columns = ("doc_id", "source", "partition", "title", "text", "picture")
     return chunks_from_rows(
         [

@@ -37,8 +37,7 @@ class ChunkRows:
     ) -> None:
         """The chunks of one document, whose segments are in order, and the parts that the chunker omits.
 
-        `embedded` are the texts to embed if the chunker makes them itself.
-        """
+        `embedded` are the texts to embed if the chunker makes them itself."""
         pieces = [p if document.visible(p.start, p.end) else p._replace(lead=0) for p in segments]
         texts = [document.display(p.start - p.lead, p.end) for p in pieces]
         blank = [(p.start, p.end) for p, text in zip(segments, texts, strict=True) if not text]

@@ -1,8 +1,7 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
 This module decides where to cut. Headings are in `transforms.documents.nodes`, blocks in `transforms.documents.markdown`,
-the texts of a chunk in `transforms.documents.chunks.segments`.
-"""
+the texts of a chunk in `transforms.documents.chunks.segments`."""
 
 import re
 from bisect import bisect_right
@@ -26,11 +25,10 @@ _BLANK = re.compile(r"\s")
 def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
     """Sections of documents as chunks of the kind `section`, and the exclusions.
 
-    The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit
-    into `target_chars`; short blocks are gathered; larger ones are split at paragraphs, list
-    items, lines, sentences and words, in this order, and a part begins with up to `overlap_chars` of
-    the text before it. Sections under `min_chars` join a neighbour of their branch. The spans with the
-    role own are disjoint and, with the exclusions, cover the text.
+    The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit into
+    `target_chars`; short blocks are gathered; larger ones are split at paragraphs, list items, lines, sentences and
+    words, in this order, and a part begins with up to `overlap_chars` of the text before it. Sections under `min_chars`
+    join a neighbour of their branch. The spans with the role own are disjoint and, with the exclusions, cover the text.
     """
     rows = ChunkRows("section", f"sections-{VERSION}", settings)
     for document in documents_of(documents, nodes):
@@ -71,9 +69,7 @@ def _block_starts(document: Document) -> list[int]:
 def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
     """Ranges of neighbouring sections: one section each, but for those under `min_chars`.
 
-    A short section goes with the next one if that is its child or sibling, else with the one
-    before it, else alone.
-    """
+    A short section goes with the next one if that is its child or sibling, else with the one before it, else alone."""
     starts = [*document.section_starts, len(document.text)]
     ranges: list[tuple[int, int]] = []
     first: Node | None = None
@@ -103,8 +99,7 @@ def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChu
     """Where the segments of the blocks between `edges` begin.
 
     Blocks are gathered up to `target_chars`. A heading stays with the block behind it, a short opening
-    or ending with its neighbour, which may then pass the target by `min_chars`.
-    """
+    or ending with its neighbour, which may then pass the target by `min_chars`."""
     target, limit = settings.target_chars, settings.target_chars + settings.min_chars
     cuts = [edges[0]]
     if edges[-1] - edges[0] <= target:

@@ -1,8 +1,7 @@
 """One document as chunkers read it, and the segments they cut.
 
 This module has characters and bytes, sections, code and the texts of a chunk. The chunkers decide where to cut
-(`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
-"""
+(`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`)."""
 
 import re
 from bisect import bisect_right
@@ -28,8 +27,7 @@ class Segment(NamedTuple):
 
     The `lead` characters before it repeat the end of the previous segment. `node` is the index, in the
     document's list of nodes, of the node that it is cited by; `under` that of the node whose headings stand above it, if
-    that is another node.
-    """
+    that is another node."""
 
     start: int
     end: int
@@ -49,8 +47,7 @@ class Omission(NamedTuple):
 class Node(NamedTuple):
     """A heading, or the document: the index of its parent, and the first character of its heading.
 
-    `trail` is the breadcrumb without its opening mark.
-    """
+    `trail` is the breadcrumb without its opening mark."""
 
     node_id: str
     title: str
@@ -65,8 +62,7 @@ class Document:
     """A document and its nodes, offsets in characters.
 
     `nodes` are in document order, the document itself first; the section of a node runs from its
-    heading to the next. `text` has blanks where comments stand, which search must not find.
-    """
+    heading to the next. `text` has blanks where comments stand, which search must not find."""
 
     doc_id: str
     source: str

@@ -64,8 +64,7 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
 def _mark_other_quotes(lines: Lines, dated: Mask) -> None:
     """Marks as quotes the lines that begin with `|`, `:` or `%` right below an attribution.
 
-    Anywhere else such lines are tables, commands and sources of TeX.
-    """
+    Anywhere else such lines are tables, commands and sources of TeX."""
     below = np.zeros(lines.n, dtype=bool)
     below[lines.next_filled[np.flatnonzero(dated)]] = True
     below = lines.matches(rules.OTHER_MARK, below & lines.author())
@@ -106,8 +105,7 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
 def _folded(lines: Lines, last: Mask, start: Mask) -> Mask:
     """Rows of attributions that end in `last` and begin in a line above: a dated one, or its paragraph's first.
 
-    The longest of them counts, so that the date and the name are not divided.
-    """
+    The longest of them counts, so that the date and the name are not divided."""
     author = lines.author()
     ends = np.flatnonzero(last)
     above = ends - last_true(~author | lines.first)[ends]
@@ -237,8 +235,7 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
     A reply answers it: a word of the sender is above it, below a header block it is short
     (`LONG_HISTORY`), and no banner says that it was forwarded. An attribution counts only below text that is more than
     a salutation, in a mail that marks no quotes behind it. A mail that names a list counts only if `lists_too`: there
-    the parent is at hand, and its words tell history from an answer below it.
-    """
+    the parent is at hand, and its words tell history from an answer below it."""
     rows = _answered(lines, openings, diff)
     if not lists_too:
         rows = rows[~_listed(lines, rows)]

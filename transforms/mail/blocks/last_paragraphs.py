@@ -53,8 +53,7 @@ def closes(line: str) -> bool:
     """True if a line is nothing but a closing.
 
     >>> closes("Kind regards,"), closes("Με εκτίμηση"), closes("Thanks to everybody who came.")
-    (True, True, False)
-    """
+    (True, True, False)"""
     text = line.strip(_SIGNS).casefold()
     return (
         text.startswith(_BEGINNINGS)
@@ -117,8 +116,7 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     """Rows of last paragraphs, of a mail or above a header, that are a footer or say who wrote.
 
     Those are a name with the ways to reach its owner, only such ways, links of a forum, who owns the company, or
-    a full name with a title below it. Below a known `signature` the text counts as ended.
-    """
+    a full name with a title below it. Below a known `signature` the text counts as ended."""
     text = author & ~signature
     begins = np.flatnonzero(text & ~lines.shifted(text, 1))
     ends = np.flatnonzero(text & ~lines.shifted(text, -1))

@@ -145,8 +145,7 @@ class Lines:
 
     `starts`, `ends` bound a line with its line end, `heads`, `stops` its visible part. `byte` and
     `last` are its first and last visible bytes, `pair` the first two, `indent` the bytes of blanks
-    before. A line is settled once: every step marks only rows that are still author text.
-    """
+    before. A line is settled once: every step marks only rows that are still author text."""
 
     def __init__(self, buffer: pa.Buffer, edges: RowNos) -> None:
         self.buffer = buffer

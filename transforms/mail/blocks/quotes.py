@@ -103,8 +103,7 @@ def _mark_folded(lines: Lines) -> None:
     """Lines that a mailer folded: unmarked lines right between two quote lines of one depth.
 
     Either a paragraph that goes on in lower case where a long quote line stops inside its
-    sentence, or one short line below a long one.
-    """
+    sentence, or one short line below a long one."""
     author, quote = lines.author(), lines.kind == QUOTE
     size = lines.stops - lines.starts
     inside = lines.shifted(quote & (size >= 60) & ~_SENTENCE_END[lines.last], 1)
@@ -136,8 +135,7 @@ def _join_quote(lines: Lines, rows: RowNos, stops: RowNos) -> None:
 def mark_initials(lines: Lines, supercite: Mask) -> None:
     """Marks quotes behind initials (`XY> text`) or bars that a mail has twice, or whose owner the line above names.
 
-    Bars beside each other count once: they may be a table or a command.
-    """
+    Bars beside each other count once: they may be a table or a command."""
     bar = lines.byte == ord("|")
     rows = np.flatnonzero(lines.author() & (LETTER[lines.byte] | bar) & (lines.indent <= 1))
     near = np.minimum(lines.heads[rows, None] + np.arange(1, 5), len(lines.data) - 1)

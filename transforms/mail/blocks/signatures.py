@@ -84,8 +84,7 @@ def _drawn_rules(lines: Lines, author: Mask) -> Mask:
 def _footers(lines: Lines, author: Mask, marks: Mask, ends: RowNos, remaining: RowNos) -> tuple[Mask, RowNos]:
     """Marks with words of list footers below them, and where each ends.
 
-    A footer in the middle of a long text ends with the paragraph of those words.
-    """
+    A footer in the middle of a long text ends with the paragraph of those words."""
     here = np.arange(lines.n)
     rows = np.flatnonzero(marks)
     near = rows_within(rows, np.minimum(ends[rows], rows + FOOTER_WORD_LINES + 1), lines.n)

@@ -3,8 +3,7 @@
 A batch of bodies stays one buffer of bytes and lines stay positions in it (`lines`). Each step
 classifies the lines that it recognises: quotes, patches, headers, signatures, code, each in its own module,
 by the patterns of `rules` and `languages`. Reach (of a hunk, a signature, a run of code) is array
-arithmetic. No step looks at a line more than a fixed number of times, so the cost is linear in the text.
-"""
+arithmetic. No step looks at a line more than a fixed number of times, so the cost is linear in the text."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

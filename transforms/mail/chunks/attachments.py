@@ -19,8 +19,7 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
     """Add the drafts of the attachment that is open in `drafts`, or the reason why it has no chunk.
 
     Hunks of patches are packed up to `message_chars` characters.
-    `part` has the columns text, content_class, filename, declared_type and byte_count of the table `attachments`.
-    """
+    `part` has the columns text, content_class, filename, declared_type and byte_count of the table `attachments`."""
     text, content_class = part["text"], part["content_class"]
     if text is None:
         drafts.exclude(0, part["byte_count"], "binary" if content_class in BINARY_CLASSES else "no_text")
@@ -74,8 +73,7 @@ def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, settings: Chunk
 def _patch_segments(text: str, settings: ChunkSettings) -> Iterator[TextSegment]:
     """The text above the first diff by section, then the diff by file and hunk.
 
-    A text without a recognisable diff is cut into sections of `attachment_chars` characters.
-    """
+    A text without a recognisable diff is cut into sections of `attachment_chars` characters."""
     at = first_diff(text, 0, len(text))
     if at is None:
         yield from section_segments(text, settings.attachment_chars)
@@ -179,8 +177,7 @@ class ReviewedPlaces:
 
         >>> body = "> +++ b/a.c\\n> @@ -1 +1 @@ int f(void)\\n> +x\\n\\nWhy?\\n\\n> +y\\n\\nWhy?\\n"
         >>> ReviewedPlaces(body).of(body.index("> +y"), body.index("> +y") + 5)
-        ('a.c', '@@ -1 +1 @@ int f(void)')
-        """
+        ('a.c', '@@ -1 +1 @@ int f(void)')"""
         last = bisect_left(self._starts, end) - 1
         is_prose = _PROSE.search(self.body, start, end) and not _CHANGE.search(self.body, start, end)
         file, hunk = self._places[last] if last >= 0 and not is_prose else ("", "")

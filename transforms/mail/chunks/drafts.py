@@ -35,8 +35,7 @@ class Draft(NamedTuple):
     """One chunk: its kind and its texts as the body or attachment has them.
 
     `own` is the authored text, `display` the display text if that differs, `point` the anchor with
-    its quote marks, `diff` the ranges of `own` that are a diff and `prose` the others.
-    """
+    its quote marks, `diff` the ranges of `own` that are a diff and `prose` the others."""
 
     kind: str
     own: str
@@ -90,8 +89,7 @@ class Drafts:
     def chunks(self, chunker: str, id_counts: dict[str, int], settings: ChunkSettings) -> pa.Table:
         """The table `chunks`; `id_counts` has how often each id occurs in all batches and is updated.
 
-        If a body or attachment has more than `log_vector_chars` characters of logs, these have no text to embed.
-        """
+        If a body or attachment has more than `log_vector_chars` characters of logs, these have no text to embed."""
         frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)
         owners = numbers.repeat_by(pl.Series(self.counts)).explode()

@@ -50,8 +50,7 @@ def chunks_in_time(
 
     Without a limit that is 4 MiB, or half of all text of the partition where that is more. Bodies above `slow_body_chars`
     characters are very long, attachments with the lane `slow`, and the segments of patches that change more than
-    `PATCH_FILES` files. A text that is left out has an exclusion with the reason `slow_lane`.
-    """
+    `PATCH_FILES` files. A text that is left out has an exclusion with the reason `slow_lane`."""
     waiting = _long_texts(messages, attachments, settings)
     waiting = waiting.filter(pa.array([text not in present for text in _texts(waiting)], pa.bool_()))
     size = pc.sum(waiting.column("byte_end")).as_py() or 0

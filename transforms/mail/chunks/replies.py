@@ -60,8 +60,7 @@ class Reply:
 class BodyBlocks(NamedTuple):
     """The blocks of one body: their kinds (numbers of KINDS), quote depths and edges in characters.
 
-    There is one edge more than there are blocks.
-    """
+    There is one edge more than there are blocks."""
 
     kinds: list[int]
     depths: list[int]
@@ -251,8 +250,7 @@ class Body:
     def _anchor(self, pending: list[int], unused: bool = False) -> tuple[int, int] | None:
         """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions.
 
-        Blocks of one depth without anything between them are one quote whose lines a mail program folded.
-        """
+        Blocks of one depth without anything between them are one quote whose lines a mail program folded."""
         quotes: list[tuple[int, int, int]] = []
         for i in pending:
             start = self.edges[i]

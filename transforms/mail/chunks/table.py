@@ -1,7 +1,6 @@
 """The table `chunks` of mail: batches of bodies and attachments, and the account of text without a chunk.
 
-`replies` pairs replies with quotes, `attachments` cuts attachments, and `drafts` fills the columns.
-"""
+`replies` pairs replies with quotes, `attachments` cuts attachments, and `drafts` fills the columns."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -50,8 +49,7 @@ def message_chunks(
     The tables conform to `schemas.CHUNKS` and `schemas.EXCLUSIONS` and are ordered by message, by
     attachment and by position. Rules 1 to 6, the chunk kinds and the default sizes are those of the
     pginbox design. Spans are byte ranges of the stored body or attachment text; a chunk
-    id depends on the document, the kind and the text, never on a position.
-    """
+    id depends on the document, the kind and the text, never on a position."""
     chunks, excluded = [CHUNKS.empty()], [EXCLUSIONS.empty()]
     batches = (
         _body_drafts(messages if bodies is None else bodies, blocks, settings),
@@ -86,8 +84,7 @@ def title_of(subject: str) -> str:
     """The subject without reply marks and list tags; tags such as `[PATCH v2 1/3]` stay.
 
     >>> title_of("Re: [pgsql-general] Fwd: [PATCH v2] vacuum")
-    '[PATCH v2] vacuum'
-    """
+    '[PATCH v2] vacuum'"""
     title = subject
     while (noise := SUBJECT_NOISE.match(title)) and noise.end() > 0:
         title = title[noise.end() :]

@@ -1,7 +1,6 @@
 """Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of discussion.
 
-These are the counts in the evaluation plan of the pginbox design.
-"""
+These are the counts in the evaluation plan of the pginbox design."""
 
 from typing import NamedTuple
 
@@ -42,8 +41,7 @@ class BucketTables(NamedTuple):
     """Tables of the mails of one bucket, each present once but for the blocks of copies, as input of `counts_of_bucket`.
 
     `messages` needs message_id, list_id, defects and body, `blocks` BLOCK_COLUMNS, `chunks` CHUNK_COLUMNS,
-    `attachments` message_id, and `tree` message_id, parent_id and thread_id.
-    """
+    `attachments` message_id, and `tree` message_id, parent_id and thread_id."""
 
     messages: pa.Table
     blocks: pa.Table
@@ -56,8 +54,7 @@ def compared_lines(chunks: pl.DataFrame, line_chars: int = _LINE_CHARS) -> pl.Da
     """The longer lines of chunks, by which these are compared with those of other mails of their thread.
 
     Columns `chunk`, `mail`, `thread` and `line`, each a hash of 64 bits, `chars`, and `is_quoted`. `chunks` have
-    chunk_id, doc_id, thread_id, text_lex and quote_lex.
-    """
+    chunk_id, doc_id, thread_id, text_lex and quote_lex."""
     line = pl.col("line").str.strip_chars()
     ids = {"chunk": "chunk_id", "mail": "doc_id", "thread": "thread_id"}
     tables = []
@@ -90,8 +87,7 @@ def quoted_sample(blocks: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
     """Columns message_id and parent_id: the mails whose quotes are compared, the same ones each time.
 
     `blocks` are quotes of depth 1. Taken are, in the order of a hash of their ids, _SAMPLED mails that have one and whose
-    parent is in the bucket.
-    """
+    parent is in the bucket."""
     return (
         tree.filter(pl.col("parent_id").is_in(tree["message_id"].implode()))
         .select("message_id", "parent_id")
@@ -107,8 +103,7 @@ def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) ->
 
     `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` are quotes of depth 1. Lines are
     compared without blanks, line ends and quote marks, so that rewrapped text matches; lines below _LINE_CHARS characters
-    do not count.
-    """
+    do not count."""
     ids = pl.DataFrame(bodies.select(["message_id"])).with_row_index("row").cast({"row": pl.Int64})
     quotes = blocks.join(ids, on="message_id").select("row", block_start="byte_start", block_end="byte_end")
     inside = (
@@ -132,8 +127,7 @@ def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) ->
 def anchors_in_parent(pairs: pl.DataFrame, bodies: pa.Table, chunks: pl.DataFrame) -> pl.DataFrame:
     """Columns chunk_id, lines and matching: as `quoted_lines`, of the anchors of chunks of `pairs`.
 
-    `chunks` needs chunk_id, doc_id, anchor_source and quote_lex.
-    """
+    `chunks` needs chunk_id, doc_id, anchor_source and quote_lex."""
     quoting = chunks.filter(anchor_source="quote").select("chunk_id", "doc_id", "quote_lex")
     anchored = quoting.join(pairs, left_on="doc_id", right_on="message_id")
     lines = anchored.select("chunk_id", "parent_id", line=pl.col("quote_lex").str.split("\n")).explode("line")

@@ -33,8 +33,7 @@ def inferred_quotes(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa.
     takes up the text of the one before it is not a quote. They are compared with all lines of the
     parent, blanks at the ends, inner blanks, the parent's quote marks and bars before lines left out. A run of such
     lines, empty ones between them, is a quote if it has `min_lines` lines of at least `line_chars`
-    characters, and `min_chars` characters in these; trailers do not count.
-    """
+    characters, and `min_chars` characters in these; trailers do not count."""
     pairs = _pairs(messages, tree)
     span = pl.col("spans").struct
     authored = (
@@ -58,8 +57,7 @@ def compared_replies(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa
     """The `compared_replies` table: the pairs of mails that `inferred_quotes` compares, and a hash of each.
 
     `messages` needs no body but COMPARED of each mail, `chunks` doc_id and chunk_id of the chunks of bodies: equal
-    hashes mean equal quotes.
-    """
+    hashes mean equal quotes."""
     # The hash of a mail leaves out the footer of its list, so its size and its archive count, too.
     mail_state = pl.concat_str(*(pl.col(name).cast(pl.String) for name in COMPARED[3:]), separator=" ")
     mails = pl.DataFrame(messages.select(["message_id", *COMPARED[3:]])).select(

@@ -32,8 +32,7 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     follow each other in version or share a thread, if the higher version is in the thread of the
     lower, or if a link of the later one says so (`v1: https://…`). A mail that is not a patch belongs to
     the nearest patch above it in its thread; a reply without one to the last patch of its subject.
-    Deterministic, whatever the order of the rows.
-    """
+    Deterministic, whatever the order of the rows."""
     mails = _mails(messages, tree)
     patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")))
     edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
@@ -68,8 +67,7 @@ def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     """`patches` with the number of their posting in `posting`.
 
     If a posting was sent twice to one thread, the second copy of a part begins the second posting. Parts
-    that were sent without threading are brought together by sender, version, count and time.
-    """
+    that were sent without threading are brought together by sender, version, count and time."""
     kind = ["from_addr", "version", "parts", "branch"]
     alone = pl.col("parts").is_null()
     lone_id = pl.when(alone).then(pl.col("message_id"))

@@ -51,8 +51,7 @@ def message_references(messages: pa.Table) -> pa.Table:
 
     It looks for URLs that hold a Message-ID (percent-encoded or inside of another URL, too),
     Message-IDs in angle brackets, and commits with their title, as in `Fixes: 0123abc ("title")`.
-    A reference behind a trailer's name is of that kind.
-    """
+    A reference behind a trailer's name is of that kind."""
     spans = pl.concat(_candidates(messages.column("body")), how="diagonal")
     prefix = pl.col("prefix")
     trailer = prefix.str.extract(rf"(?i)^\s*({_TRAILERS}):", 1).str.to_lowercase()
@@ -177,8 +176,7 @@ def message_links(references: ibis.Table, mails: ibis.Table) -> ibis.Table:
 
     `references` are those of the published mails, `mails` are `titled_mails`. A title leads to the last patch mail of that
     title that is older than the mail that names it. An implicit reference that leads nowhere is
-    left out.
-    """
+    left out."""
     # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     references = references.view()
     times = mails.select("message_id", written_at="effective_at")

@@ -32,13 +32,11 @@ class ThreadTables(NamedTuple):
 def memberships(messages: ibis.Table) -> ibis.Table:
     """The `memberships` table of the stored `messages` of all partitions.
 
-    Copies of one mail (equal Message-ID and text) are one mail with several memberships. The fullest is
-    canonical: the first by source and partition that has all parts which a copy has. Two copies that each
-    have a part that the other lacks are different mails, and a copy with parts that several of them
-    have belongs to the fullest. Another content under a Message-ID that is taken gets the id with its
-    content hash behind it, the earliest content keeping the plain id. A mail with labels is in the lists `source/label`
-    in place of that of its archive.
-    """
+    Copies of one mail (equal Message-ID and text) are one mail with several memberships. The fullest is canonical: the
+    first by source and partition that has all parts which a copy has. Two copies that each have a part that the other
+    lacks are different mails, and a copy with parts that several of them have belongs to the fullest. Another content
+    under a Message-ID that is taken gets the id with its content hash behind it, the earliest content keeping the plain
+    id. A mail with labels is in the lists `source/label` in place of that of its archive."""
     synthetic = messages.text_hash + f"@{SYNTHETIC_DOMAIN}"
     plain = messages.mutate(plain_id=ibis.coalesce(messages.header_message_id, synthetic))
     fullest = _fullest(plain)
@@ -144,8 +142,7 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     5322 3.6.4 and Zawinski's threading algorithm). A reply that names no mail answers the latest
     earlier one of its list with its subject, if that is at most `subject_days` old. Ids that no
     archive holds are ghosts, placed by the References of the mails that name them. The result does
-    not depend on the order of the rows, and has no loops.
-    """
+    not depend on the order of the rows, and has no loops."""
     ordered = messages.select(_OF_MAIL).sort_by([("message_id", "ascending")])
     ids = ordered.column("message_id").to_pylist()
     at = ordered.column("effective_at").cast(pa.int64()).fill_null(_NEVER).to_pylist()
@@ -167,8 +164,7 @@ def answered_by_subject(
     """For each reply whose headers name no mail, the mail of its subject that it most likely answers.
 
     `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. The
-    version and the part of a patch mail must agree too, if any earlier mail has them.
-    """
+    version and the part of a patch mail must agree too, if any earlier mail has them."""
     if not settings.subject_days:
         return {}
     frame = pl.DataFrame(mails.select(["message_id", "subject", "effective_at"]))
@@ -293,13 +289,11 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], times: dict[s
 def _named_threads(tree: pa.Table, references: dict[str, list[str]], times: dict[str, int]) -> pa.Table:
     """`tree` with the final thread ids in place of the roots.
 
-    A thread is named after the oldest mail that its earliest mail refers to and that is in the
-    thread, else after that earliest mail. Mails that arrive later and are later do not change the
-    earliest one, whatever they say of roots and parents; so a thread keeps its id while it grows,
-    and of threads that merge the one with the earliest mail gives its id to all. Only a mail from
-    before the earliest one can rename a thread, and does not if it is the one the name was taken
-    from: the missing root that comes late.
-    """
+    A thread is named after the oldest mail that its earliest mail refers to and that is in the thread, else after that
+    earliest mail. Mails that arrive later and are later do not change the earliest one, whatever they say of roots and
+    parents; so a thread keeps its id while it grows, and of threads that merge the one with the earliest mail gives its
+    id to all. Only a mail from before the earliest one can rename a thread, and does not if it is the one the name was
+    taken from: the missing root that comes late."""
     nodes = tree.column("message_id").to_pylist()
     roots = tree.column("thread_id").to_pylist()
     root_of = dict(zip(nodes, roots, strict=True))

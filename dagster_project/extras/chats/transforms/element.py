@@ -33,8 +33,7 @@ def looks_like_element(head: bytes) -> bool:
 def read_element(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of a room; edits replace the messages that they change, and reactions are counted.
 
-    ChatFormatError if the file is not an export of a room.
-    """
+    ChatFormatError if the file is not an export of a room."""
     export, rows = json_rows(data, "messages", "no_element: the file is no JSON export of a room by Element")
     events = [fields(row) for row in rows]
     people, names = _people(events), set[str]()

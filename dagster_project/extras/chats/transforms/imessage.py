@@ -38,8 +38,7 @@ def looks_like_imessage(head: bytes) -> bool:
 def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of the file, `name/n` by their number there; reactions are counted.
 
-    ChatFormatError if it is not the file of Messages.
-    """
+    ChatFormatError if it is not the file of Messages."""
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.deserialize(data)

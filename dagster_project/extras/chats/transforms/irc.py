@@ -41,8 +41,7 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of a log, whose times are in `timezone`; a join, a quit or a topic is a line of the program.
 
     The day is that of the line, of the last line that names one, or of the name of the file (`2024-03-01.log`).
-    ChatFormatError if no line is one of a log, or its day is not known.
-    """
+    ChatFormatError if no line is one of a log, or its day is not known."""
     day = _dated(_IN_NAME.search(name.rpartition("/")[2]))
     entries: list[Entry] = []
     names: set[str] = set()

@@ -29,8 +29,7 @@ def looks_like_mattermost(head: bytes) -> bool:
 def read_mattermost(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of an export: `name/team/channel`, and `name/direct/n` in the order in which they begin.
 
-    A reply names its post. ChatFormatError if no line is a post.
-    """
+    A reply names its post. ChatFormatError if no line is a post."""
     chats: dict[tuple[str, ...], list[Entry]] = {}
     names: set[str] = set()
     faults: list[Fault] = []

@@ -22,8 +22,7 @@ def looks_like_sms(head: bytes) -> bool:
 def read_sms(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of a backup, one for each number or group: `name/n` in the order in which they begin.
 
-    ChatFormatError if the file is not XML of messages.
-    """
+    ChatFormatError if the file is not XML of messages."""
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise ChatFormatError("no_sms: the XML declares entities, which a backup of messages does not")
     try:

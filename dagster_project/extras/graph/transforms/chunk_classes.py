@@ -20,8 +20,7 @@ def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings
 
     `documents` has doc_id, format, text and body_start, `chunks` chunk_id, doc_id, chunk_index,
     text_display, spans and is_code, which is the rule over lines with text. The other rule
-    takes lines inside fences against all lines of the chunk, the fences themselves among them.
-    """
+    takes lines inside fences against all lines of the chunk, the fences themselves among them."""
     frame = pl.DataFrame(chunks.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")]))
     spans = pl.col("spans").list
     frame = frame.with_columns(

@@ -1,8 +1,7 @@
 """The exported graph: documents and their chunks as linked files, each a path and bytes.
 
 This module has the layout, `index.json` in HAL+JSON, and addresses (Information Graph). It lacks similarities and
-orders, which come as tables; the exporter writes.
-"""
+orders, which come as tables; the exporter writes."""
 
 import json
 import posixpath
@@ -35,8 +34,7 @@ class GraphTables(NamedTuple):
 
     `documents` (doc_id, source, path, title), `chunks` (the result of `embedded_text.embedded_chunks`), the
     tables `chunk_classes`, `chunk_similarities`, `stripe_orders`, `chunk_keywords` and
-    `prompt_hashes`, and of `document_links` from_id and to_id.
-    """
+    `prompt_hashes`, and of `document_links` from_id and to_id."""
 
     documents: pa.Table
     chunks: pa.Table
@@ -52,8 +50,7 @@ class Folder(NamedTuple):
     """The files of one folder of the graph, by name; `doc_id` is None for a folder above documents.
 
     A document's folder has all files below it. Another folder has `index.json` (and the topmost the schema);
-    all else in it belongs to folders of their own.
-    """
+    all else in it belongs to folders of their own."""
 
     path: str
     doc_id: str | None
@@ -64,8 +61,7 @@ def graph_folders(tables: GraphTables, settings: GraphSettings) -> Iterator[Fold
     """The folders of the graph: documents in order of their ids, then the folders over them, deepest first.
 
     A document at `a/b.md` of the source `s` becomes the folder `s/a/b.md` with `index.json` and the
-    texts of its chunks, `_chunks/b-0.md` and so on, in document order. One without chunks is left out.
-    """
+    texts of its chunks, `_chunks/b-0.md` and so on, in document order. One without chunks is left out."""
     graph = _Graph(tables, settings)
     for doc_id in graph.doc_ids:
         yield Folder(graph.folders[doc_id], doc_id, graph.document_files(doc_id))

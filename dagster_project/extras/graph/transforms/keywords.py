@@ -1,8 +1,7 @@
 """Keywords of a tree with their authority, and the chunks that hold them.
 
 It reads `_keywords/words.md`, computes the keywords of a tree without this file, and finds them in chunks
-(Information Graph). The terms of the search index are in `transforms.text.terms`.
-"""
+(Information Graph). The terms of the search index are in `transforms.text.terms`."""
 
 import re
 from collections.abc import Iterator
@@ -76,8 +75,7 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
     A document at `_keywords/words.md` lists those of the folder it is in: rows of a table whose
     first column is the term and whose last is the score. For the other documents of a source the best
     `most` are computed as such lists say: count × heading × kind × rarity, over the pages of
-    the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
-    """
+    the source without code blocks and lists of keywords or questions. A heading counts for compounds only."""
     frame = _pages(documents)
     list_rows = [
         {"source": name, "folder": folder, "keyword": term, "score": score, "count": count, "origin": "list"}
@@ -110,8 +108,7 @@ def chunk_keywords(
     """The keywords that stand in each chunk, as `schemas.CHUNK_KEYWORDS`, best first in each.
 
     A chunk has those of the nearest folder above its document that has any. Words are compared in
-    lower case and stemmed, so a plural counts.
-    """
+    lower case and stemmed, so a plural counts."""
     keyword_rows = pl.DataFrame(words)
     phrases = _phrases(keyword_rows["keyword"], term_settings).rename({"row": "keyword_row"})
     folders = _nearest_folders(documents, keyword_rows)
@@ -204,8 +201,7 @@ def _prose(text: str, body_start: int) -> str:
 def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
     """Words that may be keywords, and pairs of them that stand together often: row, gram, written, words.
 
-    A word inside such a pair does not count for itself.
-    """
+    A word inside such a pair does not count for itself."""
     full = (
         ~pl.col("written")
         .str.to_lowercase()

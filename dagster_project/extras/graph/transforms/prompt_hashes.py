@@ -1,8 +1,7 @@
 """Questions that chunks answer, as 64-bit SimHashes: a search that needs no vector of the query.
 
 It reads `qa-pairs.md`, computes the hashes, and gives each question to its chunks (experimental in the
-Information Graph). Vectors come from the embedder.
-"""
+Information Graph). Vectors come from the embedder."""
 
 import re
 import unicodedata
@@ -54,8 +53,7 @@ def questions(text: str) -> list[str]:
     """The questions of a list, in order.
 
     A question begins with `Q:`, as a heading or not, bold or not, and goes on to the next question,
-    answer, heading, rule or blank line. Several may share an answer.
-    """
+    answer, heading, rule or blank line. Several may share an answer."""
     texts = []
     for first, following in _question_lines(text):
         texts.append(" ".join([first, *following]).strip().removesuffix("**").strip())
@@ -108,8 +106,7 @@ def simhash(text: str) -> int:
     Tokens are the distinct runs of letters and digits, single underscores inside them included, of the
     NFKC text in lower case, without common words if there are others; each weighs 1. A token's
     hash is FNV-1a over its UTF-8 bytes, stirred by MurmurHash3's 64-bit finalizer. Bit i is set where
-    more tokens have it set than not; 0 for a text without tokens.
-    """
+    more tokens have it set than not; 0 for a text without tokens."""
     tokens = set(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
     tokens = (tokens - _IGNORED) or tokens
     votes = [0] * BITS
@@ -136,8 +133,7 @@ def prompt_hashes(
     `chunks` is the result of `embedded_text.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
     the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk that
-    has it with its answer keeps it always.
-    """
+    has it with its answer keeps it always."""
     paths = {d: (s, p) for d, s, p in rows_of(documents, "doc_id", "source", "path")}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
     chunk_paths = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]

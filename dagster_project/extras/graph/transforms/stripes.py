@@ -38,8 +38,7 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
 
     `chunks` is the result of `embedded_chunks`, `classes` the table `chunk_classes`. A document has a
     conceptual baseline, and a technical one where the rule finds one. The design's MinHash estimates
-    the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted.
-    """
+    the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted."""
     frame = pl.DataFrame(chunks.drop_columns(["vector"])).with_row_index("row")
     code = pl.DataFrame(classes.select(["chunk_id", "is_code"]))
     frame = frame.join(code, on="chunk_id", how="left", maintain_order="left")
@@ -163,8 +162,7 @@ def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
     """By document the documents most like it, at most _MOST, best first.
 
     `chunks` is the result of `embedded_text.embedded_chunks`. Similar are documents whose similarity is above
-    the percentile of all pairs. Every pair is one step of a matrix product: 10,000 documents take seconds.
-    """
+    the percentile of all pairs. Every pair is one step of a matrix product: 10,000 documents take seconds."""
     names, first = np.unique(chunks.column("doc_id").to_numpy(zero_copy_only=False), return_index=True)
     if len(names) < 2:
         return {}

@@ -2,8 +2,7 @@
 
 A vector has for each term of a chunk, or of a whole mail or page, f / (f + norm), its BM25 without its idf; the
 vector of a query has the idf of its terms. Both are sums over the same terms, so that a vector is as good as its corpus
-is old in one way only: `norm` knows the mean length that it was made with.
-"""
+is old in one way only: `norm` knows the mean length that it was made with."""
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +18,7 @@ from transforms.retrieval.postings import Postings
 class SparseVectors:
     """Vectors one after the other: vector i has `numbers` and `values` from `starts[i]` to `starts[i + 1]`.
 
-    Numbers (uint32) are those of terms and ascend in each vector, values are float32.
-    """
+    Numbers (uint32) are those of terms and ascend in each vector, values are float32."""
 
     starts: np.ndarray
     numbers: np.ndarray
@@ -36,8 +34,7 @@ def term_number(term: str, moved: Mapping[str, int]) -> int:
     """The 32-bit number of a term: its CRC-32, with a salt for one of the `moved`, whose number another term has.
 
     >>> term_number("index", {}), term_number("index", {"index": 1})
-    (2155046657, 3670693644)
-    """
+    (2155046657, 3670693644)"""
     salt = moved.get(term, 0)
     return zlib.crc32(f"{term}\0{salt}".encode() if salt else term.encode())
 
@@ -47,8 +44,7 @@ def moved_terms(
 ) -> dict[str, int]:
     """The salts by which all terms have numbers of their own; of two with one number the first keeps it.
 
-    `before` are the salts in use, which stay; `was_there` says which terms are numbered by now.
-    """
+    `before` are the salts in use, which stay; `was_there` says which terms are numbered by now."""
     moved = dict(before)
     numbers = np.array([term_number(term, moved) for term in terms], dtype=np.uint32)
     distinct, of_number, counts = np.unique(numbers, return_inverse=True, return_counts=True)

@@ -1,8 +1,7 @@
 """Issues as triage reads them: their texts screened, the gaps of each, and the sentences that say most of it.
 
 Here documents of issue sources become one row an issue; `duplicates` has the repeats, `..assets` the summaries of a
-language model.
-"""
+language model."""
 
 import json
 import re
@@ -67,8 +66,7 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
 
     Columns doc_id, source, number, title, state, url, tags and created_at; `text` by the author of the issue, and
     `thread`, that with all comments, both masked byte for byte; `start`, the byte of the document at which both begin;
-    `found`, how many finds of each kind there are, `instruction` for text that addresses a program that reads.
-    """
+    `found`, how many finds of each kind there are, `instruction` for text that addresses a program that reads."""
     rows = [
         row
         for row in documents.select(list(DOCUMENT_COLUMNS)).to_pylist()
@@ -131,8 +129,7 @@ def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list
     """For each issue the names in `needs` that neither its text nor a comment has.
 
     `needs` are regular expressions by source and name. Text below an empty heading, and hints of templates, do not
-    count; an issue that is a wish or a question by its labels needs nothing.
-    """
+    count; an issue that is a wish or a question by its labels needs nothing."""
     patterns = {source: {n: re.compile(p) for n, p in own.items()} for source, own in needs.items()}
     lacks = []
     for source, tags, thread in items.select("source", "tags", "thread").iter_rows():

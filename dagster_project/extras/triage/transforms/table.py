@@ -121,8 +121,7 @@ def _repeat(
 def author_vectors(issues: pl.DataFrame, chunks: pl.DataFrame, vectors: np.ndarray) -> np.ndarray:
     """For each issue the mean of the vectors of its author's text, of unit length; zeros without one.
 
-    `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of `vectors`.
-    """
+    `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of `vectors`."""
     ends = issues.select(
         "doc_id", end=pl.col("start") + pl.col("text").str.len_bytes(), row=pl.int_range(pl.len())
     )

@@ -37,8 +37,7 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
     """Make `lens_memberships`; `others`, the copies whose rows are not those of `src`, and their rows, `other_<table>`;
     and `unshown`, the mails of `src` whose rows are not those of the lens.
 
-    `copies` are those that the lens shows (`ShownCopies`). LakeDamageError if the lake lacks a copy.
-    """
+    `copies` are those that the lens shows (`ShownCopies`). LakeDamageError if the lake lacks a copy."""
     run = connection.execute
     connection.register("shown_copies", copies.to_arrow())
     run(_SQL("copies"))

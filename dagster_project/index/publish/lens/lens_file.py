@@ -1,8 +1,7 @@
 """A published version narrowed by a lens: a file of its own, so that nothing else can be found, counted or named.
 
 Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, documents and windows of the lens alone, and the
-dictionary, the frequencies and the threads that these make. A table that is not named here has no rows.
-"""
+dictionary, the frequencies and the threads that these make. A table that is not named here has no rows."""
 
 import fcntl
 import json
@@ -70,8 +69,7 @@ def lens_file(root: Path, published: Path, lens: Lens) -> Path:
 def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Each file of a lens that differs in a byte, or in an array beside it, from what was written, with the fault.
 
-    All are read. OSError if the system refuses to give one.
-    """
+    All are read. OSError if the system refuses to give one."""
     for file in sorted((root / LENSES).glob("*/weft-*.duckdb")):
         if (damage := damage_of(file)) is None and folder_of(file).exists():
             with duckdb.connect(str(file), read_only=True) as connection:
@@ -93,8 +91,7 @@ class Narrowing(NamedTuple):
 class LensBuild(IndexBuild):
     """Builds the file of a lens as a full rebuild does, from the part of a published version that the lens shows.
 
-    From the lake itself it reads the copies of mails that the version lacks.
-    """
+    From the lake itself it reads the copies of mails that the version lacks."""
 
     _threads = 0  # somebody waits for it
     _memory_limit = "3GB"
@@ -102,8 +99,7 @@ class LensBuild(IndexBuild):
     def __init__(self, texts: Narrowing, settings: Settings, place: Path, embed: Embed | None):
         """A text that the version does not embed, as a short reply to a hidden mail, is embedded by `embed`.
 
-        Without it, the text is found by its words.
-        """
+        Without it, the text is found by its words."""
         self.shown, self.place, self.embed, self.threads = texts, place, embed, settings.threads
         with duckdb.connect(str(texts.published), read_only=True) as connection:
             self.before = dict(connection.execute("FROM manifest").fetchall())

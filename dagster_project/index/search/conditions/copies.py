@@ -35,8 +35,7 @@ _Masks = Mapping[Leaf, np.ndarray]
 class ShownCopies(NamedTuple):
     """The numbers of chunks as they are published, and the copies (message_id, source, partition, is_whole).
 
-    `is_whole` is true if all chunks of the published copy met the conditions, not only some of its body.
-    """
+    `is_whole` is true if all chunks of the published copy met the conditions, not only some of its body."""
 
     chunks: np.ndarray
     copies: pl.DataFrame
@@ -83,8 +82,7 @@ def shown_copies(
 ) -> ShownCopies:
     """The copies and chunks that meet conditions, each copy of a mail by its own source and lists.
 
-    `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then.
-    """
+    `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then."""
     leaves = list(dict.fromkeys(leaf for c in conditions for leaf in leaves_of(c) if leaf.field in _OF_COPY))
     copies = pl.DataFrame(connection.execute(_COPIES).to_arrow_table())
     chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())

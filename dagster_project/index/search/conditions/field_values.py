@@ -145,8 +145,7 @@ class FieldValues:
     def _names(self, leaf: Leaf) -> list[str]:
         """The known lists, sources or tags that a value names; a fault names the known ones if it names none.
 
-        Case is ignored, * and ? are wildcards, a tag names those below it, too.
-        """
+        Case is ignored, * and ? are wildcards, a tag names those below it, too."""
         what, statement = _NAMES[leaf.field]
         if leaf.field not in self._cache:
             self._cache[leaf.field] = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
@@ -189,8 +188,7 @@ _BATCH = 2_000
 def chunk_sensitivity(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
     """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
 
-    All stored texts are read, once for each version that is opened and asked for it.
-    """
+    All stored texts are read, once for each version that is opened and asked for it."""
     reader = connection.execute(_TEXTS).to_arrow_reader(_BATCH)
     schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
     parts = [pl.DataFrame(schema=schema)]
@@ -237,8 +235,7 @@ class People:
         """All addresses of the people whose name or address holds the words of `value`.
 
         A domain, such as example.org, names the addresses in it and below it alone. An address that several people
-        share is found by itself, and by a name only with that name.
-        """
+        share is found by itself, and by a name only with that name."""
         addresses = self._addresses["addr"]
         if domain := _DOMAIN.fullmatch(value):
             inside = addresses.str.ends_with(f"@{domain[1].lower()}") | addresses.str.ends_with(

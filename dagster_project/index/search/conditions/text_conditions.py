@@ -1,8 +1,7 @@
 """Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
 
 Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) is beside its first chunk.
-A mail without a word of its author has a chunk without postings: its text is read.
-"""
+A mail without a word of its author has a chunk without postings: its text is read."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,8 +83,7 @@ class TextConditions:
     """Looks for the texts that leaves of TEXT_FIELDS name.
 
     A word is looked up in the inverted index, so that it is found in other forms. A phrase, or a word with signs
-    inside, is verified in the text of the chunks that have all its words.
-    """
+    inside, is verified in the text of the chunks that have all its words."""
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, postings: Postings
@@ -152,8 +150,7 @@ class TextConditions:
     def meant(self, query: str) -> dict[str, str]:
         """By each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
 
-        Near are words with the same first letter that are one slip of the keyboard away, two for long ones.
-        """
+        Near are words with the same first letter that are one slip of the keyboard away, two for long ones."""
         nearest: dict[str, str] = {}
         for word in (word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST):
             if self.postings.df(terms.stems([word], self.term_settings)[0]):

@@ -20,8 +20,7 @@ def open_closed_off(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a published file, as the database `name`, with the access that a statement needs and no other.
 
-    `prepare` gets it before it is closed off.
-    """
+    `prepare` gets it before it is closed off."""
     # An instance of its own: connections to one file share theirs, and locks here would be for all.
     with duckdb.connect() as connection:
         with faults_translated(file):

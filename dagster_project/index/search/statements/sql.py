@@ -38,8 +38,7 @@ def query_current(
     """The rows of one SQL statement on the current version, opened read-only with no access beside it.
 
     `values` are those of the statement's named parameters. With an `embedder` the statement may call
-    `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
-    """
+    `search_semantic(words, k)`. IndexUnavailableError if nothing is published."""
     file = current_version(folder)
 
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:

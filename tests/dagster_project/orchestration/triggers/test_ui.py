@@ -1,8 +1,7 @@
 """Dagster's own web server, daemon and Chromium run the shipped sample as any Dagster project.
 
 Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are
-made again by `make pictures`.
-"""
+made again by `make pictures`."""
 
 import io
 import os
