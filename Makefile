@@ -76,7 +76,7 @@ docs: $(DEV)
 
 pictures: $(DEV)
 	@WEFT_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -k picture \
-	  tests/dagster_project/orchestration/triggers/test_ui.py tests/extras/web/test_browser.py
+	  tests/dagster_project/orchestration/triggers/test_ui.py dagster_project/extras/web/tests/test_browser.py
 
 # A night's run: four sizes, of which the pages are made, and a million mails, cut to as much disk as a quarter of it takes,
 # beside what the plan says of so many chunks.

@@ -15,6 +15,7 @@ import pytest
 from tests.changed_extras import digests
 
 ROOT = Path(__file__).parent
+EXTRAS = ROOT / "dagster_project" / "extras"
 FOLDERS = ("transforms", "assets", "dagster_project", "tests")
 _ALL_EXHAUSTIVE = re.compile(r"^pytestmark = \[?pytest\.mark\.exhaustive", re.M)
 _EXHAUSTIVE, _TEST = re.compile(r"^@pytest\.mark\.exhaustive", re.M), re.compile(r"^def test_", re.M)
@@ -47,12 +48,13 @@ def _compile_a_share(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files from which the run selects nothing: their imports are most of what a collection takes."""
-    if collection_path.parent.name == "extras" and collection_path.name in _left_out(config):
+    extra = collection_path.relative_to(EXTRAS).parts[0] if EXTRAS in collection_path.parents else ""
+    if extra in _left_out(config):
         return True
     if collection_path.suffix != ".py":
         return None
     text = collection_path.read_text()
-    if not collection_path.is_relative_to(ROOT / "tests"):
+    if not is_test(collection_path):
         return ">>>" not in text or None
     nothing = {
         "not exhaustive": _ALL_EXHAUSTIVE.search(text)
@@ -60,6 +62,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         "exhaustive or property": not _SOME_EXHAUSTIVE.search(text),
     }
     return bool(nothing.get(config.option.markexpr)) or None
+
+
+def is_test(file: Path) -> bool:
+    """True for the files of tests/ and of the folder `tests` of an extra."""
+    return "tests" in file.relative_to(ROOT).parts
 
 
 @cache
@@ -102,9 +109,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Look for examples in docstrings of the product alone: of a helper of tests this is all that would import it."""
     found = yield
-    return (
-        [f for f in found if type(f) is pytest.Module] if file_path.is_relative_to(ROOT / "tests") else found
-    )
+    return [f for f in found if type(f) is pytest.Module] if is_test(file_path) else found
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tests.timing import HUNG
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("assets", "transforms", "dagster_project", "docs")
-NOT_BUILT = (".venv", ".git", "state", "build", "*.egg-info", "*_cache", "__pycache__", "tests")
+NOT_BUILT = (".venv", ".git", "state", "build", "*.egg-info", "*_cache", "__pycache__")
 
 pytestmark = pytest.mark.exhaustive
 
@@ -51,6 +52,7 @@ def weft(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(*pip, "wheel", "-q", "--no-deps", "-w", folder, copy, cwd=folder)
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
     (wheel,) = folder.glob("weft-*.whl")
+    assert [name for name in zipfile.ZipFile(wheel).namelist() if "tests" in name.split("/")] == []
     run(*pip, "--python", python, "install", "-q", "--no-deps", "--no-index", wheel, cwd=folder)
     (packages,) = (folder / "venv").glob("lib/python*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))

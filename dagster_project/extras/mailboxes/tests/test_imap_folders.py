@@ -11,9 +11,15 @@ import pytest
 
 from assets.protocols.sources import Fetched
 from dagster_project.composition.objects import make_sources
+from dagster_project.extras.mailboxes.tests.imap_loopback import (
+    PASSWORD,
+    USER,
+    ImapServer,
+    missing,
+    served_mail,
+)
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
-from tests.extras.mailboxes.imap_loopback import PASSWORD, USER, ImapServer, missing, served_mail
 from transforms.errors import FetchError, FetchInterruptedError
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))

@@ -118,12 +118,10 @@ def test_a_search_loads_no_extra(built_once: Workspace):
 
 
 def test_an_extra_is_another_if_its_files_or_its_tests_are(tmp_path: Path):
-    places = [
-        f"{top}/extras/{file}" for top in ("dagster_project", "tests") for file in ("a/x.py", "b/y/z.sql")
-    ]
-    files = [tmp_path / place for place in places]
+    places = ("a/x.py", "b/y/z.sql", "a/tests/test_x.py", "b/tests/test_y.py")
+    files = [tmp_path / "dagster_project" / "extras" / place for place in places]
     for file in files:
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     seen = [digests(tmp_path)]
     for file in files:

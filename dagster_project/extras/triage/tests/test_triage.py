@@ -18,7 +18,7 @@ from transforms.settings.search import TermSettings
 
 pytestmark = pytest.mark.exhaustive
 
-SAMPLE = Path(__file__).parents[3] / "data" / "sample" / "issues"
+SAMPLE = Path(__file__).parents[4] / "data" / "sample" / "issues"
 SETTINGS = TriageSettings({"s": ISSUE_NEEDS}, {}, TermSettings(), SafetySettings())
 
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from dagster_project.extras.services.gemini_language import GeminiLanguageModel
+from dagster_project.extras.services.tests.embedding_run import embed, started, texts_between
 from tests import gemini_loopback as server
-from tests.extras.services.embedding_run import embed, started, texts_between
 from tests.gemini_loopback import FORBIDDEN, Loopback, vector
 from tests.timing import until
 from transforms.errors import ServiceError

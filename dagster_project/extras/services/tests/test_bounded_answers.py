@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dagster_project.extras.services.service import MAX_ANSWER_BYTES
-from tests.extras.services.embedding_run import embed, texts_between
+from dagster_project.extras.services.tests.embedding_run import embed, texts_between
 from tests.gemini_loopback import Loopback
 from transforms.errors import WeftError
 

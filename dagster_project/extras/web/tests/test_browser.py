@@ -18,15 +18,15 @@ import uvicorn
 from PIL import Image
 
 from dagster_project.extras.web.app import web_app
+from dagster_project.extras.web.tests.test_files import TRACKED, picture, sent
+from dagster_project.extras.web.tests.test_texts import HOSTILE
 from tests.archives import Mail, Workspace, mbox
-from tests.extras.web.test_files import TRACKED, picture, sent
-from tests.extras.web.test_texts import HOSTILE
 from tests.timing import HUNG, until
 
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
 DESK, PHONE = {"width": 1400, "height": 950}, {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")

@@ -16,11 +16,11 @@ import pytest
 
 from assets.embedding import query_vectors
 from dagster_project.extras.services.gemini_embedder import GeminiEmbedder
+from dagster_project.extras.services.tests.embedding_run import embed, started, texts_between, totals
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.system.rate_limit import Quota
 from tests import gemini_loopback as server
 from tests.cases import some
-from tests.extras.services.embedding_run import embed, started, texts_between, totals
 from tests.gemini_loopback import KEY, Loopback, vector
 from tests.timing import HUNG, until
 from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from dagster_project.extras.graph.command import graph_app
 from dagster_project.extras.graph.exporter import FileGraphExporter
+from dagster_project.extras.graph.tests.test_hal_export import tables
 from dagster_project.extras.graph.transforms.hal_export import graph_folders
 from dagster_project.extras.graph.transforms.settings import GraphSettings
-from tests.extras.graph.test_hal_export import tables
 from tests.timing import HUNG, until
 from transforms.errors import IndexUnavailableError
 
