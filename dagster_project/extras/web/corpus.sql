@@ -30,7 +30,7 @@ WHERE t.message_count = 1 AND regexp_matches(m.body, '(?m)^\w.*\w\?\s*$')
   AND m.message_id NOT IN (SELECT message_id FROM patch_series)
 ORDER BY m.effective_at DESC NULLS LAST, m.message_id LIMIT 15
 -- name: quarantine
-WITH rows AS (SELECT source, place, split_part(reason, ':', 1) AS code, reason[length(code) + 2:] AS reason, byte_count
+WITH rows AS (SELECT source, place, reason_code AS code, reason[length(code) + 2:] AS reason, byte_count
   FROM quarantine)
 SELECT code, count(*) AS count, sum(byte_count)::BIGINT AS bytes, list_sort(list(DISTINCT source)) AS sources,
   list_slice(list_sort(list({'source': source, 'place': place, 'reason': trim(reason)})), 1, 5) AS examples

@@ -245,6 +245,8 @@ class IndexBuild:
             f'"{name}" {kind}' + (" USING COMPRESSION zstd" if name in compressed else "")
             for name, kind, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()
         )
+        if table in table_sql.GENERATED:
+            columns += f", {table_sql.GENERATED[table]}"
         connection.execute(f"CREATE TABLE {table} ({columns})")
         connection.execute(f"INSERT INTO {table} {rows}")
 

@@ -133,8 +133,8 @@ class IndexUpdate(IndexBuild):
             self._run("replaced", table, scope)
 
     def _run(self, statement: str, table: str, scope: str) -> None:
-        made_here = table_sql.MADE_HERE.get(table, "").split()[:1]
-        columns = identifiers(name for name in self._columns_of_tables[table] if name not in made_here)
+        own = table_sql.own_columns(table)
+        columns = identifiers(name for name in self._columns_of_tables[table] if name not in own)
         self.connection.execute(BUILD(statement, table=table, key=_KEYS[table], columns=columns, scope=scope))
 
     @cached_property

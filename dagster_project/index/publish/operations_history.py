@@ -33,7 +33,7 @@ _TELLING_TEXTS = 10
 _MATERIALIZATIONS = 100
 _SHOWN = {"readiness": LAGS, "embeddings": (REUSE, LIVE_SHARE), "search_index": (INDEX_BYTES,)}
 _COUNTED = {
-    QUARANTINE: "SELECT split_part(reason, ':', 1) AS name, count(*) AS rows FROM quarantine "
+    QUARANTINE: "SELECT reason_code AS name, count(*) AS rows FROM quarantine "
     "GROUP BY ALL ORDER BY rows DESC, name",
     BLOCKS: "SELECT kind AS name, count(*) AS rows FROM blocks GROUP BY ALL ORDER BY rows DESC, name",
     SIZES: "SELECT format('{:,}', pow(2, ceil(log2(greatest(char_count, 64))))::BIGINT AS size) AS name, count(*) AS rows "

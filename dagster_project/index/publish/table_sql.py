@@ -5,6 +5,7 @@ import pyarrow as pa
 from assets.partitions import IN_PARTS
 from dagster_project.extras.registry import declared_tables, published_tables
 from dagster_project.system.sql_files import SqlFile, identifiers
+from transforms.operations.reason_codes import CODE, CODED
 from transforms.retrieval import bm25
 from transforms.schemas.chunks import CHUNKS, UNAUTHORED, UNEMBEDDED
 from transforms.schemas.registry import REGISTRY, lake_names
@@ -50,6 +51,16 @@ arrays have the texts that a hit shows."""
 
 MADE_HERE = {"chunks": "chunk_no INTEGER", "quarantine": "first_seen TIMESTAMPTZ"}
 """Columns that a publish makes when the rows are there."""
+GENERATED = dict.fromkeys(
+    CODED, f"reason_code VARCHAR GENERATED ALWAYS AS (regexp_extract(reason, '{CODE.pattern}')) VIRTUAL"
+)
+"""Columns that DuckDB makes of others whenever they are read; they take no room."""
+
+
+def own_columns(table: str) -> list[str]:
+    """The columns of a published table that the rows of the lake lack."""
+    return [columns[table].split()[0] for columns in (MADE_HERE, GENERATED) if table in columns]
+
 
 _TF = {field: f"{field}_tf" for field in bm25.FIELDS}
 TFS = ", ".join(_TF.values())
@@ -105,6 +116,10 @@ def _of_lake(table: Table, published: str) -> tuple[str, dict[str, str]]:
     if published in IN_PARTS:
         columns["bucket"] = (
             "part of the lake that the row is of: a bucket of mails, or a table made as a whole"
+        )
+    if published in CODED:
+        columns["reason_code"] = (
+            "the code at the start of `reason`, to group by; docs/tables.md explains each"
         )
     return table.comment, columns | _ADDED_COLUMNS.get(published, {})
 

@@ -18,7 +18,7 @@ _TURNS = """
 SELECT count(*), (SELECT coalesce(sum(message_count), 0)::BIGINT FROM conversation_windows)
 FROM chunks WHERE chunk_kind = 'turn'
 """
-_SET_ASIDE = "SELECT split_part(reason, ':', 1), count(*) FROM quarantine GROUP BY ALL ORDER BY ALL"
+_SET_ASIDE = "SELECT reason_code, count(*) FROM quarantine GROUP BY ALL ORDER BY ALL"
 
 
 class Completeness(BaseModel):

@@ -166,12 +166,10 @@ class LensBuild(IndexBuild):
 
     def _rows(self, table: str) -> str:
         """The rows of a table that the lens shows. A reference would name a partition, which a lens may not show."""
-        made_here = (
-            f" EXCLUDE ({table_sql.MADE_HERE[table].split()[0]})" if table in table_sql.MADE_HERE else ""
-        )
+        own = f" EXCLUDE ({', '.join(names)})" if (names := table_sql.own_columns(table)) else ""
         texts = TEXTS[table][1] if table in TEXTS and PLACE in self.before else ()
         shown = ", ".join(f"lake_text({name}) AS {name}" for name in texts)
-        rows = f"SELECT *{made_here}{f' REPLACE ({shown})' if shown else ''} FROM src.{table} WHERE {_SQL(_SHOWN[table])}"
+        rows = f"SELECT *{own}{f' REPLACE ({shown})' if shown else ''} FROM src.{table} WHERE {_SQL(_SHOWN[table])}"
         return f"{rows} UNION ALL BY NAME FROM other_{table}" if table in OTHER else rows
 
     def _stored_readiness(self) -> None:
