@@ -50,16 +50,13 @@ def sound(mails: Mapping[int, bytes], validity: int = 7) -> dict[str, Answer]:
     return {
         "greeting": says(b"* OK ready\r\n"),
         "CAPABILITY": says(b"* CAPABILITY IMAP4rev1 AUTH=XOAUTH2\r\nTAG OK done\r\n"),
-        "LOGIN": says(b"TAG OK welcome\r\n"),
-        "AUTHENTICATE": says(b"TAG OK welcome\r\n"),
+        "LOGIN": says(b"TAG OK welcome\r\n"), "AUTHENTICATE": says(b"TAG OK welcome\r\n"),
         "EXAMINE": says(
             b"* %d EXISTS\r\n* 0 RECENT\r\n* FLAGS (\\Seen)\r\n* OK [UIDVALIDITY %d] v\r\nTAG OK [READ-ONLY] done\r\n"
             % (len(mails), validity)
         ),
-        "SEARCH": says(b"* SEARCH " + uids + b"\r\nTAG OK done\r\n"),
-        "SIZES": sizes,
-        "BODIES": bodies,
-    }
+        "SEARCH": says(b"* SEARCH " + uids + b"\r\nTAG OK done\r\n"), "SIZES": sizes, "BODIES": bodies,
+    }  # fmt: skip
 
 
 def _stage(line: bytes) -> str | None:

@@ -24,9 +24,10 @@ from dagster_project.config.settings import (
     load_settings,
 )
 from dagster_project.extras.registry import extras
-from dagster_project.sources.detection import Detected, sources_at
+from dagster_project.sources.detection import Detected, sample_texts, sources_at
 from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
+from transforms.languages import language_of_most
 
 _KINDS = tuple(
     k for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings) for k in s.kinds()
@@ -81,7 +82,7 @@ class _New:
     "--language",
     type=click.Choice(["none", *Stemmer.algorithms()]),
     metavar="NAME",
-    help=f"Language whose endings of words do not matter, as german; none: all do. Default: {_LANGUAGE}.",
+    help="Language whose endings of words do not matter, as german; none: all do. Default: that of most texts.",
 )
 @explained
 def init(
@@ -105,8 +106,26 @@ def init(
         new += _sources(place, file.resolve().parent, name, kind, names)
     if settings:
         new = _unknown(new, settings)
+    likely, most, of = _language_of([s.detected for s in new if not s.url], file.resolve().parent)
+    if not settings and language is None and likely:
+        language = likely
+        click.echo(
+            f"{file}: {likely.title()} is the language of {most} of {of} texts read (--language changes it)"
+        )
+    elif settings and likely and likely != settings.terms.stemmer:
+        click.echo(
+            f"{file}: most of these texts are {likely.title()}; terms.stemmer remains {settings.terms.stemmer!r}, "
+            f"and `language:{likely}` in a query finds them"
+        )
     _write(file, new, language if language != _LANGUAGE else None)
     _report(file, config, new)
+
+
+def _language_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, int, int]:
+    """The language of most texts of sources, of how many, and of how many that have one; None if no stemmer knows it."""
+    places = (replace(source, path=str(base / source.path)) for source in sources)
+    language, most, of = language_of_most(text for place in places for text in sample_texts(place))
+    return (language, most, of) if language in Stemmer.algorithms() else (None, 0, of)
 
 
 def _answers(language: str | None, *, is_new: bool) -> tuple[tuple[str, ...], str | None]:
@@ -116,15 +135,16 @@ def _answers(language: str | None, *, is_new: bool) -> tuple[tuple[str, ...], st
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
         )
     place = click.prompt("Where is the archive (file, folder, or address of a public-inbox)", err=True)
-    for detected in () if "://" in place else sources_at(Path(place).expanduser()):
-        click.echo(f"  {_described(detected)}", err=True)
+    detected = [] if "://" in place else sources_at(Path(place).expanduser())
+    for source in detected:
+        click.echo(f"  {_described(source)}", err=True)
     if not click.confirm("Shall it become a source", default=True, err=True):
         raise SettingsError("nothing was written; name what it is with `weft init PLACE --kind KIND`")
     if is_new and language is None:
         algorithms = click.Choice(["none", *Stemmer.algorithms()])
         language = click.prompt(
             "In which language is most of it",
-            default=_LANGUAGE,
+            default=_language_of(detected, Path.cwd())[0] or _LANGUAGE,
             type=algorithms,
             show_choices=False,
             err=True,

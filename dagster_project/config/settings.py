@@ -22,6 +22,7 @@ from dagster_project.config.known_services import (
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.source_settings import FileRemote, MailRemote, known_zone, remotes_of
 from transforms.errors import SettingsError
+from transforms.languages import function_words
 from transforms.settings.base import Internal, StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
 from transforms.settings.documents import (
@@ -252,6 +253,15 @@ class Settings(AddedSections):
     queries: QuerySettings = QuerySettings()
     mcp: McpSettings = McpSettings()
     base: Internal[Path] = Field(Path(), description="folder that relative paths start from", exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stopwords_of_the_language(cls, data: Any) -> Any:
+        """Unless they are set, the words that queries leave out are those of the language whose stemmer is set."""
+        terms, search = (data.get(name, {}) for name in ("terms", "search"))
+        language = terms.get("stemmer") if isinstance(terms, dict) and isinstance(search, dict) else None
+        words = function_words(str(language))
+        return {**data, "search": {"stopwords": words, **search}} if words else data
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Settings:

@@ -20,13 +20,17 @@ from dagster_project.sources.chat_exports import FILE_PROGRAMS, is_slack, progra
 from dagster_project.sources.mail_places import begins_as_mail, month_of
 from dagster_project.sources.public_inbox import is_inbox, repositories
 from dagster_project.sources.reading_files import open_file
+from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
 from transforms.conversations.exports import chat_columns
 from transforms.conversations.programs import program_of
 from transforms.conversations.whatsapp import looks_like_whatsapp
 from transforms.documents.issues import looks_like_issues
 from transforms.errors import ChatFormatError, SourceError
+from transforms.mail.messages import split_mbox
+from transforms.mail.mime import parsed_mail
 from transforms.settings.documents import DOCUMENT_FORMATS, ISSUE_FORMATS
+from transforms.text.charsets import decode_text
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _MOST_FILES = 5_000
@@ -34,6 +38,8 @@ _MOST_FILES = 5_000
 _MOST_PARTS = 24
 """Folders below one that may each become a source."""
 _ALMOST_ALL = 0.9
+_SAMPLED, _SAMPLED_BYTES, _SAMPLED_MAILS = 60, 1 << 17, 10
+"""Files of a source that are read for their language, bytes of each, and mails of an mbox file."""
 _HEAD = 4096
 _HEAD_OF_JSON = 1 << 16
 """As _HEAD, of files that may have the text of a whole issue before the sign of one."""
@@ -153,10 +159,7 @@ def _kind_of(file: Path) -> str | None:
             return "eml"
         if suffix == ".zip":
             return zipped_format(file)
-        with open_file(file) as stream:
-            head = (_UNPACKED[suffix](stream) if suffix in _UNPACKED else stream).read(
-                _HEAD_OF_JSON if suffix.removeprefix(".") in ISSUE_FORMATS else _HEAD
-            )
+        head = _head(file, _HEAD_OF_JSON if suffix.removeprefix(".") in ISSUE_FORMATS else _HEAD)
     except _BROKEN:
         return None
     if head.startswith(b"From ") or suffix == ".mbox":
@@ -172,6 +175,47 @@ def _kind_of(file: Path) -> str | None:
     if file.name.isdigit() and begins_as_mail(file):  # a folder of MH
         return "maildir"
     return "document" if suffix.removeprefix(".") in DOCUMENT_FORMATS else None
+
+
+def _head(file: Path, count: int) -> bytes:
+    """The first bytes of a file, unpacked."""
+    with open_file(file) as stream:
+        unpacked = _UNPACKED.get(file.suffix.lower())
+        data: bytes = (unpacked(stream) if unpacked else stream).read(count)
+    return data
+
+
+def sample_texts(source: Detected) -> Iterator[str]:
+    """Texts of a source: of some of its files the first part, of an mbox file its first mails.
+
+    It leaves out files that are not text, as PDFs, or cannot be read, and each public-inbox."""
+    place = Path(source.path)
+    listed = (
+        _files(place)
+        if is_folder(place)
+        else map(Path, [place] if is_file(place) else glob.glob(source.path))
+    )
+    files = sorted(islice(listed, _MOST_FILES))
+    for file in files[:: len(files) // _SAMPLED + 1]:
+        try:
+            yield from _texts_of(file)
+        except _BROKEN:
+            continue
+
+
+def _texts_of(file: Path) -> Iterator[str]:
+    kind = _kind_of(file)
+    if file.suffix.lower() == ".zip":
+        with ZippedExport(file, _SAMPLED_BYTES) as archive:
+            heads = [archive.head(name, _SAMPLED_BYTES) for name in archive.names[:_SAMPLED_MAILS]]
+    else:
+        heads = [_head(file, _SAMPLED_BYTES)]
+    if kind == "mbox":
+        heads = [mail.data for head in heads for mail in islice(split_mbox(head, name="")[0], _SAMPLED_MAILS)]
+    if kind in ("mbox", "maildir", "eml"):
+        yield from (mail.body for mail in map(parsed_mail, heads) if mail)
+    elif kind:
+        yield from (decode_text(head, None).text for head in heads if b"\0" not in head)
 
 
 def _is_chat_table(line: str, suffix: str) -> bool:

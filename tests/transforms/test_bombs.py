@@ -67,9 +67,7 @@ BOMBS = {
     "a header": Bomb(
         mail, lambda n: f"References: {'<' * n}\nTo: {'(' * n}\nSubject: {'[a ' * n}\n\nx\n", 60_000
     ),
-    "encoded words": Bomb(
-        mail, lambda n: "Subject: " + "=?utf-8?q?a?= " * n + "\n y" * n + "\n\nx\n", 20_000
-    ),
+    "encoded words": Bomb(mail, lambda n: "Subject: " + "=?utf-8?q?a?= " * n + "\n y" * n + "\n\nx\n", 20_000),
     "entities": Bomb(html_text, lambda n: "&ampx&amp;" * n, 20_000),
     "quotes of Markdown": Bomb(document("md"), lambda n: "> > > - - x\n" * n, 2000),
     "marks of quotes": Bomb(
@@ -87,7 +85,7 @@ BOMBS = {
     "ends of mails": Bomb(mail, lambda n: "\n" + "-- \n" * n, 10_000),
     "hunks of a mail": Bomb(mail, lambda n: "\n" + "@@ -1,9 +1,9 @@\n" * n, 5000),
     "names of quotes": Bomb(mail, lambda n: "\n" + "a <b@c>:\n" * n, 10_000),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some(BOMBS, each=3))

@@ -135,15 +135,13 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.batches": lambda t: embedded_text.batches(
         _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2
     ),
-    "mail.threads.corpus_measures.corpus_measures": lambda t: corpus_measures.corpus_measures(
-        t.measure_counts
-    ),
+    "mail.threads.corpus_measures.corpus_measures": lambda t: corpus_measures.corpus_measures(t.measure_counts),
     "mail.threads.references.message_links": lambda t: references.message_links(
         t.message_references, t.titled_mails
     ),
     "mail.threads.threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),
     "mail.threads.threads.memberships": lambda t: threads.memberships(t.messages),
-}
+}  # fmt: skip
 
 
 WINDOWED = {

@@ -5,6 +5,8 @@ import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
+from transforms.languages import language_names
+
 KINDS = ("message", "attachment", "document", "conversation")
 HAS = ("patch", "attachment")
 VALUES = {
@@ -13,6 +15,7 @@ VALUES = {
     "is": ("unanswered",),
     "is_code": ("true", "false"),
     "sensitivity": ("public", "personal", "secret"),
+    "language": tuple(language_names()),
 }
 """The values of the fields that take few."""
 

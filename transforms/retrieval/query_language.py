@@ -27,7 +27,7 @@ CONDITIONS = {
     "thread": "thread", "series": "series", "type": "type",
     "title": "title", "hierarchy": "s", "tags": "tag", "tree": "source", "is": "is", "is_code": "is_code",
     "keyword": "keyword", "newer_than": "newer_than", "older_than": "older_than", "larger": "larger",
-    "sensitivity": "sensitivity",
+    "sensitivity": "sensitivity", "language": "language",
 }  # fmt: skip
 """Field by the prefixes that name it."""
 

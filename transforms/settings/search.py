@@ -7,6 +7,7 @@ from typing import Any, Literal
 import Stemmer
 from pydantic import Field, field_validator, model_validator
 
+from transforms.languages import function_words
 from transforms.settings.base import Internal, StageSettings
 from transforms.settings.models import LANGUAGE_NAME, in_service
 
@@ -22,15 +23,6 @@ class TermSettings(StageSettings):
         if name != "none" and name not in Stemmer.algorithms():
             raise ValueError(f"no Snowball algorithm; known are none, {', '.join(Stemmer.algorithms())}")
         return name
-
-
-# fmt: off
-_STOPWORDS = (
-    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
-    "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
-    "how", "what", "why", "who", "do", "does", "did", "i", "me", "my", "we", "our", "you", "your", "he", "she",
-)
-# fmt: on
 
 
 _CUTOFF = 0.5
@@ -54,7 +46,8 @@ class SearchSettings(StageSettings):
     thread_weight: Internal[float] = Field(1.0, ge=0)
     """Share of its thread's best score that a mail gets."""
     stopwords: tuple[str, ...] = Field(
-        _STOPWORDS, description="words a query leaves out unless it has no others"
+        function_words("english"),
+        description="words a query leaves out unless it has no others; default: those of the language of terms.stemmer",
     )
     limit: int = Field(10, gt=0, description="hits returned for a query")
     similarity_threshold: float | None = Field(

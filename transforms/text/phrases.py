@@ -5,7 +5,7 @@ import unicodedata
 
 import polars as pl
 
-from transforms.text.terms import UNSPACED
+from transforms.languages import UNSPACED
 
 _BREAK = r"[^\p{L}\p{M}\p{N}]"
 _EDGE = rf"[{_BREAK}{UNSPACED}]"

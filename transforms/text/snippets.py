@@ -8,9 +8,10 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
+from transforms.languages import UNSPACED
 from transforms.settings.search import TermSettings
 from transforms.text.spans import ByteOffsets
-from transforms.text.terms import UNSPACED, identifier_parts, stems
+from transforms.text.terms import identifier_parts, stems
 
 _WORD, _SPACED_WORD = re.compile(r"\w+", re.ASCII), re.compile(rf"[^\W{UNSPACED}]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]+")

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import Stemmer
 
+from transforms.languages import UNSPACED
 from transforms.schemas.chunks import TERMS
 from transforms.settings.search import TermSettings
 
@@ -51,12 +52,6 @@ HOST = r"^[^/]*\.[^/]*/"
 DIFF_PREFIX = r"^[ab]/"
 """The prefix that a diff writes before the path of a file."""
 
-
-UNSPACED = (
-    "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\uff66-\uff9f\U00020000-\U000323af"
-)
-"""Members of a class of characters that is written without blanks between words: Chinese and Japanese (Unicode 16)."""
 _UNSPACED_RUN = re.compile(f"([{UNSPACED}]+)")
 
 _ASCII = ((r"\p{Lu}", "A-Z"), (r"\p{Ll}", "a-z"), (r"\p{L}", "A-Za-z"), (r"\p{N}", "0-9"), (r"\p{M}", ""))

@@ -8,6 +8,7 @@ import duckdb
 from dagster_project.extras.registry import extra_parts
 from dagster_project.index.publish.table_sql import COMMENTS, VIEWS
 from dagster_project.system.sql_files import SqlFile, literal
+from transforms.languages import UNSPACED
 from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
@@ -69,7 +70,7 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> dict[st
         "cut": str(terms.MAX_TERM_CHARS),
         "part_chars": str(terms.PART_CHARS),
         "humps": humps,
-        "unspaced": terms.UNSPACED,
+        "unspaced": UNSPACED,
         "word": terms.WORD,
         "compound": terms.COMPOUND,
         "diff_prefix": terms.DIFF_PREFIX,

@@ -19,8 +19,10 @@ from dagster_project.index.search.conditions.field_values import (
     FieldValues,
     refused,
 )
+from dagster_project.index.search.conditions.languages import document_languages
 from dagster_project.index.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
+from transforms.languages import language_names
 from transforms.retrieval import collapse
 from transforms.retrieval.circumstances import Circumstances, circumstances
 from transforms.retrieval.query_language import (
@@ -294,6 +296,11 @@ class Conditions:
         rows = self.connection.execute(FIELDS_SQL("newest_first")).fetchnumpy()
         return np.asarray(rows["chunk_no"], dtype=np.int64)
 
+    @cached_property
+    def _languages(self) -> np.ndarray:
+        """The language of each document."""
+        return document_languages(self.texts.postings, self.document, self.texts.term_settings)
+
     @property
     def _nothing(self) -> np.ndarray:
         return np.zeros(len(self.document), dtype=bool)
@@ -304,7 +311,9 @@ class Conditions:
         _require_bounded(leaves)
         masks |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
         for leaf in leaves:
-            if leaf.field not in TEXT_FIELDS and leaf not in masks:
+            if leaf.field == "language":
+                masks[leaf] = self._languages[self.document] == language_names()[leaf.value]
+            elif leaf.field not in TEXT_FIELDS and leaf not in masks:
                 masks[leaf] = self._masked(self.values.chunks(leaf))
 
     def _mask_of(

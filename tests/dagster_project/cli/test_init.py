@@ -23,6 +23,7 @@ MBOX = mbox([Mail(1), Mail(2)])
 MAIL = Mail(1).text().encode()
 NOTE = b"# A note\n\nIt links to [[Another note]].\n"
 PAGE = b"# A page\n\nIt links to [another](other.md).\n"
+GERMAN = "Warum ist das Netz so langsam, und kann man es auch ohne einen neuen Router schneller machen?"
 WHATSAPP = b"27.03.25, 18:02 - Ada: hello\n27.03.25, 18:03 - Ben: hello too\n"
 DAY = json.dumps([{"type": "message", "user": "U1", "text": "hi", "ts": "1736931600.000100"}]).encode()
 AT = {
@@ -179,6 +180,23 @@ def test_a_vault_keeps_what_is_built_in_a_hidden_folder(tmp_path: Path):
     assert init(put(tmp_path, {"a.md": NOTE}), str(tmp_path), "--language", "german").exit_code == 0
     settings = load_settings(tmp_path / "weft.toml")
     assert settings.root == tmp_path / ".weft" and settings.terms.stemmer == "german"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.md": f"# Haus\n\n{GERMAN}".encode()},
+        {"dev.mbox": mbox([Mail(1), Mail(2, GERMAN), Mail(3, GERMAN)])},
+        {"chat.zip": zipped({"_chat.txt": f"27.03.25, 18:02 - Ada: {GERMAN}\n".encode()})},
+    ],
+)
+def test_the_language_of_most_texts_is_found_and_written(tmp_path: Path, files: Mapping[str, bytes]):
+    place = put(tmp_path / "x", files)
+    result = init(tmp_path, str(place if "a.md" in files else place / next(iter(files))))
+    assert "German is the language of" in result.stdout
+    assert load_settings(tmp_path / "weft.toml").terms.stemmer == "german"
+    english = put(tmp_path / "y", {"a.md": b"# A\n\nThis is the note that we have for you.\n"})
+    assert "most of these texts are English" in init(tmp_path, str(english)).stdout
 
 
 def test_times_without_a_zone_get_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

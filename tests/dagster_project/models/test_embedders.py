@@ -62,19 +62,12 @@ def model_id(**settings: object) -> str:
 def test_whatever_changes_vectors_changes_the_id_and_the_digest():
     hub = {"model": "transformer", "name": "some/model", "dimensions": 384}
     ids = [
-        model_id(),
-        model_id(max_tokens=100),
-        model_id(model="static"),
-        model_id(model="gemini"),
-        model_id(model="gemini", dimensions=1536),
-        model_id(model="gemini", max_tokens=1000),
-        model_id(model="gemini", name="gemini-embedding-002"),
-        model_id(**hub),
-        model_id(**hub, revision="abc"),
-        model_id(**hub, document_prefix="passage: "),
-        model_id(**hub, document_prefix=""),
-        model_id(**{**hub, "name": "other/model"}),
-    ]
+        model_id(), model_id(max_tokens=100), model_id(model="static"), model_id(model="gemini"),
+        model_id(model="gemini", dimensions=1536), model_id(model="gemini", max_tokens=1000),
+        model_id(model="gemini", name="gemini-embedding-002"), model_id(**hub),
+        model_id(**hub, revision="abc"), model_id(**hub, document_prefix="passage: "),
+        model_id(**hub, document_prefix=""), model_id(**{**hub, "name": "other/model"}),
+    ]  # fmt: skip
     assert len(set(ids)) == len(ids)
     assert model_id(**hub, query_prefix="query: ") == model_id(**hub)
 

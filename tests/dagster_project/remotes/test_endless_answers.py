@@ -99,10 +99,9 @@ MALFORMED = {
     "greeting is binary": ("greeting", b"\x16\x03\x01\x00\xff\r\n"),
     "capability is nothing": ("CAPABILITY", b"TAG OK done\r\n"),
     "capability is not ASCII": ("CAPABILITY", b"* CAPABILITY \xff\xfe\r\nTAG OK done\r\n"),
-    "other tag": ("LOGIN", b"ZZZZ9 OK done\r\n"),
-    "continuation": ("LOGIN", b"+ go on\r\n+ go on\r\n"),
+    "other tag": ("LOGIN", b"ZZZZ9 OK done\r\n"), "continuation": ("LOGIN", b"+ go on\r\n+ go on\r\n"),
     "bye": ("SEARCH", b"* BYE enough\r\n"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", some(MALFORMED, each=3))

@@ -37,19 +37,12 @@ LENSES = {
     "calm": "source:desk -sensitivity:secret", "keys": "sensitivity:secret", "bugs": "source:bugs tag:back",
 }  # fmt: skip
 SEEN = {
-    "public": {"pubone", "pubtwo", "crossmark"},
-    "secret": {"secone", "sectwo", "secreply", "crossmark"},
-    "notes": {"noteopen", "shutmark", "noteshut.md"},
-    "open": {"noteopen"},
-    "mails": {"pubone", "pubtwo", "crossmark"},
-    "young": {"chatword"},
-    "chats": {"chatword"},
-    "nothing": set(),
-    "clean": {"deskclean"},
-    "calm": {"deskclean", "deskmail"},
-    "keys": {"deskkey"},
+    "public": {"pubone", "pubtwo", "crossmark"}, "secret": {"secone", "sectwo", "secreply", "crossmark"},
+    "notes": {"noteopen", "shutmark", "noteshut.md"}, "open": {"noteopen"},
+    "mails": {"pubone", "pubtwo", "crossmark"}, "young": {"chatword"}, "chats": {"chatword"},
+    "nothing": set(), "clean": {"deskclean"}, "calm": {"deskclean", "deskmail"}, "keys": {"deskkey"},
     "bugs": {"buglater"},
-}
+}  # fmt: skip
 """The marks of what each lens shows; every text, subject and author has its own."""
 ALL = set.union(*SEEN.values())
 CROSS = Mail(

@@ -85,20 +85,14 @@ def called(work: Workspace, *calls: tuple[str, dict[str, Any]], lens: str | None
 
 
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("search", {"query": "compactor keys token"}),
-    ("search", {"query": "ann.other@example.org"}),
-    ("get", {"id": "m1@example.org"}),
-    ("get", {"id": "notes:compactor.md", "byte_start": 60}),
+    ("search", {"query": "compactor keys token"}), ("search", {"query": "ann.other@example.org"}),
+    ("get", {"id": "m1@example.org"}), ("get", {"id": "notes:compactor.md", "byte_start": 60}),
     ("context", {"text": "The compactor of the office uploads with these keys"}),
-    ("similar", {"id": "m2@example.org"}),
-    ("thread", {"id": "m2@example.org"}),
-    (
-        "search",
-        {"query": "compactor works again", "options": {"expand": ["parent", "section", "neighbours"]}},
-    ),
+    ("similar", {"id": "m2@example.org"}), ("thread", {"id": "m2@example.org"}),
+    ("search", {"query": "compactor works again", "options": {"expand": ["parent", "section", "neighbours"]}}),
     ("sql", {"statement": "SELECT message_id, body AS id, from_addr FROM messages ORDER BY message_id"}),
     ("list_sources", {}),
-)
+)  # fmt: skip
 
 
 def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office: Workspace):

@@ -41,8 +41,7 @@ def test_a_file_of_exactly_as_many_bytes_as_may_be_read_is_read(tmp_path: Path):
         ("lkml.2004-01.mbox", "month", "dev/lkml.2004-01", "lkml"),
         ("lkml-200401.mbox.gz", "month", "dev/lkml.2004-01", "lkml"),
         ("lkml_2004_01", "month", "dev/lkml.2004-01", "lkml"),
-        ("2004-01.mbox", "month", "dev/2004-01", "dev"),
-        ("dev.2004-01.mbox", "month", "dev/2004-01", "dev"),
+        ("2004-01.mbox", "month", "dev/2004-01", "dev"), ("dev.2004-01.mbox", "month", "dev/2004-01", "dev"),
         ("developers.2004-01.mbox", "month", "dev/developers.2004-01", "developers"),
         ("lkml.2004-01.mbox", "year", "dev/lkml.2004", "lkml"),
         ("lkml.2004-01.mbox", "auto", "dev/lkml.2004-01", "lkml"),
@@ -51,10 +50,9 @@ def test_a_file_of_exactly_as_many_bytes_as_may_be_read_is_read(tmp_path: Path):
         ("lkml.2004-13.mbox", "month", "dev/lkml.2004-13", "dev"),
         ("lkml.20040115.mbox", "month", "dev/lkml.20040115", "dev"),
         ("caf\u00e9 [old] 100%.mbox", "month", "dev/caf%c3%a9%20%5bold%5d%20100%25", "dev"),
-        ("a..b.mbox", "month", "dev/a.%2eb", "dev"),
-        ("'; DROP.mbox", "month", "dev/%27%3b%20DROP", "dev"),
+        ("a..b.mbox", "month", "dev/a.%2eb", "dev"), ("'; DROP.mbox", "month", "dev/%27%3b%20DROP", "dev"),
     ],
-)
+)  # fmt: skip
 def test_the_name_of_an_archive_gives_its_partition_and_its_list(
     workspace: Workspace, name: str, grain: str, partition: str, list_id: str
 ):

@@ -205,12 +205,10 @@ def test_an_html_page_may_say_its_charset():
 
 
 FAULTS = [
-    ("empty", "n.md", b"", {}, "empty"),
-    ("blank", "n.txt", b"\xef\xbb\xbf \r\n\t\n", {}, "empty"),
+    ("empty", "n.md", b"", {}, "empty"), ("blank", "n.txt", b"\xef\xbb\xbf \r\n\t\n", {}, "empty"),
     ("NUL", "n.md", b"a\0b", {}, "binary"),
     ("control characters", "n.md", b"\x01\x02\xff\xfe\x03 abc", {}, "binary"),
-    ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"),
-    ("program", "n.exe", b"MZ", {}, "unknown_format"),
+    ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"), ("program", "n.exe", b"MZ", {}, "unknown_format"),
     ("no extension", "Makefile", b"a", {}, "unknown_format"),
     ("a name like an extension", "x.md/md", b"a", {}, "unknown_format"),
     ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),
@@ -219,7 +217,7 @@ FAULTS = [
     ("page without text", "n.html", b"<script>x</script>", {}, "empty"),
     ("rst with an endless line", "n.rst", b"a " * 6000, {}, "unreadable"),
     ("rst nested to death", "n.rst", b"- " * 2000 + b"a", {}, "unreadable"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

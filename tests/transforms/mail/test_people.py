@@ -43,10 +43,7 @@ HOME_AND_WORK = {frozenset({"ann@home.example", "ann@work.example"})}
 @pytest.mark.parametrize(
     ("mails", "expected"),
     [
-        (
-            [("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n")],
-            HOME_AND_WORK,
-        ),
+        ([("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n")], HOME_AND_WORK),
         ([("Ann Lee <ann@home.example>", "From: Lee, Ann <ann@work.example>\n\nA patch.\n")], HOME_AND_WORK),
         (
             [("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"), ("Ann Lee <ann@work.example>", f"Ho.{SIGNATURE}")],

@@ -13,18 +13,13 @@ CASES = [
     ("what broke from July 2023 to September 2023", ["d:2023-07..2023-09"]),
     ("the crash on 5 July 2023", ["d:2023-07-05"]),
     ("release 2023-08-11 and 2022-03", ["d:2023-08-11", "d:2022-03"]),
-    ("Was geschah am 11. August 2022?", ["d:2022-08-11"]),
-    ("who complained in May", ["d:*-05"]),
-    ("deadlocks in 2004", ["d:2004"]),
-    ("what changed last week", ["d:2024-02-23..2024-03-01"]),
+    ("Was geschah am 11. August 2022?", ["d:2022-08-11"]), ("who complained in May", ["d:*-05"]),
+    ("deadlocks in 2004", ["d:2004"]), ("what changed last week", ["d:2024-02-23..2024-03-01"]),
     ("what did Tom say yesterday", ["d:2024-02-29", "f:Tom G. Lane"]),
-    ("vacuum by tom lane", ["f:Tom G. Lane"]),
-    ("Bruce's patch", ["f:Bruce Momjian"]),
-    ("may I march to version 8.1 or 2004?", []),
-    ("http://example.org/2005-03/msg1.php 10.2.may", []),
-    ("the tom of Lane", []),
-    ("on 5 July 2023\ntwo lines are pasted", []),
-]
+    ("vacuum by tom lane", ["f:Tom G. Lane"]), ("Bruce's patch", ["f:Bruce Momjian"]),
+    ("may I march to version 8.1 or 2004?", []), ("http://example.org/2005-03/msg1.php 10.2.may", []),
+    ("the tom of Lane", []), ("on 5 July 2023\ntwo lines are pasted", []),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("query", "conditions"), CASES)

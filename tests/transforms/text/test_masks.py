@@ -69,10 +69,7 @@ def test_a_mask_in_place_takes_as_many_bytes():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "psql postgres://app:hunter2@db.example.org/x",
-            "psql postgres://app:[url_password]@db.example.org/x",
-        ),
+        ("psql postgres://app:hunter2@db.example.org/x", "psql postgres://app:[url_password]@db.example.org/x"),
         ("password: hunter2, host: db", "password: [password], host: db"),
         ("x\u200bAK" + "IA" + "IOSFODNN7EXAMPLE.", "x\u200b[cloud_key]."),
         ("Call +44 20 7946 0958 or ask ann (at) example.org.", "Call [phone] or ask [email]."),
@@ -80,7 +77,7 @@ def test_a_mask_in_place_takes_as_many_bytes():
         ("card 4111 1111 1111 1112", "card 4111 1111 1111 1112"),
         ("IBAN XX12 3456 7890 1234 5678", "IBAN XX12 3456 7890 1234 5678"),
     ],
-)
+)  # fmt: skip
 def test_a_mask_ends_where_the_secret_does(text: str, expected: str):
     assert _screened([text]) == [expected]
 

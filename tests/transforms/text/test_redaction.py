@@ -24,17 +24,12 @@ LINE = "MIIEpAIBAAKCAQEA" * 4
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{LINE}\n{LINE}\nabc=\n-----END RSA PRIVATE KEY-----"
 
 MASKED = [
-    (f"key {AWS}.", "key [cloud_key]."),
-    (f"?key={GOOGLE}&x=1", "?key=[cloud_key]&x=1"),
-    (f"+token: {GITHUB}\n", "+token: [access_token]\n"),
-    (f"use {SLACK} here", "use [access_token] here"),
-    (f"'{STRIPE}'", "'[access_token]'"),
-    (f"{OPENAI}", "[access_token]"),
-    (f"Cookie: s={JWT}; x", "Cookie: s=[jwt]; x"),
-    (f"before\n{PEM}\nafter", "before\n[private_key]\nafter"),
+    (f"key {AWS}.", "key [cloud_key]."), (f"?key={GOOGLE}&x=1", "?key=[cloud_key]&x=1"),
+    (f"+token: {GITHUB}\n", "+token: [access_token]\n"), (f"use {SLACK} here", "use [access_token] here"),
+    (f"'{STRIPE}'", "'[access_token]'"), (f"{OPENAI}", "[access_token]"),
+    (f"Cookie: s={JWT}; x", "Cookie: s=[jwt]; x"), (f"before\n{PEM}\nafter", "before\n[private_key]\nafter"),
     (f"> {PEM}".replace("\n", "\n> ") + "\nno", "> [private_key]\nno"),
-    (f"cut\n{PEM[:100]}", "cut\n[private_key]"),
-    (f"{LINE}\n{PEM[-80:]}\nafter", "[private_key]\nafter"),
+    (f"cut\n{PEM[:100]}", "cut\n[private_key]"), (f"{LINE}\n{PEM[-80:]}\nafter", "[private_key]\nafter"),
     ("postgresql://app:hunter2@db/x", "postgresql://app:[url_password]@db/x"),
     ("git clone https://:tok3n@host.org/r", "git clone https://:[url_password]@host.org/r"),
     ("Authorization: Bearer abcdef123456", "Authorization: Bearer [authorization]"),
@@ -43,7 +38,7 @@ MASKED = [
     ("export PGPASSWORD=s3cretword psql", "export PGPASSWORD=[password] psql"),
     ("Ann <ann.lee+x@mail.example.org> wrote", "Ann <[email]> wrote"),
     ("call +49 30 1234567 or (415) 555-2671", "call [phone] or [phone]"),
-]
+]  # fmt: skip
 HARMLESS = [
     "commit 3f2504e04f8911d39a0c0305e82c3301aabbccdd", "-----BEGIN PUBLIC KEY-----",
     "a header -----BEGIN PRIVATE KEY----- without a key", "token = get_token(session)",

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from transforms.languages import UNSPACED
 from transforms.schemas.chunks import CHUNKS
 from transforms.settings.search import TermSettings
 from transforms.text import terms as terms_module
-from transforms.text.terms import COLUMN_OF, UNSPACED, chunk_terms, context_terms, query_terms
+from transforms.text.terms import COLUMN_OF, chunk_terms, context_terms, query_terms
 
 PLAIN = TermSettings(stemmer="none")
 

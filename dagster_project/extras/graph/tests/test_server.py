@@ -167,16 +167,12 @@ FOREIGN = "http://elsewhere.example"
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Host": "127.0.0.1:PORT"}, 200),
-        ({"Host": "localhost:PORT", "Origin": FRIEND}, 200),
+        ({"Host": "127.0.0.1:PORT"}, 200), ({"Host": "localhost:PORT", "Origin": FRIEND}, 200),
         ({"Host": "[::1]:PORT", "Origin": "http://[::1]:PORT"}, 200),
         ({"Host": "notes.example.org", "Origin": "https://notes.example.org"}, 200),
         ({"Host": "127.0.0.1:PORT", "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
-        ({"Host": "rebound.example:PORT"}, 421),
-        ({"Host": "127.0.0.1.rebound.example:PORT"}, 421),
-        ({"Host": "rebound.example"}, 421),
-        ({"Host": "localhost"}, 421),
-        ({"Host": "localhost:1"}, 421),
+        ({"Host": "rebound.example:PORT"}, 421), ({"Host": "127.0.0.1.rebound.example:PORT"}, 421),
+        ({"Host": "rebound.example"}, 421), ({"Host": "localhost"}, 421), ({"Host": "localhost:1"}, 421),
         ({"Host": ""}, 421),
         ({"Host": "rebound.example:PORT", "Origin": "http://rebound.example:PORT"}, 421),
         ({"Host": "127.0.0.1:PORT", "Origin": FOREIGN}, 403),
@@ -185,7 +181,7 @@ FOREIGN = "http://elsewhere.example"
         ({"Host": "127.0.0.1:PORT", "Origin": f"{FRIEND}.elsewhere.example"}, 403),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_only_own_names_and_named_origins_are_answered(port: int, headers: dict[str, str], status: int):
     answer, body = asked(port, headers)
     assert answer.status == status

@@ -94,9 +94,7 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"filters": Filters(source="users")},
-        {"filters": Filters(list_id="dev")},
+        {}, {"filters": Filters(source="users")}, {"filters": Filters(list_id="dev")},
         {
             "filters": Filters(
                 since=START + timedelta(hours=1), until=START + timedelta(hours=4), kind="message"
@@ -108,7 +106,7 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
         {"settings": SearchSettings(vector_search="ann")},
     ],
     ids=["default", "source", "list", "times", "ids", "ranks", "vectors", "graph"],
-)
+)  # fmt: skip
 def test_a_collection_finds_what_the_file_finds_in_two_round_trips(
     built: Workspace, client: EdgeClient, mirror: QdrantMirror, options: dict[str, Any]
 ):

@@ -53,22 +53,17 @@ def are_right(found: dict[str, list[float]], texts: list[str], dimensions: int =
 
 HANGING = {"hangs": server.hangs, "trickles": server.trickles}
 PASSING = {
-    "429": server.status(429, "RESOURCE_EXHAUSTED"),
-    "429 with RetryInfo": server.asks_to_wait(0.1),
+    "429": server.status(429, "RESOURCE_EXHAUSTED"), "429 with RetryInfo": server.asks_to_wait(0.1),
     "429 with Retry-After": server.status(429, "RESOURCE_EXHAUSTED", headers={"retry-after": "0"}),
     "500": server.status(500, "INTERNAL"),
     "503 with RetryInfo": server.status(503, "UNAVAILABLE", "busy", {"retryDelay": "0.05s"}),
-    "502 in HTML": server.text("<html>Bad Gateway</html>", 502),
-    "reset in the body": server.resets,
+    "502 in HTML": server.text("<html>Bad Gateway</html>", 502), "reset in the body": server.resets,
     "429 with a Retry-After that is no number": server.status(429, "X", headers={"retry-after": "\xb2"}),
     "429 with violations that are no list": server.text(
         '{"error": {"code": 429, "message": "m", "details": [{"violations": 5}]}}', 429
     ),
-    "no JSON": server.text("{embeddings: soon"),
-    "nested too deeply": server.text("[" * 100_000),
-    "truncated JSON": server.truncated,
-    "empty body": server.text(""),
-    "a list": server.text("[1, 2]"),
+    "no JSON": server.text("{embeddings: soon"), "nested too deeply": server.text("[" * 100_000),
+    "truncated JSON": server.truncated, "empty body": server.text(""), "a list": server.text("[1, 2]"),
     "other members": server.text('{"embeddings": 5}'),
     "other values": server.text('{"embeddings": [{"values": "much"}]}'),
     "too few": server.altered(lambda vectors: vectors[:-1]),
@@ -77,7 +72,7 @@ PASSING = {
     "one zero vector": server.altered(lambda vectors: [[0.0] * len(vectors[0]), *vectors[1:]]),
     "narrow": server.altered(lambda vectors: [v[:256] for v in vectors]),
     "none": server.altered(lambda vectors: [[] for _ in vectors]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some(PASSING))

@@ -122,17 +122,12 @@ def holds(text: str | None, phrase: str) -> bool:
 
 
 SHOWN: dict[str, Callable[[dict[str, Any]], list[str | None]]] = {
-    "": lambda r: [r["title"], r["text_display"]],
-    "s": lambda r: [r["title"]],
-    "title": lambda r: [(r["heading_path"] or [r["title"]])[-1]],
-    "b": lambda r: [r["text_display"]],
-    "nq": lambda r: [r["text_lex"], r["added_lex"], r["removed_lex"]],
-    "q": lambda r: [r["quote_lex"]],
-    "dfn": lambda r: r["diff_files"],
-    "dfhh": lambda r: r["diff_functions"],
-    "dfa": lambda r: [r["removed_lex"]],
-    "dfb": lambda r: [r["added_lex"]],
-}
+    "": lambda r: [r["title"], r["text_display"]], "s": lambda r: [r["title"]],
+    "title": lambda r: [(r["heading_path"] or [r["title"]])[-1]], "b": lambda r: [r["text_display"]],
+    "nq": lambda r: [r["text_lex"], r["added_lex"], r["removed_lex"]], "q": lambda r: [r["quote_lex"]],
+    "dfn": lambda r: r["diff_files"], "dfhh": lambda r: r["diff_functions"],
+    "dfa": lambda r: [r["removed_lex"]], "dfb": lambda r: [r["added_lex"]],
+}  # fmt: skip
 
 
 def at_path(path: str | None, wanted: str) -> bool:

@@ -55,24 +55,13 @@ DIFF = f"diff --git a/f.c b/f.c\nindex 123456..abcdef 100644\n--- a/f.c\n+++ b/f
 def test_quotes() -> None:
     assert_kinds(
         [
-            ("", ""),
-            ("Hello\n", "a"),
-            ("no line end", "a"),
-            ("\n \n\t\n", "..."),
-            ("> one\n", "1"),
-            ("  > one\n", "1"),
-            ("> > two\n>> two\n>> > three\n", "223"),
-            ("> a\n>\n> b\n\nYes.\n", "111.a"),
-            ("> a\n> > b\n> c\n", "121"),
-            ("-> pointer arrows start prose here\n", "a"),
-            ("<p>\n", "a"),
-            ("Well,\n\n>From here on it is prose.\n", "a.a"),
-            ("> x\n>From here\n", "11"),
-            ("TL> first\nTL> second\n\nNo.\n", "11.a"),
-            ("SQL> select 1;\nSQL> select 2;\n", "cc"),
+            ("", ""), ("Hello\n", "a"), ("no line end", "a"), ("\n \n\t\n", "..."), ("> one\n", "1"),
+            ("  > one\n", "1"), ("> > two\n>> two\n>> > three\n", "223"), ("> a\n>\n> b\n\nYes.\n", "111.a"),
+            ("> a\n> > b\n> c\n", "121"), ("-> pointer arrows start prose here\n", "a"), ("<p>\n", "a"),
+            ("Well,\n\n>From here on it is prose.\n", "a.a"), ("> x\n>From here\n", "11"),
+            ("TL> first\nTL> second\n\nNo.\n", "11.a"), ("SQL> select 1;\nSQL> select 2;\n", "cc"),
             ('>>>>> "TL" == Tom Lane <t@x.org> writes:\n\nTL> why?\n\nSo.\n', "h.1.a"),
-            (">>> import os\n>>> os.getcwd()\n'/tmp'\n", "ccc"),
-            (">Number: 5\n>Synopsis: it fails\n", "aa"),
+            (">>> import os\n>>> os.getcwd()\n'/tmp'\n", "ccc"), (">Number: 5\n>Synopsis: it fails\n", "aa"),
             (
                 f"> {'word ' * 14}that\nwent on here in the next line of\nthe quote\n> and ends.\n\nNo.\n",
                 "1111.a",
@@ -85,7 +74,7 @@ def test_quotes() -> None:
             (">> one\n>>> On Mon, 5 Jan 2015, Ann wrote:\n>>> two\n", "233"),
             (f"> {'word ' * 14}end.\nyes, that is what I mean too\n> next\n", "1a1"),
         ]
-    )
+    )  # fmt: skip
 
 
 EXAMPLES = [example for language in LANGUAGES for example in language["examples"]]
@@ -320,8 +309,7 @@ def test_unmarked_history_is_an_inferred_quote_and_a_setting() -> None:
 def test_signatures() -> None:
     assert_kinds(
         [
-            ("Hi.\n\n-- \nAnn\nExample Ltd\n", "a.sss"),
-            ("Hi.\n\n--\nAnn\n", "a.ss"),
+            ("Hi.\n\n-- \nAnn\nExample Ltd\n", "a.sss"), ("Hi.\n\n--\nAnn\n", "a.ss"),
             ("-- a comment in SQL stays\n", "a"),
             ("Top.\n\n-- \nAnn\n\nOn Mon, 1 Jan 2001, Bob wrote:\n> old\n", "a.ss.h1"),
             ("Hi.\n-- \nAnn\n> A motto, quoted,\n> no reply.\n", "assss"),
@@ -353,7 +341,7 @@ def test_signatures() -> None:
             ("Hi.\n\n-- \n" + "line\n" * 20, "a." + "a" * 21),
             (f"Fix it.\n\n{DIFF}-- \n2.43.0\n", "a.ccccccccc" + "cc"),
         ]
-    )
+    )  # fmt: skip
 
 
 def test_patches_and_code() -> None:
@@ -409,10 +397,7 @@ LINES = st.sampled_from(
             "> q", "> > q", ">>>", "  > q", "AB> x", ">From here", ">>> import os",
             '>>>>> "A" == A B <a@b> writes:',
         ),
-        *(
-            "Hello there.", "Regards,", "Ann Example", "phone: +1 234", "On Mon, 1 Jan 2001, A wrote:",
-            "wrote:",
-        ),
+        *("Hello there.", "Regards,", "Ann Example", "phone: +1 234", "On Mon, 1 Jan 2001, A wrote:", "wrote:"),
         *(
             "On Mon, 1 Jan 2001", "A <a@b.org>:", "-- ", "--", "---", "_" * 40, "=" * 40, "2.43.0",
             "Sent from my phone",
@@ -488,20 +473,16 @@ def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes
 
 
 WORST = {
-    "line": "x" * 2_000_000,
-    "marks": "> " * 1_000_000,
-    "blanks": " " * 1_000_000 + "x",
+    "line": "x" * 2_000_000, "marks": "> " * 1_000_000, "blanks": " " * 1_000_000 + "x",
     "log": "2024-01-01 00:00:00 LOG: checkpoint\n" * 100_000,
     "nested": "\n".join(">" * (i % 500) + " q" for i in range(10_000)),
-    "headers": "On Mon, 1 Jan 2001\n" * 50_000,
-    "dashes": "-- \n" * 50_000,
+    "headers": "On Mon, 1 Jan 2001\n" * 50_000, "dashes": "-- \n" * 50_000,
     "hunks": "@@ -1,99999999999999999999 +1,9 @@\n" * 20_000,
     "armour": "-----BEGIN PGP SIGNATURE-----\n" * 50_000,
     "banners": "-----Original Message-----\nFrom: a\n\n" * 20_000,
-    "notes": "01/02/2003 04:05 PM\nTo: b\n" * 20_000,
-    "folds": "On 1 a b c wrote\n" * 20_000 + "x:\n> q\n",
+    "notes": "01/02/2003 04:05 PM\nTo: b\n" * 20_000, "folds": "On 1 a b c wrote\n" * 20_000 + "x:\n> q\n",
     "colon": "A" * 1_000_000 + ":\n> q\n",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some(WORST, each=3))

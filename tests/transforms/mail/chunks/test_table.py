@@ -154,9 +154,7 @@ def test_example_4_response_first_quote_later() -> None:
         ("Answer.\n\n-- \nAnn\n", [("authored_message", "Answer.")]),
         ("@@ -1 +1 @@\n-a\n+b\nPlease keep a.\n",
             [("review_pair", "Quoted point:\n@@ -1 +1 @@\n-a\n+b\n\nReply:\nPlease keep a.")]),
-        ("> only a quote\n", [("unauthored_message", "")]),
-        ("", []),
-        ("...\n", []),
+        ("> only a quote\n", [("unauthored_message", "")]), ("", []), ("...\n", []),
     ],
 )  # fmt: skip
 def test_units_and_anchors(body: str, expected: list[tuple[str, str]]) -> None:
@@ -493,20 +491,13 @@ def test_split_loops_end_cover_and_keep_their_bounds(
 
 
 WORST = {
-    "line": "x" * 500_000,
-    "marks": "> " * 250_000 + "\nyes\n",
-    "quote": "> " + "word " * 50_000 + "\n\nyes\n",
-    "pairs": "> q\n\na\n\n" * 5_000,
-    "mixed": "int f();\n\nprose here\n\n" * 5_000,
-    "patch": patch(300, 4),
-    "headers": "> On Mon, A wrote:\n" * 5_000 + "yes\n",
-    "sentences": "A sentence. " * 25_000,
-    "blanks": " " * 500_000,
-    "empty": "\n" * 500_000,
-    "paragraphs": "A paragraph.\n\n" * 25_000,
-    "uuencode": "begin 644 x\n" * 12_500,
-    "hunks": "@@ -1 +1 @@\n-a\n+b\n" * 12_500,
-}
+    "line": "x" * 500_000, "marks": "> " * 250_000 + "\nyes\n",
+    "quote": "> " + "word " * 50_000 + "\n\nyes\n", "pairs": "> q\n\na\n\n" * 5_000,
+    "mixed": "int f();\n\nprose here\n\n" * 5_000, "patch": patch(300, 4),
+    "headers": "> On Mon, A wrote:\n" * 5_000 + "yes\n", "sentences": "A sentence. " * 25_000,
+    "blanks": " " * 500_000, "empty": "\n" * 500_000, "paragraphs": "A paragraph.\n\n" * 25_000,
+    "uuencode": "begin 644 x\n" * 12_500, "hunks": "@@ -1 +1 @@\n-a\n+b\n" * 12_500,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some(WORST, each=3))

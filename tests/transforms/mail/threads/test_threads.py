@@ -55,8 +55,7 @@ def links(mails: list[dict[str, Any]]) -> dict[str, tuple[str | None, str]]:
     ("mails", "expected"),
     [
         pytest.param([mail("a")], {"a": (None, "root")}, id="alone"),
-        pytest.param([mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")},
-            id="reply"),
+        pytest.param([mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="reply"),
         pytest.param([mail("a"), mail("b", refs="a")], {"a": (None, "root"), "b": ("a", "references")},
             id="references only"),
         pytest.param([mail("a"), mail("c", refs="a b")], {"a": (None, "root"), "c": ("a", "references")},
@@ -90,8 +89,7 @@ QUESTION = mail("a", subject="Slow start", at=0)
 @pytest.mark.parametrize(
     ("mails", "expected"),
     [
-        pytest.param([QUESTION, mail("b", subject="Re: slow  start", at=1)], "a",
-            id="a reply without headers"),
+        pytest.param([QUESTION, mail("b", subject="Re: slow  start", at=1)], "a", id="a reply without headers"),
         pytest.param([QUESTION, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)], "a",
             id="other marks and tags"),
         pytest.param([QUESTION, mail("b", subject="Re: Slow start (fwd)", at=1)], "a",
@@ -259,19 +257,14 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
     fields = {c.name: c.type for c in MESSAGES.columns}
     records = [
         {
-            "source": "s",
-            "partition": partition,
-            "list_id": "l",
-            "message_id": ident,
+            "source": "s", "partition": partition, "list_id": "l", "message_id": ident,
             "header_message_id": None if ident.endswith("invalid") else ident.split("+")[0],
             "text_hash": text,
             "content_hash": f"{''.join(parts)}{text[0]}".ljust(8, "_") + text if any(parts) else text,
-            "part_hashes": list(*parts),
-            "effective_at": START + timedelta(hours=at),
-            "labels": [],
+            "part_hashes": list(*parts), "effective_at": START + timedelta(hours=at), "labels": [],
         }
         for partition, ident, text, at, *parts in rows
-    ]
+    ]  # fmt: skip
     return ibis.memtable(pa.Table.from_pylist(records, schema=pa.schema([(n, fields[n]) for n in columns])))
 
 

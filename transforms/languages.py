@@ -1,0 +1,75 @@
+"""The language of texts by their function words, which queries leave out."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from pkgutil import get_data
+
+ENGLISH = (
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
+    "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
+    "how", "what", "why", "who", "do", "does", "did", "i", "me", "my", "we", "our", "you", "your", "he", "she",
+)  # fmt: skip
+UNSPACED = (
+    "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U000323af"
+)
+"""Members of a class of characters that is written without blanks between words: Chinese and Japanese (Unicode 16)."""
+LEAST_WORDS = 4
+"""Different function words of a language that a text of it has."""
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_]{{2,}}")
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    return tomllib.loads((get_data("transforms", "function_words.toml") or b"").decode())
+
+
+@cache
+def language_names() -> dict[str, str]:
+    """Languages with a list of function words, as Snowball names them, by that name and by their code (ISO 639-1)."""
+    codes = {"en": "english"} | {row["code"]: name for name, row in _table().items()}
+    return {name: name for name in codes.values()} | codes
+
+
+def function_words(language: str) -> tuple[str, ...]:
+    """The function words of a language, as Snowball names it, in lower case; empty for one without a list."""
+    words = _table().get(language, {"words": ""})["words"].split()
+    return ENGLISH if language == "english" else tuple(dict.fromkeys(words))
+
+
+@cache
+def word_weights() -> dict[str, dict[str, float]]:
+    """By function word its weight for each language that has it: 1 by the number of these. Single letters have none.
+
+    So words that neighbours do not share decide between them."""
+    languages: dict[str, list[str]] = {}
+    for language in dict.fromkeys(language_names().values()):
+        for word in function_words(language):
+            if _WORD.fullmatch(word):
+                languages.setdefault(word, []).append(language)
+    return {word: dict.fromkeys(names, 1 / len(names)) for word, names in languages.items()}
+
+
+def language_of(text: str) -> str | None:
+    """The language of a text, as Snowball names it; None where its function words do not tell.
+
+    >>> language_of("Kann mir jemand sagen, warum das bei mir nicht geht?")
+    'german'
+    >>> language_of("int main(void) { return 0; }")"""
+    counts, sums = Counter[str](), Counter[str]()
+    for word in {*_WORD.findall(text.lower())} & word_weights().keys():
+        counts.update(word_weights()[word])
+        for language, weight in word_weights()[word].items():
+            sums[language] += weight  # type: ignore[assignment]
+    best = max(sums, key=lambda name: (sums[name], name), default="")
+    return best if counts[best] >= LEAST_WORDS else None
+
+
+def language_of_most(texts: Iterable[str]) -> tuple[str | None, int, int]:
+    """The language of most of the texts, of how many it is, and how many have a language; None if none has one."""
+    counts = Counter(filter(None, map(language_of, texts)))
+    language = max(sorted(counts), key=counts.__getitem__, default=None)
+    return language, counts[language] if language else 0, counts.total()
